@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/trace/reader.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 
 namespace lockstep {
@@ -174,6 +175,15 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
     traces.push_back(std::move(text));
   }
   return traces;
+}
+
+void read_sample(const std::vector<std::string>& traces, Timeline& timeline) {
+  for (const std::string& text : traces) {
+    TraceReader reader{timeline};
+    reader.feed(text);
+    reader.finish();
+  }
+  timeline.settle();
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/pipeline/simulator.h"
+#include "core/trace/timeline.h"
 
 namespace lockstep {
 
@@ -30,5 +31,10 @@ std::string sample_hello(const SampleRun& run, int rank, const std::string& toke
 /// Returns the text of each rank's file. Steps are consecutive, and each rank's `end` event counts
 /// its spans.
 std::vector<std::string> sample_traces(const SampleRun& run);
+
+/// Reads each rank's trace into `timeline`, as from files.
+void read_sample(const std::vector<std::string>& traces, Timeline& timeline);
+
+constexpr Picoseconds ms = 1'000'000'000;
 
 }  // namespace lockstep

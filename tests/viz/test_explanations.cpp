@@ -10,17 +10,6 @@ using namespace lockstep::viz;
 
 namespace {
 
-constexpr Picoseconds ms = 1'000'000'000;
-
-void read(const SampleRun& run, Timeline& timeline) {
-  for (const std::string& text : sample_traces(run)) {
-    TraceReader reader{timeline};
-    reader.feed(text);
-    reader.finish();
-  }
-  timeline.settle();
-}
-
 /// 1F1B with F = 1 ms, B = 2 ms and free messages, on 2 stages:
 ///   rank 0: F0 F1 .. B0 F2 B1 .. B2      rank 1: . F0 B0 F1 B1 F2 B2 ..
 SampleRun two_stages() {
@@ -33,7 +22,7 @@ SampleRun two_stages() {
 
 TEST_CASE("the timeline's idle time is that of core/trace, and adds up to the bubble") {
   Timeline timeline;
-  read(sample_1f1b(4, 8, 3), timeline);
+  read_sample(sample_traces(sample_1f1b(4, 8, 3)), timeline);
   Explanations explanations;
   explanations.update(std::chrono::seconds{10});
   for (const StepWindow& step : timeline.steps()) {
@@ -50,7 +39,7 @@ TEST_CASE("the timeline's idle time is that of core/trace, and adds up to the bu
 
 TEST_CASE("each gap of a worked 1F1B has its cause and a sentence") {
   Timeline timeline;
-  read(two_stages(), timeline);
+  read_sample(sample_traces(two_stages()), timeline);
   Explanations explanations;
   explanations.update(std::chrono::seconds{10});
   const ExplainedStep* step = explanations.find(timeline, timeline.steps().front());
@@ -118,7 +107,7 @@ TEST_CASE("a step is explained once it is complete on every rank") {
 
 TEST_CASE("the chain of an action goes back to the data and on to the optimizer") {
   Timeline timeline;
-  read(two_stages(), timeline);
+  read_sample(sample_traces(two_stages()), timeline);
   const auto words = [](const std::vector<PathLink>& links) {
     std::string all;
     for (const PathLink& link : links)

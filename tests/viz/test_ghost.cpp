@@ -9,15 +9,6 @@ using namespace lockstep::viz;
 
 namespace {
 
-void read(const SampleRun& run, Timeline& timeline) {
-  for (const std::string& text : sample_traces(run)) {
-    TraceReader reader{timeline};
-    reader.feed(text);
-    reader.finish();
-  }
-  timeline.settle();
-}
-
 SampleRun free_messages() {
   SampleRun run = sample_1f1b(4, 8, 3);
   run.times.cluster.within = {};
@@ -29,7 +20,7 @@ SampleRun free_messages() {
 
 TEST_CASE("a run that is as predicted lies on its ghost") {
   Timeline timeline;
-  read(free_messages(), timeline);
+  read_sample(sample_traces(free_messages()), timeline);
   const auto ghost = ghost_of(timeline, 1);
   REQUIRE(ghost);
   REQUIRE(ghost->ranks.size() == 4);
@@ -49,7 +40,6 @@ TEST_CASE("a run that is as predicted lies on its ghost") {
 }
 
 TEST_CASE("one slow action stands out against the mean of its stage") {
-  constexpr Picoseconds ms = 1'000'000'000;
   SampleRun run = free_messages();
   for (const auto& actions : run.schedule.actions) {
     auto& times = run.times.durations.emplace_back();
@@ -57,7 +47,7 @@ TEST_CASE("one slow action stands out against the mean of its stage") {
   }
   run.times.durations[0][0] = 9 * ms;  // the mean of stage 0's eight forwards: 2 ms
   Timeline timeline;
-  read(run, timeline);
+  read_sample(sample_traces(run), timeline);
   const auto ghost = ghost_of(timeline, 0);
   REQUIRE(ghost);
   const TimelineSpan& slow = timeline.ranks()[0]->compute()->rows(Band::action).front().front();
@@ -71,7 +61,7 @@ TEST_CASE("one slow action stands out against the mean of its stage") {
 
 TEST_CASE("no ghost without a known schedule") {
   Timeline timeline;
-  read(free_messages(), timeline);
+  read_sample(sample_traces(free_messages()), timeline);
   CHECK_FALSE(ghost_of(timeline, 99));
   Prediction unknown = timeline.prediction(0);
   unknown.schedule = "home-made";
@@ -82,7 +72,7 @@ TEST_CASE("no ghost without a known schedule") {
 TEST_CASE("a first rank without a part in the pipeline") {
   Timeline timeline;
   timeline.lane(-1, 0);
-  read(free_messages(), timeline);
+  read_sample(sample_traces(free_messages()), timeline);
   REQUIRE(timeline.ranks().front()->rank == -1);
   const auto ghost = ghost_of(timeline, 1);
   REQUIRE(ghost);

@@ -7,7 +7,6 @@ using namespace lockstep::viz;
 
 TEST_CASE("an open span grows between its announcements") {
   using std::chrono::milliseconds;
-  constexpr Picoseconds ms = 1'000'000'000;
   Timeline timeline;
   timeline.run().ranks = 1;
   timeline.run().clock = "wall";

@@ -8,7 +8,7 @@ using namespace lockstep::viz;
 
 namespace {
 
-constexpr double ms = 1e9;
+constexpr double one_ms = 1e9;  ///< in picoseconds, as the viewport counts
 
 /// A finished run of one rank and one step of 60 ms.
 struct OneStep {
@@ -20,7 +20,7 @@ struct OneStep {
     timeline.run().ranks = 1;
     timeline.add(0, 0, span);
     timeline.settle();
-    viewport.go_to({0, 20 * ms});
+    viewport.go_to({0, 20 * one_ms});
     viewport.advance(timeline, 0, true);
   }
 };
@@ -36,7 +36,7 @@ TEST_CASE("a playback starts, moves, changes speed, pauses and ends") {
   CHECK(playback.playing());
   CHECK(playback.cursor() == 0);
   // The step takes about six seconds.
-  CHECK(playback.speed() == doctest::Approx(10 * ms).epsilon(0.5));
+  CHECK(playback.speed() == doctest::Approx(10 * one_ms).epsilon(0.5));
   const double speed = playback.speed();
   playback.advance(run.timeline, run.viewport, 0.5);
   CHECK(playback.cursor() == doctest::Approx(0.5 * speed));
@@ -49,17 +49,17 @@ TEST_CASE("a playback starts, moves, changes speed, pauses and ends") {
   playback.advance(run.timeline, run.viewport, 10);
   CHECK(playback.cursor() == doctest::Approx(speed));
 
-  playback.scrub(run.timeline, 59 * ms);
-  CHECK(playback.cursor() == 59 * ms);
-  playback.scrub(run.timeline, 1000 * ms);
-  CHECK(playback.cursor() == 60 * ms);
-  playback.scrub(run.timeline, 59 * ms);
+  playback.scrub(run.timeline, 59 * one_ms);
+  CHECK(playback.cursor() == 59 * one_ms);
+  playback.scrub(run.timeline, 1000 * one_ms);
+  CHECK(playback.cursor() == 60 * one_ms);
+  playback.scrub(run.timeline, 59 * one_ms);
   playback.toggle(run.timeline, run.viewport);
   playback.advance(run.timeline, run.viewport, 10);
-  CHECK(playback.cursor() == 60 * ms);
+  CHECK(playback.cursor() == 60 * one_ms);
   CHECK_FALSE(playback.playing());  // the run has ended
   run.viewport.advance(run.timeline, 0, true);
-  CHECK(run.viewport.window().end > 60 * ms);  // the window moved with the cursor
+  CHECK(run.viewport.window().end > 60 * one_ms);  // the window moved with the cursor
   playback.toggle(run.timeline, run.viewport);
   CHECK(playback.playing());
   CHECK(playback.cursor() == 0);
@@ -74,17 +74,17 @@ TEST_CASE("a followed run pauses at its latest time and goes on when more arrive
   playback.toggle(run.timeline, run.viewport);
   CHECK(playback.active());
   CHECK_FALSE(playback.playing());
-  CHECK(playback.cursor() == 60 * ms);
-  playback.scrub(run.timeline, 50 * ms);
+  CHECK(playback.cursor() == 60 * one_ms);
+  playback.scrub(run.timeline, 50 * one_ms);
   playback.toggle(run.timeline, run.viewport);
   playback.advance(run.timeline, run.viewport, 100);
-  CHECK(playback.cursor() == 60 * ms);
+  CHECK(playback.cursor() == 60 * one_ms);
   CHECK(playback.playing());
   TimelineSpan more{.start = 60'000'000'000, .end = 90'000'000'000, .step = 1};
   run.timeline.add(0, 0, more);
   run.timeline.settle();
   playback.advance(run.timeline, run.viewport, 100);
-  CHECK(playback.cursor() == 90 * ms);
+  CHECK(playback.cursor() == 90 * one_ms);
 }
 
 TEST_CASE("Space, the buttons and the time axis control the playback") {

@@ -75,12 +75,7 @@ TEST_CASE("a send counts where it ends, and an empty range has nothing") {
 
 TEST_CASE("neighbouring ranges add up, and a whole step equals core/trace's analysis") {
   Timeline timeline;
-  for (const std::string& text : sample_traces(sample_1f1b(4, 8, 3))) {
-    TraceReader reader{timeline};
-    reader.feed(text);
-    reader.finish();
-  }
-  timeline.settle();
+  read_sample(sample_traces(sample_1f1b(4, 8, 3)), timeline);
   const StepWindow& step = timeline.steps()[1];
   const auto parts = step_parts(timeline, step.step);
   const RangeStatistics whole = range_statistics(timeline, {step.start, step.end});

@@ -12,14 +12,7 @@ namespace {
 
 struct Sample {
   Timeline timeline;
-  Sample() {
-    for (const std::string& text : sample_traces(sample_1f1b(4, 8, 2))) {
-      TraceReader reader{timeline};
-      reader.feed(text);
-      reader.finish();
-    }
-    timeline.settle();
-  }
+  Sample() { read_sample(sample_traces(sample_1f1b(4, 8, 2)), timeline); }
   std::int64_t count(std::string_view query) const { return SpanSearch{query}.count(timeline); }
 };
 

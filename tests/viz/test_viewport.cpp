@@ -8,18 +8,7 @@
 using namespace lockstep;
 using namespace lockstep::viz;
 
-namespace {
-
-void read(const std::vector<std::string>& traces, Timeline& timeline) {
-  for (const std::string& text : traces) {
-    TraceReader reader{timeline};
-    reader.feed(text);
-    reader.finish();
-  }
-  timeline.settle();
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("zooming keeps the time under the cursor, panning moves by a share of the window") {
   Timeline timeline;
@@ -50,7 +39,7 @@ TEST_CASE("a glide arrives and then rests") {
 
 TEST_CASE("following shows the last few steps; any user input ends it") {
   Timeline timeline;
-  read(sample_traces(sample_1f1b(4, 8, 10)), timeline);
+  read_sample(sample_traces(sample_1f1b(4, 8, 10)), timeline);
   for (const auto& rank : timeline.ranks()) const_cast<RankTimeline&>(*rank).ended = false;
   Viewport viewport;
   viewport.follow(true);
@@ -108,7 +97,7 @@ TEST_CASE("between distant times, a window is never empty") {
 
 TEST_CASE("step by step") {
   Timeline timeline;
-  read(sample_traces(sample_1f1b(4, 8, 5)), timeline);
+  read_sample(sample_traces(sample_1f1b(4, 8, 5)), timeline);
   Viewport viewport;
   viewport.fit_steps(timeline, 2, 2);
   CHECK(viewport.step_in_view(timeline) == 2);
@@ -123,7 +112,7 @@ TEST_CASE("step by step") {
 TEST_CASE(
     "lanes are grouped by rank, communication is thinner, and what is collapsed is anchored") {
   Timeline timeline;
-  read(sample_traces(sample_1f1b(4, 4, 1)), timeline);
+  read_sample(sample_traces(sample_1f1b(4, 4, 1)), timeline);
   StripLayout layout;
   layout.update(timeline, 600, 1);
   REQUIRE(layout.groups().size() == 4);
@@ -151,7 +140,7 @@ TEST_CASE(
 
 TEST_CASE("strips grow with the screen, but a few do not fill it") {
   Timeline timeline;
-  read(sample_traces(sample_1f1b(2, 4, 1)), timeline);
+  read_sample(sample_traces(sample_1f1b(2, 4, 1)), timeline);
   StripLayout layout;
   layout.update(timeline, 400, 1);
   const float small = layout.strips()[0].height;

@@ -13,20 +13,7 @@
 using namespace lockstep;
 using namespace lockstep::viz;
 
-namespace {
-
-void read_traces(const std::vector<std::string>& traces, Timeline& timeline) {
-  for (const std::string& text : traces) {
-    TraceReader reader{timeline};
-    reader.feed(text);
-    reader.finish();
-  }
-  timeline.settle();
-}
-
-constexpr Picoseconds ms = 1'000'000'000;
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("times and sizes in the unit that suits them") {
   CHECK(duration_words(3.25e9) == "3.25 ms");
@@ -42,7 +29,7 @@ TEST_CASE("times and sizes in the unit that suits them") {
 
 TEST_CASE("the item under the cursor, in words") {
   Timeline timeline;
-  read_traces(sample_traces(sample_1f1b(4, 8, 2)), timeline);
+  read_sample(sample_traces(sample_1f1b(4, 8, 2)), timeline);
   const RankTimeline& rank = *timeline.find_rank(1);
   const SpanRow& row = rank.compute()->rows(Band::action).front();
   const TimelineSpan& first = row.front();
@@ -139,7 +126,7 @@ TEST_CASE("an announced span is found while it is open, and no longer once it ha
 TEST_CASE("the trace, the simulator and the series agree on the bubble") {
   const SampleRun run = sample_1f1b(4, 8, 5);
   Timeline timeline;
-  read_traces(sample_traces(run), timeline);
+  read_sample(sample_traces(run), timeline);
   BubbleSeries series;
   series.update(timeline, std::chrono::hours{1});
   REQUIRE(series.count() == 5);
@@ -165,7 +152,7 @@ TEST_CASE("the lab takes the cluster from the trace or a preset, and opens no fi
   const auto cluster_of = [&](const std::string& name, const std::string& description) {
     run.cluster = name;
     Timeline timeline;
-    read_traces(sample_traces(run), timeline);
+    read_sample(sample_traces(run), timeline);
     timeline.run().cluster_description = description;
     return question_from(timeline, 2).cluster;
   };
