@@ -9,14 +9,14 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t longest_hello = 1 << 18;  // bytes, including the line before it
+constexpr std::size_t longest_start = 1 << 18;  // bytes, including the line before it
 
 /// Returns the run's name from the hello, the first event of a trace; "" if the trace has no hello.
 std::string run_of(const std::filesystem::path& path) {
   std::ifstream in(trace_files(path).front(), std::ios::binary);
   Timeline timeline;
   TraceReader reader{timeline, TraceReader::Form::lines};
-  std::string start(longest_hello, '\0');
+  std::string start(longest_start, '\0');
   in.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(in.gcount()));
   const auto first = start.find('\n');
