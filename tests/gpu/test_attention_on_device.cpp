@@ -6,6 +6,7 @@
 
 #include "kernels/element.h"
 #include "tests/kernels/support.h"
+#include "tests/support/portion.h"
 
 // Compares a GPU's attention with the oracle for 16-bit types and for sizes around the tile sizes,
 // and tests which results must be bitwise identical. The emulator draws a different order of
@@ -187,7 +188,8 @@ double largest_error(Attention& t) {
 TEST_CASE("attention on a GPU, for sizes around the tile sizes, in every type") {
   Random random{40};
   double worst[4] = {};
-  for (const std::size_t s : {1U, 2U, 15U, 16U, 17U, 63U, 64U, 65U, 100U, 128U, 130U})
+  const std::vector<std::size_t> sizes{65, 1, 16, 130, 17, 2, 15, 63, 64, 100, 128};
+  for (const std::size_t s : portion(sizes, 5))
     for (const DType dtype : types)
       for (const std::int64_t gap : {0, 8, 3}) {
         Attention t{random_heads(random, s), dtype, random, gap, gap == 3 ? 1 : 0};
@@ -220,7 +222,7 @@ TEST_CASE("each head size, with slightly more than one tile of keys") {
 TEST_CASE("the same bits wherever the views lie, whatever the order of threads") {
   Random random{42};
   for (const DType dtype : types)
-    for (const std::size_t d : {16U, 64U, 128U}) {
+    for (const std::size_t d : portion(std::vector<std::size_t>{64, 128, 16}, 1)) {
       const oracle::Heads n{.b = 2, .s = 140, .h = 2 * d, .heads = 2};
       Attention aligned{n, dtype, random};
       aligned.forward();
@@ -275,7 +277,7 @@ TEST_CASE("a sequence's bits do not depend on the batch that it is in") {
 TEST_CASE("kept probabilities are the softmax, and backward has the same bits with or without") {
   Random random{44};
   for (const DType dtype : types)
-    for (const std::size_t s : {1U, 33U, 64U, 130U}) {
+    for (const std::size_t s : portion(std::vector<std::size_t>{130, 33, 1, 64}, 2)) {
       Attention t{random_heads(random, s), dtype, random, 0, 0, 2.0F};
       const std::string what = named(t);
       CAPTURE(what);

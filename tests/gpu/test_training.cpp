@@ -252,7 +252,7 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
     Options options = on_gpus(tiny(small_copies(ranks), 2));
     options.run.batch = 2 * ranks;
     options.run.model.dtype = dtype;
-    options.run.steps = portion_of(options.run.steps, 4);
+    options.run.steps = portion_of(options.run.steps, 2);
     CHECK(on_all(options, [&](Rank& rank) { return check_copies(rank, options, 1 << 12, 1.0); }) ==
           "");
   }

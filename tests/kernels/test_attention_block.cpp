@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "tests/kernels/support.h"
+#include "tests/support/portion.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -84,7 +85,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> ranges(Random& random, std::i
 
 TEST_CASE("attention in blocks, merged, is the softmax over all keys; its gradients add up") {
   Random random{40};
-  for (int trial = 0; trial < 30; ++trial) {
+  for (int trial = 0; trial < (on_cpu() ? 30 : portion_of(30, 12)); ++trial) {
     const std::int64_t longest = trial % 2 ? 12 : 150;
     const Sizes n{.b = random.between(1, 3),
                   .s = random.between(1, longest),

@@ -7,10 +7,6 @@ using namespace lockstep::testing;
 
 namespace {
 
-std::size_t size(std::int64_t n) {
-  return static_cast<std::size_t>(n);
-}
-
 struct LayerNorm {
   Array x, gain, bias, y, mean, rstd, dy, dx, dgain, dbias;
 

@@ -32,10 +32,6 @@ void for_cases(Visit visit) {
   }
 }
 
-std::size_t size(std::int64_t n) {
-  return static_cast<std::size_t>(n);
-}
-
 }  // namespace
 
 TEST_CASE("linear_forward is x W + bias") {

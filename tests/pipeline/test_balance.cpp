@@ -8,16 +8,13 @@
 #include "core/pipeline/balance.h"
 #include "core/pipeline/pipeline_prediction.h"
 #include "lessons/schedules/registry.h"
+#include "tests/pipeline/random_schedules.h"
 
 using namespace lockstep;
 
 namespace {
 
 using Random = std::mt19937;
-
-int pick(Random& random, int least, int most) {
-  return std::uniform_int_distribution{least, most}(random);
-}
 
 StageTimes random_times(Random& random, int most) {
   StageTimes times{.forward = pick(random, 0, most),

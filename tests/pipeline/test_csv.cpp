@@ -31,7 +31,7 @@ void check_refused(const std::string& csv, const std::string& expected) {
   CHECK(said == "file: " + expected);
 }
 
-const std::string expected = "(a stage, one of F B I W, and a microbatch, such as 0F3)";
+const std::string actions = "(a stage, one of F B I W, and a microbatch, such as 0F3)";
 
 }  // namespace
 
@@ -74,8 +74,8 @@ TEST_CASE("an overlapped cell joins a forward with a backward") {
 }
 
 TEST_CASE("a malformed cell is named by its row and column") {
-  check_refused("0F0,0B0\n1F0,1X0\n", "row 2, column 2: '1X0' is not an action " + expected);
-  check_refused("0F0,,zero\n", "row 1, column 3: 'zero' is not an action " + expected);
+  check_refused("0F0,0B0\n1F0,1X0\n", "row 2, column 2: '1X0' is not an action " + actions);
+  check_refused("0F0,,zero\n", "row 1, column 3: 'zero' is not an action " + actions);
   for (const std::string cell : {"F0",
                                  "0F",
                                  "0",
@@ -98,7 +98,7 @@ TEST_CASE("a malformed cell is named by its row and column") {
                                  "0F0;0B0",
                                  "0UNSHARDED"})
     check_refused("0F0," + cell + ",0B0\n",
-                  "row 1, column 2: '" + cell + "' is not an action " + expected);
+                  "row 1, column 2: '" + cell + "' is not an action " + actions);
 }
 
 TEST_CASE("only two computations can be joined") {

@@ -14,15 +14,13 @@ using namespace lockstep;
 
 namespace {
 
-using Message = MessagePlan::Message;
-
 std::vector<Action> actions_of(const Schedule& schedule, int rank) {
   return schedule.actions[static_cast<std::size_t>(rank)];
 }
 
 /// Returns the index, in its rank's list, of the action that produces (`makes`) or consumes the
 /// message.
-std::size_t place_of(const Schedule& schedule, const Message& message, bool makes) {
+std::size_t place_of(const Schedule& schedule, const MessagePlan::Message& message, bool makes) {
   const int rank = makes ? message.from_rank : message.to_rank;
   const int stage = makes ? message.producer() : message.stage;
   const auto row = actions_of(schedule, rank);
@@ -64,13 +62,13 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
       CAPTURE(rank);
       const MessagePlan plan{schedule, rank};
       std::map<MessagePlan::ChannelKey, std::size_t> last_posted;  // when the peer made it
-      std::set<Message> open, held;                                // receives, sends
+      std::set<MessagePlan::Message> open, held;                   // receives, sends
       std::set<MessagePlan::ChannelKey> receiving, sending;
       std::int64_t peak = 0, sends = 0;
       const auto note = [&] {
         peak = std::max(peak, static_cast<std::int64_t>(open.size() + held.size()));
       };
-      const auto post = [&](const Message& message) {
+      const auto post = [&](const MessagePlan::Message& message) {
         CHECK(message.to_rank == rank);
         const MessagePlan::ChannelKey channel = message.receive_channel();
         const std::size_t made = place_of(schedule, message, true);
@@ -81,12 +79,12 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
         CHECK(open.insert(message).second);
         note();
       };
-      for (const Message& message : plan.post_first()) post(message);
+      for (const MessagePlan::Message& message : plan.post_first()) post(message);
       const std::size_t first_receives = plan.post_first().size();
       const auto row = actions_of(schedule, rank);
       for (std::size_t at = 0; at < row.size(); ++at) {
         const MessagePlan::Around& around = plan.around(at);
-        for (const Message& message : around.post_before) post(message);
+        for (const MessagePlan::Message& message : around.post_before) post(message);
         const auto& [op, stage, microbatch, joined] = row[at];
         const int source = stage + (op == Op::forward ? -1 : 1);
         const bool has_input = op != Op::backward_weight && source >= 0 && source < schedule.stages;
@@ -99,14 +97,14 @@ TEST_CASE("random schedules: every message is posted, used, sent and released as
         }
         // The action releases exactly those messages that the input's sender had consumed before it
         // produced the input.
-        std::set<Message> arrived;
+        std::set<MessagePlan::Message> arrived;
         if (has_input)
-          for (const Message& message : held)
+          for (const MessagePlan::Message& message : held)
             if (message.to_rank == around.input->from_rank &&
                 place_of(schedule, message, false) <= place_of(schedule, *around.input, true))
               arrived.insert(message);
         CHECK(arrived == std::set(around.release.begin(), around.release.end()));
-        for (const Message& message : around.release) CHECK(held.erase(message) == 1);
+        for (const MessagePlan::Message& message : around.release) CHECK(held.erase(message) == 1);
         if (around.post_after) post(*around.post_after);
         const int user = stage + (op == Op::forward ? 1 : -1);
         const bool has_output = op != Op::backward_weight && user >= 0 && user < schedule.stages;
