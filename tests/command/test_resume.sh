@@ -35,9 +35,8 @@ experts=('16_all_axes --experts 4 --balance 0 --microbatches 2 --layout zigzag'
 interrupted=("${meshes[1]}" "${meshes[5]}" "${meshes[9]}" "${experts[0]}")
 # Without --all, fewer of them, and fewer still under the second LAUNCH.
 [[ -n $all ]] || {
-  meshes=("${meshes[@]:0:3}" "${meshes[5]}" "${meshes[@]: -4:2}" "${meshes[@]: -1}")
+  meshes=("${meshes[2]}" "${meshes[1]}" "${meshes[5]}" "${meshes[9]}" "${meshes[@]: -1}")
   experts=("${experts[@]:0:2}")
-  interrupted=("${interrupted[@]:1:2}")
 }
 
 train() { # MESH FLAGS...: runs a lesson on a mesh
@@ -73,7 +72,12 @@ try_pairs() { # MESH...
 }
 
 for launch in "$@"; do
-  [[ -n $all || $launch == "$1" ]] || { meshes=("${meshes[@]: -3}"); experts=("${experts[0]}"); interrupted=("${interrupted[@]: -1}"); }
+  tried=("${interrupted[@]}")
+  if [[ -z $all && $launch == "$1" ]]; then
+    tried=("${interrupted[2]}")
+  elif [[ -z $all ]]; then
+    meshes=("${meshes[@]:2:2}") experts=() tried=("${interrupted[1]}")
+  fi
   # Each run compares itself with one device that loads the same checkpoint, too.
   try_pairs "${experts[@]}"
   # The last part of this test writes over the checkpoint of the second mesh.
@@ -101,7 +105,7 @@ for launch in "$@"; do
   flags=(--data "$text" --batch 12 --clock modelled --trace none --quiet)
 
   # Interruptions of a run that would take days. With --pace, a step takes a noticeable time.
-  for mesh in "${interrupted[@]}"; do
+  for mesh in "${tried[@]}"; do
     place=$scratch/place
     rm -rf "$place" "$scratch/trace"
     read -ra words <<<"$mesh"
