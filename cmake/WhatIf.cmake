@@ -43,6 +43,9 @@ function(lockstep_what_if lesson patch)
   endforeach()
   target_link_libraries(${program} PRIVATE lockstep_core)
   lockstep_lesson_options(${program})
+  if(files MATCHES "(^|;)core/[^;]*\\.h(;|$)")    # the precompiled headers include the original
+    set_target_properties(${program} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
+  endif()
   add_dependencies(what_if ${program})
 endfunction()
 
