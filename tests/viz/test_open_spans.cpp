@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include "tests/viz/sample_run.h"
 #include "viz/data/open_spans.h"
 
 using namespace lockstep;
