@@ -3,6 +3,7 @@
 #include "core/pipeline/pipeline_prediction.h"
 #include "core/trace/analysis.h"
 #include "tests/support/copies_checks.h"
+#include "tests/support/meta_checks.h"
 #include "tests/support/ranks.h"
 #include "tests/support/timeline_of.h"
 
@@ -12,12 +13,13 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
+// On the meta device, whose timeline is the CPU's (test_meta.cpp).
 TEST_CASE("with communication as long as backward, overlap leaves little of it exposed") {
   for (const int ranks : {2, 4, 8}) {
     for (const int layers : {8, 16}) {
       CAPTURE(ranks);
       CAPTURE(layers);
-      Options options = small_copies(ranks);
+      Options options = on_meta(small_copies(ranks));
       options.run.model = {.layers = layers, .hidden = 128, .heads = 2, .sequence = 16};
       options.run.model.vocabulary = 256;
       options.run.steps = 1;
