@@ -11,7 +11,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int dot_threads = 256;
 
 /// Eight elements, read in one or two loads if they are aligned.
 template <class T>
@@ -20,10 +20,10 @@ struct alignas(16) Eight {
 };
 
 template <class T, int D>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(dot_threads)
     dots_of_rows(Problem n, Strided<const T> dy, Strided<const T> y, float* dots) {
   constexpr int lanes = D <= 32 ? 4 : D <= 64 ? 8 : 16;  // lanes per row
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (threads / lanes) +
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (dot_threads / lanes) +
                            static_cast<int>(threadIdx.x) / lanes;
   const int column = static_cast<int>(threadIdx.x) % lanes * 8;
   float sum = 0.0F;
@@ -54,10 +54,10 @@ __global__ void __launch_bounds__(threads)
 
 void attention_dots(Queue queue, const Problem& n, View dy, View y, float* dots) {
   const auto enqueue = [&]<class T, int D>() {
-    constexpr int rows = threads / (D <= 32 ? 4 : D <= 64 ? 8 : 16);
+    constexpr int rows = dot_threads / (D <= 32 ? 4 : D <= 64 ? 8 : 16);
     const std::int64_t blocks = groups_of(rows, static_cast<std::int64_t>(n.matrices) * n.s);
-    launch({"attention_backward (dots)", queue, Grid{blocks}, dim3(threads)}, dots_of_rows<T, D>, n,
-           Strided<const T>{dy}, Strided<const T>{y}, dots);
+    launch({"attention_backward (dots)", queue, Grid{blocks}, dim3(dot_threads)},
+           dots_of_rows<T, D>, n, Strided<const T>{dy}, Strided<const T>{y}, dots);
   };
   if (dy.dtype == DType::f32)
     for_head(n.d, [&]<int D>() { enqueue.template operator()<float, D>(); });

@@ -22,8 +22,8 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int threads = 512;
-constexpr int chunks = 4;  // number of chunks that a thread loads before it computes
+constexpr int loss_threads = 512;
+constexpr int loss_chunks = 4;  // number of chunks that a thread loads before it computes
 
 __device__ bool inside(std::int32_t target, int vocabulary) {
   return target >= 0 && target < vocabulary;
@@ -50,24 +50,24 @@ __device__ element::SoftmaxPart take(element::SoftmaxPart part, const Chunk<T, s
 /// threads. The result is on the first thread.
 template <class T>
 __device__ element::SoftmaxPart part_of_row(const T* in, int count) {
-  using Merged = BlockReduction<element::SoftmaxPart, threads>;
+  using Merged = BlockReduction<element::SoftmaxPart, loss_threads>;
   __shared__ typename Merged::Storage storage;
   constexpr int size = per_vector<T>;
   const Source<T> source{in, in + count};
 
   element::SoftmaxPart part;
   for (int first = static_cast<int>(threadIdx.x) * size; first < count;
-       first += chunks * threads * size) {
-    Chunk<T, size> chunk[chunks];
-    int here[chunks];
+       first += loss_chunks * loss_threads * size) {
+    Chunk<T, size> chunk[loss_chunks];
+    int here[loss_chunks];
 #pragma unroll
-    for (int c = 0; c < chunks; ++c) {
-      const int left = count - (first + c * threads * size);
+    for (int c = 0; c < loss_chunks; ++c) {
+      const int left = count - (first + c * loss_threads * size);
       here[c] = left >= size ? size : (left > 0 ? left : 0);
-      chunk[c] = source.template load<size>(first + c * threads * size, here[c], T{});
+      chunk[c] = source.template load<size>(first + c * loss_threads * size, here[c], T{});
     }
 #pragma unroll
-    for (int c = 0; c < chunks; ++c)
+    for (int c = 0; c < loss_chunks; ++c)
       if (here[c] > 0) part = take(part, chunk[c], here[c]);
   }
   return Merged(storage).on_first_thread(
@@ -76,9 +76,9 @@ __device__ element::SoftmaxPart part_of_row(const T* in, int count) {
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
-    forward_kernel(Rows<const T> logits, const std::int32_t* targets, float* losses, float* lse,
-                   int vocabulary) {
+__global__ void __launch_bounds__(loss_threads)
+    loss_kernel(Rows<const T> logits, const std::int32_t* targets, float* losses, float* lse,
+                int vocabulary) {
   const std::int64_t row = blockIdx.x;
   const T* const in = logits.data + row * logits.stride;
   const element::SoftmaxPart part = part_of_row(in, vocabulary);
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(loss_threads)
     part_forward_kernel(Rows<const T> logits, const std::int32_t* targets, float* statistics,
                         VocabularyPart part) {
   const std::int64_t row = blockIdx.x, rows = gridDim.x;
@@ -107,9 +107,9 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// One thread per row.
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(loss_threads)
     merge_kernel(const float* statistics, float* losses, float* lse, arguments::Matrix n) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  const std::int64_t row = std::int64_t{blockIdx.x} * loss_threads + threadIdx.x;
   if (row >= n.columns) return;
   element::SoftmaxPart whole;
   float target_logit = 0.0F;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(threads)
 
 /// Columns from `part.count` on are padding.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(loss_threads)
     backward_kernel(Rows<const T> logits, const std::int32_t* targets, const float* lse,
                     float scale, Rows<T> dlogits, VocabularyPart part, int columns) {
   constexpr int size = per_vector<T>;
@@ -136,16 +136,16 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t target = targets[row] - part.first;
 
   const std::int64_t end = columns + size - 1;  // alignment may add one chunk
-  for (std::int64_t chunk = threadIdx.x; chunk * size < end; chunk += chunks * threads) {
-    Cut cut[chunks];
-    Chunk<T, size> x[chunks];
+  for (std::int64_t chunk = threadIdx.x; chunk * size < end; chunk += loss_chunks * loss_threads) {
+    Cut cut[loss_chunks];
+    Chunk<T, size> x[loss_chunks];
 #pragma unroll
-    for (int c = 0; c < chunks; ++c) {
-      cut[c] = Cut::chunk<size>(chunk + c * threads, out, columns);
+    for (int c = 0; c < loss_chunks; ++c) {
+      cut[c] = Cut::chunk<size>(chunk + c * loss_threads, out, columns);
       x[c] = source.template load<size>(cut[c].first, cut[c].count, T{});
     }
 #pragma unroll
-    for (int c = 0; c < chunks; ++c) {
+    for (int c = 0; c < loss_chunks; ++c) {
       Chunk<T, size> dx;
 #pragma unroll
       for (int i = 0; i < size; ++i) {
@@ -163,7 +163,7 @@ void cross_entropy_forward(Queue queue, In logits, Indices targets, Out32 losses
   const auto n = arguments::cross_entropy_forward(logits, targets, losses, lse);
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"cross_entropy_forward", queue, Grid{n.rows}, dim3(threads)}, forward_kernel<T>,
+    launch({"cross_entropy_forward", queue, Grid{n.rows}, dim3(loss_threads)}, loss_kernel<T>,
            rows_of<const T>(logits), targets.i32(), losses.f32(), lse.f32(),
            static_cast<int>(n.columns));
   });
@@ -175,15 +175,16 @@ void cross_entropy_part_forward(Queue queue, In logits, Indices targets, Vocabul
   const auto n = arguments::cross_entropy_part_forward(logits, targets, part, statistics);
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, dim3(threads)}, part_forward_kernel<T>,
+    launch({name, queue, Grid{n.rows}, dim3(loss_threads)}, part_forward_kernel<T>,
            rows_of<const T>(logits), targets.i32(), statistics.f32(), part);
   });
 }
 
 void cross_entropy_merge(Queue queue, In32 statistics, Out32 losses, Out32 lse) {
   const auto n = arguments::cross_entropy_merge(statistics, losses, lse);
-  launch({"cross_entropy_merge", queue, Grid{groups_of(threads, n.columns)}, dim3(threads)},
-         merge_kernel, statistics.f32(), losses.f32(), lse.f32(), n);
+  launch(
+      {"cross_entropy_merge", queue, Grid{groups_of(loss_threads, n.columns)}, dim3(loss_threads)},
+      merge_kernel, statistics.f32(), losses.f32(), lse.f32(), n);
 }
 
 void backward(const char* name, Queue queue, In logits, Indices targets, VocabularyPart part,
@@ -191,8 +192,9 @@ void backward(const char* name, Queue queue, In logits, Indices targets, Vocabul
   want_one_type(name, {{"logits", logits}, {"dlogits", dlogits}});
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, dim3(threads)}, backward_kernel<T>, rows_of<const T>(logits),
-           targets.i32(), lse.f32(), scale, rows_of<T>(dlogits), part, static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, dim3(loss_threads)}, backward_kernel<T>,
+           rows_of<const T>(logits), targets.i32(), lse.f32(), scale, rows_of<T>(dlogits), part,
+           static_cast<int>(n.columns));
   });
 }
 

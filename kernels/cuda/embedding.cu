@@ -27,7 +27,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int threads = 128;
+constexpr int embedding_threads = 128;
 constexpr int rows_at_once = 4;  // rows of dx that a thread loads before it adds them
 
 /// The sizes of a call whose table has the rows of `part`.
@@ -44,7 +44,7 @@ struct Problem {
 
 /// `positions` may be null.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(embedding_threads)
     forward_kernel(const std::int32_t* tokens, const T* table, const T* positions, T* x,
                    Problem problem) {
   constexpr int size = per_vector<T>;
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(threads)
   const bool known = token < problem.part.count;
   T* const out = x + row * n.h;
   const Rows<const T> words{table, n.h}, places{positions, n.h};
-  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += threads) {
+  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += embedding_threads) {
     const Cut cut = Cut::chunk<size>(i, out, n.h);
     Chunk<T, size> sum{};
     if (positions != nullptr)
@@ -69,9 +69,10 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// Writes the sort input: the table row of each row's token as the key, and the row number.
-__global__ void __launch_bounds__(threads) keys_kernel(const std::int32_t* tokens, Problem problem,
-                                                       std::uint32_t* keys, std::int32_t* rows) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+__global__ void __launch_bounds__(embedding_threads)
+    keys_kernel(const std::int32_t* tokens, Problem problem, std::uint32_t* keys,
+                std::int32_t* rows) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * embedding_threads + threadIdx.x;
   if (i >= problem.n.rows) return;
   keys[i] = static_cast<std::uint32_t>(problem.table_row(tokens[i]));
   rows[i] = static_cast<std::int32_t>(i);
@@ -84,7 +85,7 @@ __device__ void add_rows(const T* dx, T* to, std::int64_t h, std::int64_t count,
   constexpr int size = per_vector<T>;
   const Rows<const T> from{dx, h};
   const Rows<const T> into{to, h};
-  for (std::int64_t i = threadIdx.x; i * size < h + size - 1; i += threads) {
+  for (std::int64_t i = threadIdx.x; i * size < h + size - 1; i += embedding_threads) {
     const Cut cut = Cut::chunk<size>(i, to, h);
     Chunk<T, size> total = into.row(0, h).template load<size>(cut.first, cut.count, T{});
     float sum[size];
@@ -106,7 +107,7 @@ __device__ void add_rows(const T* dx, T* to, std::int64_t h, std::int64_t count,
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(embedding_threads)
     tokens_kernel(const std::uint32_t* keys, const std::int32_t* rows, const T* dx, T* dtable,
                   Problem problem) {
   const arguments::Embedding& n = problem.n;
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(embedding_threads)
     positions_kernel(const T* dx, T* dpositions, arguments::Embedding n) {
   const std::int64_t position = blockIdx.x;
   add_rows(dx, dpositions + position * n.h, n.h, n.rows / n.s,
@@ -140,8 +141,9 @@ void forward(const char* name, Queue queue, Indices tokens, In tokens_table, In 
                 {{"tokens_table", tokens_table}, {"positions_table", positions_table}, {"x", x}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{problem.n.rows}, dim3(threads)}, forward_kernel<T>, tokens.i32(),
-           data_of<T>(tokens_table), data_of<T>(positions_table), data_of<T>(x), problem);
+    launch({name, queue, Grid{problem.n.rows}, dim3(embedding_threads)}, forward_kernel<T>,
+           tokens.i32(), data_of<T>(tokens_table), data_of<T>(positions_table), data_of<T>(x),
+           problem);
   });
 }
 
@@ -154,8 +156,8 @@ void backward(const char* name, Queue queue, Indices tokens, In dx, InOut dtoken
   const auto rows = static_cast<std::size_t>(n.rows);
   const Scratch<std::uint32_t> keys(queue, 2 * rows);
   const Scratch<std::int32_t> numbers(queue, 2 * rows);
-  launch({name, queue, Grid{groups_of(threads, n.rows)}, dim3(threads)}, keys_kernel, tokens.i32(),
-         problem, keys.data(), numbers.data());
+  launch({name, queue, Grid{groups_of(embedding_threads, n.rows)}, dim3(embedding_threads)},
+         keys_kernel, tokens.i32(), problem, keys.data(), numbers.data());
 
   const int bits = static_cast<int>(std::bit_width(static_cast<std::uint32_t>(problem.part.count)));
   const auto sort = [&](void* storage, std::size_t& bytes) {
@@ -170,10 +172,11 @@ void backward(const char* name, Queue queue, Indices tokens, In dx, InOut dtoken
 
   with_type_of(dx.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, dim3(threads)}, tokens_kernel<T>, keys.data() + rows,
-           numbers.data() + rows, data_of<T>(dx), data_of<T>(dtokens_table), problem);
+    launch({name, queue, Grid{n.rows}, dim3(embedding_threads)}, tokens_kernel<T>,
+           keys.data() + rows, numbers.data() + rows, data_of<T>(dx), data_of<T>(dtokens_table),
+           problem);
     if (dpositions_table)
-      launch({name, queue, Grid{n.s}, dim3(threads)}, positions_kernel<T>, data_of<T>(dx),
+      launch({name, queue, Grid{n.s}, dim3(embedding_threads)}, positions_kernel<T>, data_of<T>(dx),
              data_of<T>(dpositions_table), n);
   });
 }

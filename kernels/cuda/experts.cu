@@ -16,13 +16,13 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int threads = 128;
+constexpr int expert_threads = 128;
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(expert_threads)
     router_kernel(const T* logits, float* probabilities, std::int32_t* experts, float* gaps,
                   arguments::Experts n) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  const std::int64_t row = std::int64_t{blockIdx.x} * expert_threads + threadIdx.x;
   if (row >= n.rows) return;
   float* const p = probabilities + row * n.experts;
   for (std::int64_t i = 0; i < n.experts; ++i) p[i] = widen(logits[row * n.experts + i]);
@@ -31,11 +31,11 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(expert_threads)
     router_backward_kernel(const float* probabilities, const std::int32_t* experts,
                            const float* dweights, const float* balance, T* dlogits,
                            arguments::Experts n) {
-  const std::int64_t row = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+  const std::int64_t row = std::int64_t{blockIdx.x} * expert_threads + threadIdx.x;
   if (row >= n.rows) return;
   T* const out = dlogits + row * n.experts;
   element::router_gradient(probabilities + row * n.experts, experts + row * n.k,
@@ -44,12 +44,12 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(expert_threads)
     gather_kernel(const T* x, const std::int32_t* rows, T* y, arguments::Experts n) {
   constexpr int size = per_vector<T>;
   T* const to = y + std::int64_t{blockIdx.x} * n.h;
   const auto from = Rows<const T>{x, n.h}.row(rows[blockIdx.x], n.h);
-  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += threads) {
+  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += expert_threads) {
     const Cut cut = Cut::chunk<size>(i, to, n.h);
     store(to + cut.first, from.template load<size>(cut.first, cut.count, T{}), cut.count);
   }
@@ -62,13 +62,13 @@ __device__ float weight_of(const float* probabilities, const std::int32_t* exper
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(expert_threads)
     combine_kernel(const T* x, const std::int32_t* slots, const float* probabilities,
                    const std::int32_t* experts, T* y, arguments::Experts n) {
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
   T* const to = y + row * n.h;
-  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += threads) {
+  for (std::int64_t i = threadIdx.x; i * size < n.h + size - 1; i += expert_threads) {
     const Cut cut = Cut::chunk<size>(i, to, n.h);
     float sum[size] = {};
     for (std::int64_t j = 0; j < n.k; ++j) {
@@ -90,11 +90,11 @@ __global__ void __launch_bounds__(threads)
 /// One block per choice (row, j). Each thread takes elements one by one, `threads` apart: if it
 /// took aligned chunks, the order of the sum would depend on the address.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(expert_threads)
     combine_backward_kernel(const T* dy, const T* x, const std::int32_t* slots,
                             const float* probabilities, const std::int32_t* experts, T* dx,
                             float* dweights, arguments::Experts n) {
-  using Summed = BlockReduction<float, threads>;
+  using Summed = BlockReduction<float, expert_threads>;
   __shared__ typename Summed::Storage storage;
   const std::int64_t row = blockIdx.x / n.k, j = blockIdx.x % n.k;
   const std::int32_t slot = slots[row * n.k + j];
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(threads)
     const float weight = weight_of(probabilities, experts, row, j, n);
     const T *const upstream = dy + row * n.h, *const output = x + slot * n.h;
     T* const to = dx + slot * n.h;
-    for (std::int64_t i = threadIdx.x; i < n.h; i += threads) {
+    for (std::int64_t i = threadIdx.x; i < n.h; i += expert_threads) {
       const float up = widen(upstream[i]);
       dot += up * widen(output[i]);
       to[i] = rounded<T>(weight * up);
@@ -117,7 +117,7 @@ void router_forward(Queue queue, In logits, Out32 probabilities, OutIndices expe
   const auto n = arguments::router_forward(logits, probabilities, experts, gaps);
   with_type_of(logits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"router_forward", queue, Grid{groups_of(threads, n.rows)}, dim3(threads)},
+    launch({"router_forward", queue, Grid{groups_of(expert_threads, n.rows)}, dim3(expert_threads)},
            router_kernel<T>, data_of<T>(logits), probabilities.f32(), experts.i32(), gaps.f32(), n);
   });
 }
@@ -127,9 +127,10 @@ void router_backward(Queue queue, In32 probabilities, Indices experts, In32 dwei
   const auto n = arguments::router_backward(probabilities, experts, dweights, balance, dlogits);
   with_type_of(dlogits.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"router_backward", queue, Grid{groups_of(threads, n.rows)}, dim3(threads)},
-           router_backward_kernel<T>, probabilities.f32(), experts.i32(), dweights.f32(),
-           balance.f32(), data_of<T>(dlogits), n);
+    launch(
+        {"router_backward", queue, Grid{groups_of(expert_threads, n.rows)}, dim3(expert_threads)},
+        router_backward_kernel<T>, probabilities.f32(), experts.i32(), dweights.f32(),
+        balance.f32(), data_of<T>(dlogits), n);
   });
 }
 
@@ -137,8 +138,8 @@ void gather_rows(Queue queue, In x, Indices rows, Out y) {
   const auto n = arguments::gather_rows(x, rows, y);
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"gather_rows", queue, Grid{n.slots}, dim3(threads)}, gather_kernel<T>, data_of<T>(x),
-           rows.i32(), data_of<T>(y), n);
+    launch({"gather_rows", queue, Grid{n.slots}, dim3(expert_threads)}, gather_kernel<T>,
+           data_of<T>(x), rows.i32(), data_of<T>(y), n);
   });
 }
 
@@ -146,9 +147,9 @@ void combine_rows(Queue queue, In x, Indices slots, In32 probabilities, Indices 
   const auto n = arguments::combine_rows(x, slots, probabilities, experts, y);
   with_type_of(y.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"combine_rows", queue, Grid{n.rows}, dim3(threads)}, combine_kernel<T>, data_of<T>(x),
-           slots.i32(), n.experts == 0 ? nullptr : probabilities.f32(), experts.i32(),
-           data_of<T>(y), n);
+    launch({"combine_rows", queue, Grid{n.rows}, dim3(expert_threads)}, combine_kernel<T>,
+           data_of<T>(x), slots.i32(), n.experts == 0 ? nullptr : probabilities.f32(),
+           experts.i32(), data_of<T>(y), n);
   });
 }
 
@@ -158,7 +159,7 @@ void combine_rows_backward(Queue queue, In dy, In x, Indices slots, In32 probabi
       arguments::combine_rows_backward(dy, x, slots, probabilities, experts, dx, dweights);
   with_type_of(dy.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({"combine_rows_backward", queue, Grid{n.rows * n.k}, dim3(threads)},
+    launch({"combine_rows_backward", queue, Grid{n.rows * n.k}, dim3(expert_threads)},
            combine_backward_kernel<T>, data_of<T>(dy), data_of<T>(x), slots.i32(),
            probabilities.f32(), experts.i32(), data_of<T>(dx), dweights.f32(), n);
   });

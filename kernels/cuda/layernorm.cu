@@ -78,8 +78,8 @@ __device__ Chunk<T, per_vector<T>> columns_of(const T* of, int columns, int firs
 
 template <class T>
 __global__ void __launch_bounds__(most_threads, 2)  // two blocks per multiprocessor
-    forward_kernel(const T* x, const T* gain, const T* bias, T* y, float* means, float* rstds,
-                   int h) {
+    layernorm_kernel(const T* x, const T* gain, const T* bias, T* y, float* means, float* rstds,
+                     int h) {
   using Sums = BlockReduction<float, most_threads>;
   __shared__ typename Sums::Storage storage;
   constexpr int size = per_vector<T>;
@@ -201,8 +201,8 @@ void layernorm_forward(Queue queue, In x, In gain, In bias, Out y, Out32 mean, O
   want_one_type(name, {{"x", x}, {"gain", gain}, {"bias", bias}, {"y", y}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, forward_kernel<T>, data_of<T>(x),
-           data_of<T>(gain), data_of<T>(bias), data_of<T>(y), mean.f32(), rstd.f32(),
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, layernorm_kernel<T>,
+           data_of<T>(x), data_of<T>(gain), data_of<T>(bias), data_of<T>(y), mean.f32(), rstd.f32(),
            static_cast<int>(n.columns));
   });
 }

@@ -18,8 +18,8 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int threads = 256;
-constexpr int size = per_vector<float>;  // elements per 16 bytes of the widest arrays
+constexpr int update_threads = 256;
+constexpr int update_size = per_vector<float>;  // elements per 16 bytes of the widest arrays
 
 template <class P, class G>
 struct Updated {
@@ -34,21 +34,23 @@ template <class P, class G>
 using UpdatedList = TensorList<Updated<P, G>, 64>;
 
 template <class P, class G>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(update_threads)
     adamw_kernel(element::AdamWFactors factors, const __grid_constant__ UpdatedList<P, G> list) {
   const int t = list.of_block(static_cast<int>(blockIdx.x));
   const Updated<P, G>& to = list.tensors[t];
   const std::int64_t block = static_cast<int>(blockIdx.x) - list.first_block[t];
   // Align chunks to the moments, which account for most of the bytes.
-  const Cut cut = Cut::chunk<size>(block * threads + threadIdx.x, to.momentum, to.n);
+  const Cut cut = Cut::chunk<update_size>(block * update_threads + threadIdx.x, to.momentum, to.n);
   const std::int64_t i = cut.first;
-  auto p = Source<P>{to.parameter, to.parameter + to.n}.template load<size>(i, cut.count, P{});
-  const auto g = Source<G>{to.gradient, to.gradient + to.n}.template load<size>(i, cut.count, G{});
-  auto m = Source<float>{to.momentum, to.momentum + to.n}.load<size>(i, cut.count, 0.0F);
-  auto v = Source<float>{to.variance, to.variance + to.n}.load<size>(i, cut.count, 0.0F);
-  Chunk<G, size> rounded_p;
+  auto p =
+      Source<P>{to.parameter, to.parameter + to.n}.template load<update_size>(i, cut.count, P{});
+  const auto g =
+      Source<G>{to.gradient, to.gradient + to.n}.template load<update_size>(i, cut.count, G{});
+  auto m = Source<float>{to.momentum, to.momentum + to.n}.load<update_size>(i, cut.count, 0.0F);
+  auto v = Source<float>{to.variance, to.variance + to.n}.load<update_size>(i, cut.count, 0.0F);
+  Chunk<G, update_size> rounded_p;
 #pragma unroll
-  for (int k = 0; k < size; ++k) {
+  for (int k = 0; k < update_size; ++k) {
     float wide = widen(p.at[k]);
     element::adamw(factors, widen(g.at[k]), wide, m.at[k], v.at[k]);
     p.at[k] = rounded<P>(wide);
@@ -78,14 +80,14 @@ std::size_t launch_adamw(Queue queue, const std::vector<AdamWTensor>& tensors, s
         const std::int64_t n = parameter.elements();
         // Alignment may add one chunk.
         const std::int64_t blocks =
-            n == 0 ? 0 : groups_of(std::int64_t{threads} * size, n + size - 1);
+            n == 0 ? 0 : groups_of(std::int64_t{update_threads} * update_size, n + update_size - 1);
         if (!list.add({data_of<P>(parameter), data_of<G>(gradient), momentum.f32(), variance.f32(),
                        data_of<G>(copy), n},
                       blocks))
           break;
       }
-      launch({"adamw", queue, Grid{list.blocks()}, dim3(threads)}, adamw_kernel<P, G>, factors,
-             list);
+      launch({"adamw", queue, Grid{list.blocks()}, dim3(update_threads)}, adamw_kernel<P, G>,
+             factors, list);
     });
   });
   return end;

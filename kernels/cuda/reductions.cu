@@ -14,9 +14,9 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int threads = 256;
-constexpr int size = 8;    // elements per chunk; the same for all types, to fix the order
-constexpr int chunks = 4;  // number of chunks that a thread loads before it adds
+constexpr int sum_threads = 256;
+constexpr int sum_size = 8;    // elements per chunk; the same for all types, to fix the order
+constexpr int sum_chunks = 4;  // number of chunks that a thread loads before it adds
 constexpr std::int64_t most_blocks = 1024;
 
 struct Value {
@@ -39,32 +39,32 @@ template <class T>
 using SummedList = TensorList<Summed<T>, 128>;
 
 template <class T, class F>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(sum_threads)
     sum_blocks(F f, const __grid_constant__ SummedList<T> list, double* block_sums) {
   const int t = list.of_block(static_cast<int>(blockIdx.x));
   const std::int64_t n = list.tensors[t].n;
   const Source<T> source{list.tensors[t].x, list.tensors[t].x + n};
   const std::int64_t block = static_cast<int>(blockIdx.x) - list.first_block[t];
   const std::int64_t step =
-      std::int64_t{list.first_block[t + 1] - list.first_block[t]} * threads * size;
+      std::int64_t{list.first_block[t + 1] - list.first_block[t]} * sum_threads * sum_size;
   double sum = 0.0;
-  std::int64_t first = (block * threads + threadIdx.x) * size;
-  for (; first < n; first += chunks * step) {
-    Chunk<T, size> chunk[chunks];
-    int count[chunks];
+  std::int64_t first = (block * sum_threads + threadIdx.x) * sum_size;
+  for (; first < n; first += sum_chunks * step) {
+    Chunk<T, sum_size> chunk[sum_chunks];
+    int count[sum_chunks];
 #pragma unroll
-    for (int c = 0; c < chunks; ++c) {
+    for (int c = 0; c < sum_chunks; ++c) {
       const std::int64_t left = n - (first + c * step);
-      count[c] = left >= size ? size : (left > 0 ? static_cast<int>(left) : 0);
-      chunk[c] = source.template load<size>(first + c * step, count[c], T{});
+      count[c] = left >= sum_size ? sum_size : (left > 0 ? static_cast<int>(left) : 0);
+      chunk[c] = source.template load<sum_size>(first + c * step, count[c], T{});
     }
 #pragma unroll
-    for (int c = 0; c < chunks; ++c)
+    for (int c = 0; c < sum_chunks; ++c)
 #pragma unroll
-      for (int i = 0; i < size; ++i)
+      for (int i = 0; i < sum_size; ++i)
         if (i < count[c]) sum += f(widen(chunk[c].at[i]));
   }
-  using Sums = BlockReduction<double, threads>;
+  using Sums = BlockReduction<double, sum_threads>;
   __shared__ typename Sums::Storage storage;
   sum = Sums(storage).on_first_thread(sum, Sum{});
   if (threadIdx.x == 0) block_sums[blockIdx.x] = sum;
@@ -72,14 +72,14 @@ __global__ void __launch_bounds__(threads)
 
 /// Block t adds the sums of tensor t's blocks.
 template <class T>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(sum_threads)
     add_blocks(const __grid_constant__ SummedList<T> list, const double* block_sums, double* sums) {
   const auto t = static_cast<int>(blockIdx.x);
   const double* const from = block_sums + list.first_block[t];
   const int blocks = list.first_block[t + 1] - list.first_block[t];
   double sum = 0.0;
-  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += threads) sum += from[i];
-  using Sums = BlockReduction<double, threads>;
+  for (int i = static_cast<int>(threadIdx.x); i < blocks; i += sum_threads) sum += from[i];
+  using Sums = BlockReduction<double, sum_threads>;
   __shared__ typename Sums::Storage storage;
   sum = Sums(storage).on_first_thread(sum, Sum{});
   if (threadIdx.x == 0) sums[t] = sum;
@@ -96,14 +96,14 @@ std::size_t sum_list(const char* name, Queue queue, const Ins& xs, std::size_t f
     SummedList<T> list;
     for (; end < xs.size() && xs[end].dtype == xs[first].dtype; ++end) {
       const std::int64_t n = xs[end].elements();
-      const std::int64_t blocks = groups_of(std::int64_t{threads} * size * chunks, n);
+      const std::int64_t blocks = groups_of(std::int64_t{sum_threads} * sum_size * sum_chunks, n);
       if (!list.add({data_of<T>(xs[end]), n}, blocks < most_blocks ? blocks : most_blocks)) break;
     }
     const Scratch<double> block_sums(queue, static_cast<std::size_t>(list.blocks()));
-    launch({name, queue, Grid{list.blocks()}, dim3(threads)}, sum_blocks<T, F>, f, list,
+    launch({name, queue, Grid{list.blocks()}, dim3(sum_threads)}, sum_blocks<T, F>, f, list,
            block_sums.data());
-    launch({name, queue, Grid{list.count}, dim3(threads)}, add_blocks<T>, list, block_sums.data(),
-           sums + first);
+    launch({name, queue, Grid{list.count}, dim3(sum_threads)}, add_blocks<T>, list,
+           block_sums.data(), sums + first);
   });
   return end;
 }
