@@ -16,14 +16,15 @@ lesson() { # FLAGS...: with a small model, unless FLAGS say otherwise
 }
 
 for launch in "$@"; do
-  for flags in '--zero 1 --tied --clip 0.5' '--zero 2 --sequence-parallel' '--zero 3 --tied --clip 0.5 --sequence-parallel' \
-    '--zero 3 --dp 4 --tp 2 --shard 2' '--sequence-parallel --precision bf16'; do
+  portion "$(per_launch 5 1)" '--zero 3 --tied --clip 0.5 --sequence-parallel' '--zero 3 --dp 4 --tp 2 --shard 2' \
+    '--zero 1 --tied --clip 0.5' '--zero 2 --sequence-parallel' '--sequence-parallel --precision bf16' >"$scratch/compositions"
+  while read -r flags; do
     # shellcheck disable=SC2086  # several flags
     lesson --launch "$launch" $flags
     claim "$flags ($launch) ends well" ended 0
     claim "$flags ($launch): bytes and memory are as predicted" as_predicted
     claim "$flags ($launch) tells its parity" says 'parity with one device over 6 steps'
-  done
+  done <"$scratch/compositions"
 done
 
 for flags in '--schedule gpipe' '--schedule zb-h1,zb-h2,automatic --sequence-parallel' '--schedule zb-v --zero 1 --tied --clip 0.5' \

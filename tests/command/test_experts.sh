@@ -22,9 +22,10 @@ lesson() { # FLAGS...: with a small model and no trace, unless FLAGS say otherwi
 shows() { grep -qE -- "$1" <<<"$out"; }
 
 for launch in "$@"; do
-  for flags in '--ep 2 --experts 4 --top-k 1' '--ranks 3 --experts 9 --capacity 1 --microbatches 2 --tied' \
-    '--ranks 2 --precision bf16 --balance 0.1' '--ranks 4 --ep 1' '--tp 2 --experts-over tp' \
-    '--ranks 4 --dp 2 --tp 2 --experts-over tp --capacity 1.25'; do
+  portion "$(per_launch 6 2)" '--ep 2 --experts 4 --top-k 1' '--ranks 4 --dp 2 --tp 2 --experts-over tp --capacity 1.25' \
+    '--ranks 3 --experts 9 --capacity 1 --microbatches 2 --tied' '--ranks 2 --precision bf16 --balance 0.1' \
+    '--ranks 4 --ep 1' '--tp 2 --experts-over tp' >"$scratch/divisions"
+  while read -r flags; do
     # shellcheck disable=SC2086  # several flags
     lesson --launch "$launch" --steps 6 $flags
     claim "$flags ($launch) ends well" ended 0
@@ -32,7 +33,7 @@ for launch in "$@"; do
     claim "$flags ($launch) prints its parity" says 'parity with one device over 6 steps'
     claim "$flags ($launch) prints how close the choices were to a tie" shows '^routing: '
     claim "$flags ($launch): the load of each expert and layer" shows '^  1  .* -> '
-  done
+  done <"$scratch/divisions"
 done
 for routing in balanced zipf; do
   for flags in '' '--capacity 1.25' '--tp 4 --experts-over tp'; do

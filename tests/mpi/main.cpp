@@ -52,7 +52,7 @@ int main() {
   const int p = session.size();
   const std::pair<const char*, Generator> generators[] = {{"GPipe", gpipe}, {"1F1B", one_f_one_b}};
   try {
-    for (const int m : portion<int>({4, 1, 8, 2, 3, 16}, 3)) {
+    for (const int m : portion<int>({4, 1, 8, 2, 3, 16}, 2)) {
       const Options options = small_training(p, m);
       Reference reference;
       if (session.rank() == 0)
@@ -98,7 +98,7 @@ int main() {
     }
     // Checks the lessons' schedules with up to two chunks per rank, and an m that p does not
     // divide.
-    for (const int m : {2 * p, p + 1}) {
+    for (const int m : portion<int>({p + 1, 2 * p}, 1)) {
       Options options = small_training(p, m);
       options.run.model.layers = 16;
       options.run.steps = 4;
@@ -139,7 +139,7 @@ int main() {
       check(shared,
             [&, sharing = sharing](Rank& rank) { return check_tensors(rank, shared, sharing); });
     }
-    for (const auto& [sequences, dtype] : portion(combinations(all_sequences, dtypes), 6)) {
+    for (const auto& [sequences, dtype] : portion(combinations(all_sequences, dtypes), 3)) {
       Options shared = small_sequences(p, sequences);
       shared.run.model.dtype = dtype;
       check(shared, [&, sequences = sequences](Rank& rank) {
@@ -150,7 +150,7 @@ int main() {
          {MeshShape{2, 2, 2}, {4, 1, 2}, {1, 2, 2}, {1, 3, 1}, {2, 2, 1}, {2, 1, 1}}) {
       if (shape.dp * shape.pp * shape.tp != p) continue;
       const std::vector<int> zero_stages{0, 1, 2, 3};
-      for (const auto& [zero, tied] : portion(combinations(zero_stages, std::vector{1, 0}), 4)) {
+      for (const auto& [zero, tied] : portion(combinations(zero_stages, std::vector{1, 0}), 2)) {
         const Composition chosen{.sequence_parallel = shape.tp > 1 && zero >= 2,
                                  .zero = zero,
                                  .shard = shape.dp == 4 && zero > 0 ? 2 : 0,
@@ -164,7 +164,7 @@ int main() {
     for (const MeshShape& shape : {MeshShape{2, 2, 2}, {1, 2, 2}, {2, 2, 1}, {1, 3, 1}}) {
       if (shape.ranks() != p) continue;
       int number = 0;
-      for (const auto& [word, chunks] : portion(schedules_on_mesh, 4)) {
+      for (const auto& [word, chunks] : portion(schedules_on_mesh, 2)) {
         const Composition chosen{.sequence_parallel = shape.tp > 1 && ++number % 2 == 1,
                                  .zero = shape.dp > 1 && number % 4 < 2 ? 1 : 0,
                                  .bucket_bytes = small_buckets};
