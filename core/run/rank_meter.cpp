@@ -7,6 +7,7 @@
 
 #include "core/run/active_run.h"
 #include "core/run/files/rank_message.h"
+#include "core/run/report/config_json.h"
 
 namespace lockstep {
 
@@ -56,6 +57,7 @@ void RankMeter::begin_trace(const std::string& predicted) {
                     .clock = platform.clock.name(),
                     .cluster = modelled ? platform.clock.cluster().name : "",
                     .cluster_description = modelled ? platform.clock.cluster().json() : "",
+                    .config = config_json(run_.options),
                     .clock_offset_ns = rank_.clock.start_nanoseconds(),
                     .clock_uncertainty_ns = run_.clock_uncertainty_ns,
                     .predicted = predicted},

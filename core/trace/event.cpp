@@ -42,6 +42,8 @@ namespace {
 constexpr std::int64_t calendar_microseconds = latest_time / 1'000'000;
 constexpr std::int64_t latest_calendar_microseconds = std::numeric_limits<std::int64_t>::max() / 2;
 constexpr std::size_t longest_cluster_description = 1 << 16;
+constexpr std::size_t most_config = 64;      // entries
+constexpr std::size_t longest_config = 512;  // bytes of an entry
 
 /// Returns a key as written, without quotes. Lockstep's own keys contain no escapes.
 std::string_view key_of(json::field& field) {
@@ -142,6 +144,32 @@ std::string description_of(json::value& value) {
   return std::string{text};
 }
 
+/// Reads an object whose values are numbers, texts or lists, each as text.
+void read_config(json::value& value, RunInfo& run) {
+  json::object object;
+  if (value.get_object().get(object)) return;
+  for (json::field field : object) {
+    std::string name{key_of(field)};
+    json::value& entry = field.value();
+    json::json_type type;
+    if (entry.type().get(type)) return;
+    std::string_view text;
+    json::array list;
+    if (type == json::json_type::array) {
+      if (entry.get_array().get(list) || list.raw_json().get(text)) return;
+    } else if (type == json::json_type::string) {
+      text = text_of(entry);
+    } else if (type == json::json_type::object) {
+      continue;
+    } else {
+      text = entry.raw_json_token();
+      text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+    }
+    if (run.config.size() < most_config && name.size() + text.size() <= longest_config)
+      run.config.emplace_back(std::move(name), text);
+  }
+}
+
 template <class Event>
 void read_hello(json::value value, Event& event) {
   json::object args = value.get_object();
@@ -159,6 +187,7 @@ void read_hello(json::value value, Event& event) {
     if (key == "clock") run.clock = text_of(entry);
     if (key == "cluster") run.cluster = text_of(entry);
     if (key == "cluster_description") run.cluster_description = description_of(entry);
+    if (key == "config") read_config(entry, run);
     if (key == "ranks") run.ranks = small(integer_of(entry));
     if (key == "clock_offset_ns") hello.clock_offset = nanoseconds_of(entry);
     if (key == "clock_uncertainty_ns") hello.clock_uncertainty = nanoseconds_of(entry);

@@ -84,6 +84,9 @@ struct RunInfo {
   std::string cluster_description;  ///< as a cluster file; "" in traces of older versions
   int ranks = 0;
   std::vector<std::pair<std::string, int>> mesh;  ///< axis and size, as written
+  /// What was trained, and how: names such as "layers" or "--overlap", and their values as text.
+  /// Empty in traces of older versions and other tools.
+  std::vector<std::pair<std::string, std::string>> config;
   bool operator==(const RunInfo&) const = default;
 };
 

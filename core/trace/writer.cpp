@@ -59,6 +59,7 @@ std::string hello_line(const TraceHello& hello) {
   args["cluster"] = hello.cluster;
   if (!hello.cluster_description.empty())
     args["cluster_description"] = ordered_json::parse(hello.cluster_description);
+  if (hello.config != "{}") args["config"] = ordered_json::parse(hello.config);
   args["clock_offset_ns"] = hello.clock_offset_ns;
   args["clock_uncertainty_ns"] = hello.clock_uncertainty_ns;
   args["predicted"] = ordered_json::parse(hello.predicted);

@@ -29,6 +29,7 @@ struct TraceHello {
   std::string clock = "wall";
   std::string cluster;
   std::string cluster_description;
+  std::string config = "{}";              ///< a JSON object: what is trained, and how
   std::int64_t clock_offset_ns = 0;       ///< the steady clock's reading at ts = 0
   std::int64_t clock_uncertainty_ns = 0;  ///< uncertainty of that offset, relative to rank 0's host
   std::string predicted = "{}";

@@ -159,6 +159,30 @@ TEST_CASE("the hello may describe the cluster") {
   CHECK(timeline.run().cluster_description == R"({"name":"mine","a":[1]})");
 }
 
+TEST_CASE("the hello lists the configuration, each value as text") {
+  const auto read = [](const std::string& config) {
+    Timeline timeline;
+    TraceReader reader{timeline};
+    reader.feed(hello_line({.clock = "wall", .config = config}));
+    reader.finish();
+    CHECK(reader.malformed() == 0);
+    CHECK(timeline.run().clock == "wall");
+    return timeline.run().config;
+  };
+  using Config = std::vector<std::pair<std::string, std::string>>;
+  CHECK(read("{}").empty());
+  CHECK(read(R"({"layers": 8, "learning_rate": 0.001, "tied": false, "microbatches": [1, 2],)"
+             R"( "--overlap": "a \"b\""})") == Config{{"layers", "8"},
+                                                      {"learning_rate", "0.001"},
+                                                      {"tied", "false"},
+                                                      {"microbatches", "[1,2]"},
+                                                      {"--overlap", "a \"b\""}});
+  std::string many = "{";
+  for (int i = 0; i < 200; ++i) many += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
+  CHECK(read(many + "}").size() == 64);
+  CHECK(read("{\"a\":\"" + std::string(1000, 'x') + "\",\"b\":2}") == Config{{"b", "2"}});
+}
+
 TEST_CASE("numbers that no run writes are left out or cut off") {
   Timeline timeline;
   TraceReader reader{timeline};

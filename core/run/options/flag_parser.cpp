@@ -17,6 +17,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr const char* lesson_group = "This lesson";
+
 /// A check in CLI11's form: returns an error message, or "".
 using Check = std::function<std::string(const std::string&)>;
 
@@ -235,7 +237,7 @@ void FlagParser::Impl::shared_flags() {
   app.add_flag("--verbose", output.verbose,
                "print where every rank runs (host, GPU, network device, cores), its number of CUDA "
                "streams, and which library multiplies matrices on the CPU");
-  app.option_defaults()->group("This lesson");
+  app.option_defaults()->group(lesson_group);
 }
 
 /// Gives the model the shape of the checkpoint to load, except for flags that are given.
@@ -327,6 +329,13 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
     impl_->options->output.view = "127.0.0.1:7077";
   impl_->options->output.view_token = find_token("--view-token", impl_->given.view_token,
                                                  "--view-token-file", impl_->given.view_token_file);
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_group() == lesson_group)
+      impl_->options->run.lesson_flags.emplace_back(
+          option->get_name(), option->count() > 0
+                                  ? fmt::format("{}", fmt::join(option->results(), ","))
+                              : option->get_expected_max() == 0 ? "false"
+                                                                : option->get_default_str());
   impl_->adopt_model();
   settle(impl_->given, impl_->info, *impl_->options);
   return std::move(impl_->options);

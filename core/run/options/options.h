@@ -38,6 +38,8 @@ struct RunConfig {
   std::string load;          ///< the checkpoint to start from
   int trained_steps = 0;     ///< steps of the loaded checkpoint; the data continues after them
   std::string loaded_state;  ///< identifies the checkpoint's state, for check_unchanged()
+  /// The flags that only this lesson has, such as "--overlap", and their values.
+  std::vector<std::pair<std::string, std::string>> lesson_flags{};
 
   Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
 };

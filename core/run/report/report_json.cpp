@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/run/report/config_json.h"
 #include "core/run/report/report.h"
 
 namespace lockstep {
@@ -95,18 +96,7 @@ std::string Report::json() const {
   if (options.platform.clock.is_modelled())
     document["cluster"] = options.platform.clock.cluster().name;
   document["sends"] = options.platform.clock.is_modelled() ? "buffered" : "rendezvous";
-  document["config"] = {{"layers", options.run.model.layers},
-                        {"hidden", options.run.model.hidden},
-                        {"heads", options.run.model.heads},
-                        {"sequence", options.run.model.sequence},
-                        {"vocabulary", options.run.model.vocabulary},
-                        {"tied", options.run.model.tied},
-                        {"steps", options.run.steps},
-                        {"batch", options.run.batch},
-                        {"microbatches", options.run.microbatches},
-                        {"learning_rate", options.run.optimizer.learning_rate},
-                        {"clip", options.run.optimizer.clip},
-                        {"seed", options.run.seed}};
+  document["config"] = ordered_json::parse(config_json(options));
   if (!ranks.front().phases.empty() && ranks.front().phases.front().predicted.stages > 0)
     document["config"]["split"] = options.plan().blocks_of_stages();
   document["losses"] = losses;

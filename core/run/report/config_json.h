@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "core/run/options/options.h"
+
+namespace lockstep {
+
+/// Returns what is trained, and how, as a JSON object: the model, the batch, the optimizer and the
+/// lesson's own flags. Both the report and the trace contain it, so that runs can be compared.
+std::string config_json(const Options& options);
+
+}  // namespace lockstep
