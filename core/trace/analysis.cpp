@@ -1,6 +1,7 @@
 #include "core/trace/analysis.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "core/trace/visit_band.h"
@@ -197,6 +198,48 @@ Overlap communication_overlap(const Timeline& timeline, int step) {
     sum.hidden = plus(sum.hidden, one.hidden);
   }
   return sum;
+}
+
+std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimeline& rank, int step) {
+  const StepWindow* window = timeline.find_step(step);
+  if (!window) return {};
+  std::optional<Interval> whole;
+  for (const auto& lane : rank.lanes)
+    for (const Band band : {Band::step, Band::action, Band::kernel})
+      visit_band(*lane, band, {window->start, window->end}, [&](const TimelineSpan& span) {
+        if (span.step != step) return;
+        if (!whole) whole = {span.start, span.end};
+        whole = {std::min(whole->start, span.start), std::max(whole->end, span.end)};
+      });
+  return whole;
+}
+
+std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step) {
+  const StepWindow* window = timeline.find_step(step);
+  std::int64_t sent = 0;
+  if (!window) return sent;
+  for (const auto& lane : rank.lanes)
+    visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
+      if (span.step == step && span.bytes > 0 && span.category == Category::communication &&
+          timeline.name(span.name) == "send")
+        sent = plus(sent, span.bytes);
+    });
+  return sent;
+}
+
+std::optional<MemorySample> memory_peak(const Timeline& timeline, const RankTimeline& rank,
+                                        int step) {
+  const auto whole = step_of_rank(timeline, rank, step);
+  if (!whole || rank.memory.empty()) return {};
+  const auto& samples = rank.memory;
+  // The sample before the step holds until the next one.
+  auto at = std::ranges::partition_point(
+      samples, [&](const MemorySample& sample) { return sample.at <= whole->start; });
+  std::optional<MemorySample> peak;
+  if (at != samples.begin()) peak = *std::prev(at);
+  for (; at != samples.end() && at->at <= whole->end; ++at)
+    if (!peak || at->total() > peak->total()) peak = *at;
+  return peak;
 }
 
 }  // namespace lockstep

@@ -130,4 +130,18 @@ struct StepParts {
 /// stalled whenever the rank communicates without computing.
 std::vector<StepParts> step_parts(const Timeline& timeline, int step);
 
+/// Returns the time from a rank's first start to its last end in a step, or nothing if the rank has
+/// no spans of that step. In a pipeline the ranks' steps overlap only in part: the last rank begins
+/// its next step before the first rank has finished.
+std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimeline& rank, int step);
+
+/// Returns the bytes that one rank sent in a step, as its `send` spans say. The trace shows no
+/// messages within a library's collective (NCCL, MPI).
+std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step);
+
+/// Returns the memory sample with the highest total in a step of the rank, or nothing if the rank
+/// reports no memory. Samples are taken between spans, so the peak within a span may be higher.
+std::optional<MemorySample> memory_peak(const Timeline& timeline, const RankTimeline& rank,
+                                        int step);
+
 }  // namespace lockstep

@@ -126,3 +126,55 @@ TEST_CASE("an enclosing span lies above the enclosed ones, even if it arrives la
   CHECK(lane.rows(Band::action)[0].front().category == Category::forward);
   CHECK(lane.rows(Band::action)[1].front().category == Category::wait);
 }
+
+TEST_CASE("what one rank did in a step: its time, its bytes and its memory") {
+  // Step 1 of rank 1 begins before step 0 of rank 0 has ended.
+  Timeline timeline;
+  const auto send = [&](int rank, int step, Picoseconds start, Picoseconds end, std::int64_t bytes,
+                        const char* name = "send") {
+    TimelineSpan span{.start = start, .end = end, .name = timeline.intern(name)};
+    span.category = Category::communication;
+    span.step = step;
+    span.bytes = bytes;
+    timeline.add(rank, 1, span);
+  };
+  const auto sample = [&](int rank, Picoseconds at, std::int64_t activations) {
+    MemorySample memory{.at = at};
+    memory.bytes[static_cast<std::size_t>(MemoryCategory::activations)] = activations;
+    memory.bytes[static_cast<std::size_t>(MemoryCategory::parameters)] = 5;
+    timeline.sample_memory(rank, memory);
+  };
+  add(timeline, 0, 0, "PP:0F0", Category::forward, 2, 6, 0, 0);
+  add(timeline, 0, 0, "PP:0B0", Category::backward, 14, 20, 0, 0);
+  add(timeline, 0, 0, "step", Category::step, 0, 22, -1, 0);
+  add(timeline, 1, 0, "PP:1F0", Category::forward, 6, 8, 1, 0);
+  add(timeline, 1, 0, "PP:1F0", Category::forward, 15, 18, 1, 1);
+  send(0, 0, 6, 7, 100);
+  send(0, 0, 8, 9, 20);
+  send(0, 0, 9, 12, 500, "all_reduce");  // its messages are spans of their own
+  send(1, 0, 8, 10, 100, "recv");
+  send(1, 0, 8, 10, 3);
+  send(1, 1, 18, 19, 40);
+  sample(0, 1, 0);
+  sample(0, 6, 30);
+  sample(0, 30, 70);  // after the step
+  sample(1, 4, 50);   // still held when rank 1's step begins
+  sample(1, 7, 10);
+  timeline.settle();
+  const RankTimeline& first = *timeline.ranks()[0];
+  const RankTimeline& second = *timeline.ranks()[1];
+
+  CHECK(*step_of_rank(timeline, first, 0) == Interval{0, 22});
+  CHECK(*step_of_rank(timeline, second, 0) == Interval{6, 10});
+  CHECK(*step_of_rank(timeline, second, 1) == Interval{15, 19});
+  CHECK_FALSE(step_of_rank(timeline, first, 1));
+  CHECK_FALSE(step_of_rank(timeline, first, 7));
+  CHECK(bytes_sent(timeline, first, 0) == 120);
+  CHECK(bytes_sent(timeline, second, 0) == 3);
+  CHECK(bytes_sent(timeline, second, 1) == 40);
+  CHECK(bytes_sent(timeline, second, 7) == 0);
+  CHECK(memory_peak(timeline, first, 0)->total() == 35);
+  CHECK(memory_peak(timeline, second, 0)->total() == 55);
+  CHECK(memory_peak(timeline, second, 1)->total() == 15);
+  CHECK_FALSE(memory_peak(timeline, first, 1));
+}
