@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/trace/reader.h"
+#include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 
 namespace lockstep {
@@ -65,6 +66,15 @@ SampleRun sample_1f1b(int stages, int microbatches, int steps) {
   return run;
 }
 
+SampleRun sample_gpipe(int stages, int microbatches, int steps) {
+  SampleRun run = sample_1f1b(stages, microbatches, steps);
+  run.schedule = gpipe(stages, microbatches);
+  run.run = "20260101-120000-08";
+  run.lesson = "08 GPipe";
+  run.name = "GPipe";
+  return run;
+}
+
 std::string sample_hello(const SampleRun& run, int rank, const std::string& token) {
   const int p = run.schedule.stages, m = run.schedule.microbatches;
   return fmt::format(
@@ -73,10 +83,10 @@ std::string sample_hello(const SampleRun& run, int rank, const std::string& toke
       "\"cpu\",\"launch\":\"threads\",\"clock\":\"{4}\",\"cluster\":\"{5}\",\"clock_offset_ns\":{6}"
       ","
       "\"clock_uncertainty_ns\":0,\"predicted\":{{\"bubble\":{7:.6f},\"formula\":\"(p-1)/(m+p-1)\","
-      "\"schedule\":\"1f1b\",\"stages\":{8},\"microbatches\":{9}}}{10}}}}},\n",
+      "\"schedule\":\"{11}\",\"stages\":{8},\"microbatches\":{9}}}{10}}}}},\n",
       rank, run.run, run.lesson, run.schedule.ranks, run.clock, run.cluster, run.clock_offset_ns,
       static_cast<double>(p - 1) / (m + p - 1), p, m,
-      token.empty() ? "" : fmt::format(",\"token\":\"{}\"", token));
+      token.empty() ? "" : fmt::format(",\"token\":\"{}\"", token), run.name);
 }
 
 std::vector<std::string> sample_traces(const SampleRun& run) {

@@ -16,6 +16,7 @@ struct SampleRun {
   Picoseconds optimizer = 2'000'000'000;
   std::string run = "20260101-120000-09";
   std::string lesson = "09 1F1B";
+  std::string name = "1f1b";  ///< of the schedule
   std::string clock = "modelled";
   std::string cluster = "classroom";
   std::int64_t clock_offset_ns = 0;
@@ -23,6 +24,9 @@ struct SampleRun {
 
 /// Simulates 1F1B on `stages` ranks, with 1 ms per forward and 2 ms per backward.
 SampleRun sample_1f1b(int stages = 4, int microbatches = 8, int steps = 6);
+
+/// The same run with GPipe's order: all forwards before all backwards.
+SampleRun sample_gpipe(int stages = 4, int microbatches = 8, int steps = 6);
 
 /// Returns the line of the first event in a rank's trace. Pass `token` for a trace sent to a
 /// viewer.

@@ -1,0 +1,343 @@
+#include "viz/data/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "viz/data/explanations.h"
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+namespace {
+
+using Entries = std::vector<std::pair<std::string, std::string>>;
+
+std::string mesh_of(const RunInfo& run) {
+  std::string words;
+  for (const auto& [axis, size] : run.mesh)
+    if (size > 1) words += fmt::format("{}{} {}", words.empty() ? "" : " × ", axis, size);
+  return words.empty() && !run.mesh.empty() ? "1 rank" : words;
+}
+
+std::string number_words(int number) {
+  return number > 0 ? std::to_string(number) : "";
+}
+
+/// Returns a configuration's entries in the order in which they are shown: the schedule first,
+/// which a comparison is usually about.
+Entries entries_of(const Timeline& timeline, int step) {
+  const RunInfo& run = timeline.run();
+  const Prediction& predicted = timeline.prediction(step);
+  Entries entries{{"lesson", run.lesson},
+                  {"phase", predicted.phase == predicted.schedule ? "" : predicted.phase},
+                  {"schedule", predicted.schedule},
+                  {"stages", number_words(predicted.stages)},
+                  {"microbatches", number_words(predicted.microbatches)},
+                  {"clock", run.clock},
+                  {"cluster", run.cluster},
+                  {"cluster's figures", run.cluster_description},
+                  {"ranks", number_words(run.ranks)},
+                  {"mesh", mesh_of(run)},
+                  {"device", run.device},
+                  {"launch", run.launch}};
+  for (const auto& [key, value] : run.config) {
+    // The step's own number of microbatches is known; the run's may be a sweep over several.
+    if (key == "microbatches" && predicted.microbatches > 0) continue;
+    std::string name = key;
+    if (!name.starts_with("--")) std::ranges::replace(name, '_', ' ');
+    entries.emplace_back(std::move(name), value);
+  }
+  return entries;
+}
+
+std::optional<double> bytes_or_nothing(const std::optional<std::int64_t>& bytes) {
+  return bytes ? std::optional{static_cast<double>(*bytes)} : std::nullopt;
+}
+
+double per_rank(Picoseconds sum, const StepMetrics& metrics) {
+  return static_cast<double>(sum) /
+         static_cast<double>(std::max<std::size_t>(metrics.ranks.size(), 1));
+}
+
+}  // namespace
+
+Configurations compare_configurations(const Timeline& a, int step_a, const Timeline& b,
+                                      int step_b) {
+  Configurations result;
+  Entries left = entries_of(a, step_a);
+  const Entries right = entries_of(b, step_b);
+  const auto find = [](const Entries& entries, const std::string& name) {
+    const auto found = std::ranges::find(entries, name, &Entries::value_type::first);
+    return found == entries.end() ? std::string{} : found->second;
+  };
+  for (const auto& [name, value] : right)
+    if (std::ranges::find(left, name, &Entries::value_type::first) == left.end())
+      left.emplace_back(name, "");
+  const bool same_cluster = a.run().cluster == b.run().cluster;
+  for (const auto& [name, value] : left) {
+    const std::string other = find(right, name);
+    if (value.empty() && other.empty()) continue;
+    if (name == "cluster's figures") {
+      // Clusters with different names have different figures; those of one name may differ too.
+      if (same_cluster && value != other && !value.empty() && !other.empty())
+        result.different.push_back({name, "as in A's trace", "as in B's trace"});
+    } else if (value != other) {
+      result.different.push_back({name, value, other});
+    } else {
+      result.same.push_back(name);
+    }
+  }
+  result.clocks_differ = a.run().clock != b.run().clock;
+  const bool no_a = a.run().config.empty(), no_b = b.run().config.empty();
+  result.without_model = no_a && no_b ? "A and B" : no_a ? "A" : no_b ? "B" : "";
+  return result;
+}
+
+std::int64_t StepMetrics::sent() const {
+  std::int64_t sum = 0;
+  for (const RankMetrics& rank : ranks) sum = plus(sum, rank.sent);
+  return sum;
+}
+
+const RankMetrics* StepMetrics::most_memory() const {
+  const RankMetrics* most = nullptr;
+  for (const RankMetrics& rank : ranks)
+    if (rank.memory && (!most || *rank.memory > *most->memory)) most = &rank;
+  return most;
+}
+
+int StepMetrics::in_flight() const {
+  int most = 0;
+  for (const RankMetrics& rank : ranks) most = std::max(most, rank.in_flight);
+  return most;
+}
+
+StepMetrics step_metrics(const Timeline& timeline, int step) {
+  StepMetrics metrics;
+  const StepWindow* found = timeline.find_step(step);
+  if (!found) return metrics;
+  metrics.step = step;
+  metrics.window = {found->start, found->end};
+  const std::vector<StepParts> parts = step_parts(timeline, step);
+  for (const StepParts& part : parts) metrics.parts += part;
+  metrics.bubble = bubble(timeline, step);
+  const bool explained = metrics.bubble && is_small(timeline, *found);
+  std::vector<std::vector<IdleInterval>> idle;
+  std::vector<std::vector<InFlight>> in_flight;
+  if (explained) {
+    idle = idle_intervals(timeline, step);
+    in_flight = microbatches_in_flight(timeline, step);
+    metrics.path = critical_path(timeline, step);
+  }
+  std::optional<Interval> actions;  // from the first start to the last end, over all ranks
+  for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
+    const RankTimeline& rank = *timeline.ranks()[i];
+    RankMetrics mine{.rank = rank.rank, .sent = bytes_sent(timeline, rank, step)};
+    if (metrics.bubble) {
+      const Intervals mine_actions = pipeline_actions(timeline, rank, step);
+      mine.idle = metrics.bubble->window - length(mine_actions);
+      if (!mine_actions.empty()) {
+        if (!actions) actions = {mine_actions.front().start, mine_actions.back().end};
+        actions = {std::min(actions->start, mine_actions.front().start),
+                   std::max(actions->end, mine_actions.back().end)};
+      }
+    } else if (i < parts.size()) {
+      mine.idle = plus(parts[i].exposed(), parts[i].idle);
+    }
+    if (i < idle.size()) {
+      const IdleTimes causes = sum_of_causes(idle[i]);
+      for (std::size_t cause = 0; cause < causes.size(); ++cause)
+        metrics.idle[cause] = plus(metrics.idle[cause], causes[cause]);
+    }
+    if (i < in_flight.size())
+      for (const InFlight& each : in_flight[i])
+        mine.in_flight = std::max(mine.in_flight, each.microbatches);
+    if (const auto peak = memory_peak(timeline, rank, step)) {
+      mine.memory = peak->total();
+      mine.activations = peak->bytes[static_cast<std::size_t>(MemoryCategory::activations)];
+    }
+    metrics.ranks.push_back(mine);
+  }
+  if (actions) metrics.window = *actions;
+  return metrics;
+}
+
+std::optional<double> ComparedValue::difference() const {
+  if (!a || !b || !comparable) return {};
+  return *b - *a;
+}
+
+std::optional<double> ComparedValue::relative() const {
+  const auto by = difference();
+  if (!by || *a == 0 || unit == Unit::share) return {};
+  return *by / *a;
+}
+
+std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics& b,
+                                         bool clocks_differ) {
+  using Unit = ComparedValue::Unit;
+  std::vector<ComparedValue> values;
+  const auto add = [&](const char* name, Unit unit, std::optional<double> left,
+                       std::optional<double> right, bool part = false) {
+    const bool timed = unit == Unit::time || unit == Unit::share;
+    values.push_back({.name = name,
+                      .unit = unit,
+                      .a = left,
+                      .b = right,
+                      .part = part,
+                      .comparable = !timed || !clocks_differ});
+  };
+  const auto add_time = [&](const char* name, Picoseconds sum_a, Picoseconds sum_b, bool part) {
+    if (sum_a != 0 || sum_b != 0)
+      add(name, Unit::time, per_rank(sum_a, a), per_rank(sum_b, b), part);
+  };
+  add("step time", Unit::time, static_cast<double>(a.time()), static_cast<double>(b.time()));
+  if (a.bubble || b.bubble) {
+    const auto share = [](const StepMetrics& each) {
+      return each.bubble ? std::optional{each.bubble->share()} : std::nullopt;
+    };
+    const auto idle = [](const StepMetrics& each) {
+      return each.bubble ? std::optional{per_rank(each.bubble->idle(), each)} : std::nullopt;
+    };
+    add("bubble", Unit::share, share(a), share(b));
+    add("idle per rank", Unit::time, idle(a), idle(b));
+    for (std::size_t cause = 0; cause < a.idle.size(); ++cause)
+      add_time(name_of(static_cast<IdleCause>(cause)), a.idle[cause], b.idle[cause], true);
+  }
+  if (!a.bubble || !b.bubble) {
+    add_time("compute per rank", a.parts.compute, b.parts.compute, false);
+    add_time("exposed communication", a.parts.exposed(), b.parts.exposed(), false);
+    add_time("transfer", a.parts.transfer, b.parts.transfer, true);
+    add_time("latency", a.parts.latency, b.parts.latency, true);
+    add_time("late peer", a.parts.late_peer, b.parts.late_peer, true);
+    if (!a.bubble && !b.bubble) add_time("idle per rank", a.parts.idle, b.parts.idle, false);
+  }
+  add("bytes sent", Unit::bytes, static_cast<double>(a.sent()), static_cast<double>(b.sent()));
+  const RankMetrics *most_a = a.most_memory(), *most_b = b.most_memory();
+  if (most_a || most_b)
+    add("peak memory of a rank", Unit::bytes,
+        most_a ? bytes_or_nothing(most_a->memory) : std::nullopt,
+        most_b ? bytes_or_nothing(most_b->memory) : std::nullopt);
+  if (a.in_flight() > 0 || b.in_flight() > 0)
+    add("microbatches in flight", Unit::count, a.in_flight(), b.in_flight());
+  return values;
+}
+
+const ComparedValue* ComparedRank::marked() const {
+  const ComparedValue* most = nullptr;
+  double largest = 0;
+  for (const ComparedValue* value : {&idle, &memory, &sent}) {
+    const auto by = value->difference();
+    if (!by || *by == 0) continue;
+    // From 0 to anything is the largest difference.
+    const double size = std::abs(value->relative().value_or(1e9));
+    if (size < least_marked || size <= largest) continue;
+    most = value;
+    largest = size;
+  }
+  return most;
+}
+
+std::vector<ComparedRank> compare_ranks(const StepMetrics& a, const StepMetrics& b,
+                                        bool clocks_differ) {
+  using Unit = ComparedValue::Unit;
+  std::map<int, std::pair<const RankMetrics*, const RankMetrics*>> by_rank;
+  for (const RankMetrics& rank : a.ranks) by_rank[rank.rank].first = &rank;
+  for (const RankMetrics& rank : b.ranks) by_rank[rank.rank].second = &rank;
+  std::vector<ComparedRank> ranks;
+  for (const auto& [number, metrics] : by_rank) {
+    const auto& [left, right] = metrics;
+    const auto value = [&](const char* name, Unit unit, auto get) {
+      return ComparedValue{.name = name,
+                           .unit = unit,
+                           .a = left ? get(*left) : std::nullopt,
+                           .b = right ? get(*right) : std::nullopt,
+                           .comparable = unit != Unit::time || !clocks_differ};
+    };
+    ranks.push_back({.rank = number,
+                     .idle = value("idle", Unit::time,
+                                   [](const RankMetrics& each) {
+                                     return std::optional{static_cast<double>(each.idle)};
+                                   }),
+                     .sent = value("sent", Unit::bytes,
+                                   [](const RankMetrics& each) {
+                                     return std::optional{static_cast<double>(each.sent)};
+                                   }),
+                     .memory = value("memory", Unit::bytes, [](const RankMetrics& each) {
+                       return bytes_or_nothing(each.memory);
+                     })});
+  }
+  return ranks;
+}
+
+std::string value_words(ComparedValue::Unit unit, std::optional<double> value) {
+  if (!value) return "-";
+  switch (unit) {
+    case ComparedValue::Unit::time:
+      return duration_words(*value);
+    case ComparedValue::Unit::share:
+      return fmt::format("{:.1f} %", 100 * *value);
+    case ComparedValue::Unit::bytes:
+      return bytes_words(*value);
+    case ComparedValue::Unit::count:
+      break;
+  }
+  return fmt::format("{:.0f}", *value);
+}
+
+std::string difference_words(const ComparedValue& value) {
+  const auto by = value.difference();
+  if (!by) return "-";
+  if (*by == 0) return "=";
+  const char* sign = *by > 0 ? "+" : "-";
+  if (value.unit != ComparedValue::Unit::share)
+    return fmt::format("{}{}", sign, value_words(value.unit, std::abs(*by)));
+  const double points = 100 * std::abs(*by);
+  return points < 0.05 ? "=" : fmt::format("{}{:.1f} points", sign, points);
+}
+
+std::string relative_words(const ComparedValue& value) {
+  const auto by = value.relative();
+  if (!by || *by == 0) return {};
+  const double percent = 100 * std::abs(*by);
+  const char* sign = *by > 0 ? "+" : "-";
+  if (percent < 0.05) return fmt::format("{}<0.1 %", sign);
+  return fmt::format("{}{:.{}f} %", sign, percent, percent < 100 ? 1 : 0);
+}
+
+std::optional<StepPair> steps_to_compare(const Timeline& a, const Timeline& b) {
+  const auto last_complete = [](const Timeline& timeline, std::size_t before) {
+    const auto& steps = timeline.steps();
+    std::size_t index = std::min(before, steps.size());
+    while (index > 0 && !timeline.step_complete(steps[index - 1])) --index;
+    return index;  // one more than the step's
+  };
+  const std::size_t end_a = last_complete(a, a.steps().size());
+  const std::size_t end_b = last_complete(b, b.steps().size());
+  if (end_a == 0 || end_b == 0) return {};
+  const auto of = [](const Timeline& timeline, std::size_t index) -> const Prediction& {
+    return timeline.prediction(timeline.steps()[index].step);
+  };
+  StepPair pair{end_a - 1, end_b - 1};
+  if (!a.run().run.empty() && a.run() == b.run()) {
+    // Two steps of one run: the last of the phase before, or the step before.
+    const Prediction& last = of(b, pair.b);
+    std::size_t before = pair.b;
+    while (before > 0 && of(a, before).first_step == last.first_step) --before;
+    const bool has_phase = of(a, before).first_step != last.first_step;
+    pair.a = has_phase ? before : pair.b - (pair.b > 0 ? 1 : 0);
+    return pair;
+  }
+  std::map<std::pair<int, int>, std::size_t> last_of_size;  // by stages and microbatches, in A
+  for (std::size_t i = 0; i < end_a; ++i)
+    last_of_size[{of(a, i).stages, of(a, i).microbatches}] = i;
+  for (std::size_t i = end_b; i-- > 0;) {
+    const auto found = last_of_size.find({of(b, i).stages, of(b, i).microbatches});
+    if (found != last_of_size.end()) return StepPair{found->second, i};
+  }
+  return pair;
+}
+
+}  // namespace lockstep::viz

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/trace/pipeline_analysis.h"
+
+namespace lockstep::viz {
+
+// The comparison of a step of one run, A, with a step of another run, B. Every number comes from
+// the analysis in core/trace.
+
+/// An entry of the configuration: its name, and its values in A and in B ("" if the trace has
+/// none).
+struct ConfigurationEntry {
+  std::string name, a, b;
+  bool operator==(const ConfigurationEntry&) const = default;
+};
+
+/// What differs between the configurations of two runs, as their traces' own headers say.
+struct Configurations {
+  std::vector<ConfigurationEntry> different;
+  std::vector<std::string> same;  ///< names of the entries that both traces have, with equal values
+  bool clocks_differ = false;     ///< if so, times cannot be compared
+  /// Which of the traces do not name the model: "A", "B", "A and B" or "".
+  std::string without_model;
+};
+Configurations compare_configurations(const Timeline& a, int step_a, const Timeline& b, int step_b);
+
+/// What one rank did in a step.
+struct RankMetrics {
+  int rank = 0;
+  /// In a pipeline, the time without a pipeline action, from the first start to the last end of
+  /// actions over all ranks; otherwise the step without compute.
+  Picoseconds idle = 0;
+  std::int64_t sent = 0;                    ///< bytes; see bytes_sent()
+  std::optional<std::int64_t> memory;       ///< the peak's total; see memory_peak()
+  std::optional<std::int64_t> activations;  ///< of the same sample
+  int in_flight = 0;                        ///< the most microbatches; see InFlight
+};
+
+/// The metrics of a step.
+struct StepMetrics {
+  int step = -1;
+  /// In a pipeline, from the first start to the last end of actions, as in bubble(); otherwise from
+  /// the first start to the last end of any span.
+  Interval window;
+  std::optional<Bubble> bubble;      ///< of a pipeline
+  IdleTimes idle{};                  ///< of a pipeline: sums over ranks, by cause
+  std::optional<CriticalPath> path;  ///< of a pipeline
+  StepParts parts;                   ///< sums over ranks
+  std::vector<RankMetrics> ranks;    ///< in timeline order
+
+  Picoseconds time() const { return window.end - window.start; }
+  std::int64_t sent() const;
+  /// Returns the rank with the highest peak, or null if no rank reports memory.
+  const RankMetrics* most_memory() const;
+  int in_flight() const;
+};
+/// Returns the metrics of a step; `step` is -1 if there is no such step. Does not explain the idle
+/// time of a step that is_small() rejects.
+StepMetrics step_metrics(const Timeline& timeline, int step);
+
+/// One quantity of both steps.
+struct ComparedValue {
+  enum class Unit { time, share, bytes, count };
+  std::string name;
+  Unit unit = Unit::count;
+  std::optional<double> a, b;  ///< picoseconds, shares from 0 to 1, bytes or numbers
+  bool part = false;           ///< a part of the value before it that is not a part
+  bool comparable = true;      ///< false for times if the clocks differ
+
+  std::optional<double> difference() const;
+  /// Returns (B - A) / A; nothing if A is 0, or for a share, whose difference is in points.
+  std::optional<double> relative() const;
+};
+
+/// Returns the differences of step time, bubble, idle time by cause, bytes sent and peak memory.
+/// Values that are 0 in both steps are left out, except the step time and the bytes. Times and
+/// bytes of `per rank` values are means.
+std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics& b,
+                                         bool clocks_differ);
+
+/// A rank of both steps: its idle time, bytes and memory.
+struct ComparedRank {
+  int rank = 0;
+  ComparedValue idle, sent, memory;
+  /// Returns the value that differs most, relative to A, by at least `least_marked`; null if the
+  /// rank does the same in both steps.
+  const ComparedValue* marked() const;
+};
+constexpr double least_marked = 0.005;
+/// Returns the ranks that one of the steps has, ascending.
+std::vector<ComparedRank> compare_ranks(const StepMetrics& a, const StepMetrics& b,
+                                        bool clocks_differ);
+
+/// The words for a value, such as "3.25 ms", "32.1 %", "16.0 KiB"; "-" if it is unknown.
+std::string value_words(ComparedValue::Unit unit, std::optional<double> value);
+/// The difference B - A with its sign: "+1.20 ms", "-4.8 points"; "=" if there is none.
+std::string difference_words(const ComparedValue& value);
+/// The relative difference: "-45.1 %", or "".
+std::string relative_words(const ComparedValue& value);
+
+/// A pair of steps to compare: the last complete steps of both runs that carry out the same number
+/// of microbatches on the same number of stages, or else the last complete steps. If both are the
+/// same run, its first and its last step. Values are indices into steps(); empty if one has none.
+struct StepPair {
+  std::size_t a = 0, b = 0;
+};
+std::optional<StepPair> steps_to_compare(const Timeline& a, const Timeline& b);
+
+}  // namespace lockstep::viz

@@ -1,0 +1,220 @@
+#include "viz/data/comparison_words.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr double same_within = least_marked;  // relative
+constexpr double main_share = 0.5;            // of the critical path, for the stage that sets it
+
+bool alike(double a, double b) {
+  return std::abs(a - b) <= same_within * std::max(std::abs(a), std::abs(b));
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string time_words(Picoseconds time) {
+  return duration_words(static_cast<double>(time));
+}
+
+/// "12.0 % less" or "35.0 % more", of B compared with A.
+std::string more_or_less(double a, double b, const char* more, const char* less) {
+  return fmt::format("{} {}", percent(std::abs(b - a) / a), b > a ? more : less);
+}
+
+double idle_per_rank(const StepMetrics& metrics) {
+  return static_cast<double>(metrics.bubble->idle()) /
+         static_cast<double>(std::max<std::size_t>(metrics.ranks.size(), 1));
+}
+
+/// Says which stage the critical path spends most of its time in, if it is the same in both.
+std::string path_words(const StepMetrics& a, const StepMetrics& b) {
+  if (!a.path || !b.path) return {};
+  const auto longest = [](const CriticalPath::Parts& parts) {
+    return std::ranges::max_element(parts.compute, {},
+                                    [](const auto& part) { return part.second; });
+  };
+  const CriticalPath::Parts in_a = a.path->parts(), in_b = b.path->parts();
+  if (in_a.compute.empty() || in_b.compute.empty()) return {};
+  const auto [stage, time] = *longest(in_a);
+  const auto [stage_b, time_b] = *longest(in_b);
+  if (stage != stage_b || !alike(static_cast<double>(time), static_cast<double>(time_b))) return {};
+  if (static_cast<double>(time) < main_share * static_cast<double>(a.time())) return {};
+  return fmt::format(" Both critical paths run through stage {} for {} of {}.", stage,
+                     time_words(time), time_words(a.time()));
+}
+
+/// Names the cause of idle time that changed most.
+std::string changed_cause(const StepMetrics& a, const StepMetrics& b) {
+  const auto mean = [](const StepMetrics& metrics, std::size_t cause) {
+    return static_cast<double>(metrics.idle[cause]) /
+           static_cast<double>(std::max<std::size_t>(metrics.ranks.size(), 1));
+  };
+  std::size_t most = 0;
+  double largest = 0;
+  for (std::size_t cause = 0; cause < a.idle.size(); ++cause) {
+    const double size = std::abs(mean(b, cause) - mean(a, cause));
+    if (size <= largest) continue;
+    most = cause;
+    largest = size;
+  }
+  if (largest == 0) return {};
+  return fmt::format(" The largest change is in {}: {} per rank instead of {}.",
+                     name_of(static_cast<IdleCause>(most)), duration_words(mean(b, most)),
+                     duration_words(mean(a, most)));
+}
+
+std::string pipeline_reason(const StepMetrics& a, const StepMetrics& b) {
+  const auto work = [](const StepMetrics& metrics) {
+    return static_cast<double>(metrics.bubble->busy) / std::max(metrics.bubble->ranks, 1);
+  };
+  const double share_a = a.bubble->share(), share_b = b.bubble->share();
+  std::string words;
+  if (alike(work(a), work(b)) && alike(share_a, share_b)) {
+    words = fmt::format(
+        "The bubble is the same, {}: both run {} of work per rank and leave it idle for {}.",
+        percent(share_b), duration_words(work(b)), duration_words(idle_per_rank(b)));
+    const bool on_each = std::ranges::equal(a.ranks, b.ranks, [](const auto& x, const auto& y) {
+      return alike(static_cast<double>(x.idle), static_cast<double>(y.idle));
+    });
+    if (on_each && a.ranks.size() > 1)
+      words +=
+          " Every rank is idle as long in both: the order of the actions differs, the time to "
+          "fill and drain the pipeline does not.";
+    return words + path_words(a, b);
+  }
+  words = fmt::format("The bubble is {} instead of {}: {} of idle time per rank instead of {}.",
+                      percent(share_b), percent(share_a), duration_words(idle_per_rank(b)),
+                      duration_words(idle_per_rank(a)));
+  words += changed_cause(a, b);
+  if (!alike(work(a), work(b)))
+    words += fmt::format(" The actions themselves take {} per rank instead of {}.",
+                         duration_words(work(b)), duration_words(work(a)));
+  return words;
+}
+
+/// Divides the difference of two steps without a pipeline into compute, communication and idle.
+std::string parts_reason(const StepMetrics& a, const StepMetrics& b) {
+  const auto part = [&](const char* name, auto get) {
+    const auto mean = [&](const StepMetrics& metrics) {
+      return static_cast<double>(get(metrics.parts)) /
+             static_cast<double>(std::max<std::size_t>(metrics.ranks.size(), 1));
+    };
+    const double left = mean(a), right = mean(b);
+    if (alike(left, right))
+      return left == 0 ? std::string{} : fmt::format("{} the same, {}", name, duration_words(left));
+    return fmt::format("{} {} instead of {}", name, duration_words(right), duration_words(left));
+  };
+  std::string words;
+  for (const std::string& each :
+       {part("compute", [](const StepParts& parts) { return parts.compute; }),
+        part("exposed communication", [](const StepParts& parts) { return parts.exposed(); }),
+        part("idle", [](const StepParts& parts) { return parts.idle; })})
+    if (!each.empty()) words += (words.empty() ? "Per rank: " : "; ") + each;
+  return words.empty() ? words : words + ".";
+}
+
+ComparisonFinding time_finding(const StepMetrics& a, const StepMetrics& b,
+                               const ComparedNames& names) {
+  const auto before = static_cast<double>(a.time()), after = static_cast<double>(b.time());
+  ComparisonFinding finding;
+  if (before <= 0 || alike(before, after)) {
+    finding.claim = fmt::format("{} is no faster than {}: both steps take {}.", names.b, names.a,
+                                time_words(b.time()));
+  } else {
+    finding.claim = fmt::format("A step of {} takes {} time than one of {}: {} instead of {}.",
+                                names.b, more_or_less(before, after, "more", "less"), names.a,
+                                time_words(b.time()), time_words(a.time()));
+  }
+  finding.reason = a.bubble && b.bubble ? pipeline_reason(a, b) : parts_reason(a, b);
+  return finding;
+}
+
+std::optional<ComparisonFinding> memory_finding(const StepMetrics& a, const StepMetrics& b,
+                                                const ComparedNames& names) {
+  const RankMetrics *most_a = a.most_memory(), *most_b = b.most_memory();
+  if (!most_a || !most_b) return {};
+  const auto before = static_cast<double>(*most_a->memory);
+  const auto after = static_cast<double>(*most_b->memory);
+  ComparisonFinding finding;
+  if (before <= 0 || alike(before, after)) {
+    finding.claim = fmt::format("Peak memory is the same, {}.", bytes_words(after));
+    return finding;
+  }
+  finding.claim =
+      fmt::format("{} needs {} memory than {}: the highest peak of a rank is {} instead of {}.",
+                  names.b, more_or_less(before, after, "more", "less"), names.a, bytes_words(after),
+                  bytes_words(before));
+  const int flight_a = a.in_flight(), flight_b = b.in_flight();
+  if (flight_a > 0 && flight_b > 0 && flight_a != flight_b &&
+      (flight_b > flight_a) == (after > before))
+    finding.reason = fmt::format(
+        "At most {} microbatch{} in flight on a rank instead of {}, and each of them keeps its "
+        "activations until its backward.",
+        flight_b, flight_b == 1 ? " is" : "es are", flight_a);
+  if (most_a->rank != most_b->rank)
+    finding.reason += fmt::format("{}The peak is on rank {} instead of rank {}.",
+                                  finding.reason.empty() ? "" : " ", most_b->rank, most_a->rank);
+  return finding;
+}
+
+ComparisonFinding bytes_finding(const StepMetrics& a, const StepMetrics& b,
+                                const ComparedNames& names) {
+  const auto before = static_cast<double>(a.sent()), after = static_cast<double>(b.sent());
+  if (before == after)
+    return {before == 0
+                ? "Neither trace shows messages that are sent in this step."
+                : fmt::format("Both send the same number of bytes, {}.", bytes_words(after)),
+            ""};
+  if (before <= 0)
+    return {fmt::format("Only {} sends messages: {}.", names.b, bytes_words(after)), ""};
+  return {fmt::format("{} sends {} bytes than {}: {} instead of {}.", names.b,
+                      more_or_less(before, after, "more", "fewer"), names.a, bytes_words(after),
+                      bytes_words(before)),
+          ""};
+}
+
+}  // namespace
+
+ComparedNames compared_names(const Timeline& a, int step_a, const Timeline& b, int step_b) {
+  const auto candidates = [](const Timeline& timeline, int step) {
+    const Prediction& predicted = timeline.prediction(step);
+    return std::vector<std::string>{predicted.schedule, predicted.phase, timeline.run().lesson};
+  };
+  const auto left = candidates(a, step_a), right = candidates(b, step_b);
+  for (std::size_t i = 0; i < left.size(); ++i)
+    if (left[i] != right[i] && !left[i].empty() && !right[i].empty())
+      return {fmt::format("A ({})", left[i]), fmt::format("B ({})", right[i])};
+  return {};
+}
+
+std::string clock_warning(const Timeline& a, const Timeline& b) {
+  const auto words = [](const RunInfo& run) {
+    return run.clock == "modelled" ? fmt::format("modelled (cluster {})", run.cluster)
+           : run.clock == "wall"   ? std::string{"measured on the wall clock"}
+                                   : std::string{"from an unknown clock"};
+  };
+  if (a.run().clock == b.run().clock) return {};
+  return fmt::format("The clocks differ, so times cannot be compared: A's are {}, B's are {}.",
+                     words(a.run()), words(b.run()));
+}
+
+std::vector<ComparisonFinding> comparison_findings(const StepMetrics& a, const StepMetrics& b,
+                                                   const ComparedNames& names, bool clocks_differ) {
+  std::vector<ComparisonFinding> findings;
+  if (a.step < 0 || b.step < 0) return findings;
+  if (!clocks_differ) findings.push_back(time_finding(a, b, names));
+  if (auto memory = memory_finding(a, b, names)) findings.push_back(*std::move(memory));
+  findings.push_back(bytes_finding(a, b, names));
+  return findings;
+}
+
+}  // namespace lockstep::viz
