@@ -110,7 +110,6 @@ class Headless {
     ++frames;
   }
 
- private:
   viz::Look look_;
 };
 

@@ -30,7 +30,9 @@ class Interactive : public Headless {
     frame();
   }
 
-  void frame() { draw(screen, model, x_, y_); }
+  virtual ~Interactive() = default;
+
+  virtual void frame() { draw(screen, model, x_, y_); }
   void move(float x, float y) {
     x_ = x;
     y_ = y;
@@ -104,7 +106,7 @@ class Interactive : public Headless {
     click(x_of(middle), y);
   }
 
- private:
+ protected:
   float x_ = 0, y_ = 0;
 };
 

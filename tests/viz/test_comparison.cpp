@@ -300,7 +300,8 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
   CHECK(free[2].claim == "Both send the same number of bytes, 768 KiB.");
   // If one stage is slower than the others, it sets the pace of both schedules.
   CHECK(explain(0, 1e30, 4 * ms)[0].reason.ends_with(
-      " Both critical paths run through stage 3 for 40.00 ms of 49.00 ms."));
+      " Both critical paths run through stage 3 for 40.00 ms of 49.00 ms, so that stage sets the "
+      "pace."));
   // 1F1B has more messages on its critical path, so slow messages make it slower.
   const auto slow = explain(5e-5, 2e8);
   CHECK(slow[0].claim ==

@@ -98,7 +98,7 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
         std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
     window_is_open = true;
   } else {
-    open_files(options_, model_);
+    runs_ = open_files(options_, model_);
     window_ =
         std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
   }
@@ -212,7 +212,7 @@ int App::run() {
     longest_frame_work_ = std::max(longest_frame_work_, thread_seconds() - work_begin);
     last = now;
     if (frames_due_ > 0) --frames_due_;
-    if (screen_.keys_held()) frames_due_ = settle_frames;
+    if (screen_.keys_held() || comparison_screen_.keys_held()) frames_due_ = settle_frames;
     if (screenshot_seconds_) break;
     if (options_.exit_when_done && options_.live() && run_is_done() && !options_.screenshot &&
         frames_due_ == 0) {
@@ -231,9 +231,14 @@ int App::run() {
 void App::frame(double seconds) {
   const auto begin = Clock::now();
   const bool due = picture_is_due();
-  model_.playback.advance(model_.timeline, model_.viewport, seconds);
-  model_.viewport.advance(model_.timeline, seconds, due || !!options_.screenshot);
   const auto budget = options_.screenshot ? picture_budget : analysis_budget;
+  if (runs_) {
+    runs_->advance(seconds, due || !!options_.screenshot);
+    runs_->model(Side::b).explanations.update(budget);
+  } else {
+    model_.playback.advance(model_.timeline, model_.viewport, seconds);
+    model_.viewport.advance(model_.timeline, seconds, due || !!options_.screenshot);
+  }
   model_.bubbles.update(model_.timeline, budget);
   model_.explanations.update(budget);
   window_->begin_frame();
@@ -251,7 +256,8 @@ void App::frame(double seconds) {
   if (due) take_picture();
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
-  if (model_.bubbles.behind() || model_.explanations.behind())
+  if (model_.bubbles.behind() || model_.explanations.behind() ||
+      (runs_ && runs_->model(Side::b).explanations.behind()))
     frames_due_ = std::max(frames_due_, 2);
   ++frames_;
   last_frame_seconds_ = seconds_between(begin, Clock::now());
@@ -281,7 +287,11 @@ void App::click() {
 }
 
 void App::draw() {
-  screen_.draw(model_, window_->look());
+  if (runs_) {
+    comparison_screen_.draw(*runs_, window_->look());
+  } else {
+    screen_.draw(model_, window_->look());
+  }
   if (key_pressed(keys::q, false)) window_->close();
   const RunInfo& run = model_.timeline.run();
   window_->set_title(run.lesson.empty()

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "viz/app/comparison_screen.h"
 #include "viz/app/options.h"
 #include "viz/app/screen.h"
 #include "viz/app/window.h"
@@ -48,7 +49,10 @@ class App {
   std::unique_ptr<LiveFeed> feed_;
   std::unique_ptr<InputFeed> input_;  ///< set if a trace is piped in; replaces server_ and feed_
 
+  std::unique_ptr<ComparedRuns> runs_;  ///< set if two runs are compared; model_ is the first
+
   Screen screen_;
+  ComparisonScreen comparison_screen_;  ///< drawn instead if two runs are compared
 
   bool backlog_ = false;
   bool full_ = false;   ///< whether the memory limit is reached

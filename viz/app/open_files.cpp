@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/trace/reader.h"
-#include "viz/data/first_run.h"
+#include "viz/data/given_runs.h"
 
 namespace lockstep::viz {
 namespace {
@@ -15,27 +15,52 @@ namespace {
 constexpr std::size_t whole_file_steps = 3;  // a longer file opens at its last steps
 constexpr std::size_t shown_steps = 2;
 
-}  // namespace
-
-void open_files(const ViewerOptions& options, Model& model) {
-  const FirstRun chosen = first_run_of(options.paths);
-  const ReadReport report = read_traces(chosen.paths, model.timeline);
+/// Reads the paths of one run.
+void read_run(const std::vector<std::filesystem::path>& paths, Model& model) {
+  const ReadReport report = read_traces(paths, model.timeline);
   Source& source = model.source;
-  source.notice = notice_words(chosen);
-  if (!source.notice.empty()) fmt::print(stderr, "{}\n", source.notice);
-  source.name = options.paths.front().filename().empty()
-                    ? options.paths.front().parent_path().filename().string()
-                    : options.paths.front().filename().string();
-  if (chosen.paths.size() > 1) source.name += fmt::format(" and {} more", chosen.paths.size() - 1);
+  const auto& first = paths.front();
+  source.name = first.filename().empty() ? first.parent_path().filename().string()
+                                         : first.filename().string();
+  if (paths.size() > 1) source.name += fmt::format(" and {} more", paths.size() - 1);
   source.malformed = report.malformed;
   source.first_malformed = report.first_malformed;
   if (report.malformed > 0) {
     fmt::print(stderr, "{} malformed lines skipped; the first: {}\n", report.malformed,
                report.first_malformed);
   }
-  if (model.timeline.empty()) {
-    throw UsageError(options.paths.front().string() +
-                     ": has no spans; give a trace file or a run's folder");
+  if (model.timeline.empty())
+    throw UsageError(first.string() + ": has no spans; give a trace file or a run's folder");
+}
+
+/// Compares the steps of --steps, or those that fit best.
+std::unique_ptr<ComparedRuns> compare(const std::string& steps, Model& a,
+                                      std::unique_ptr<Model> b) {
+  auto runs = std::make_unique<ComparedRuns>(a, std::move(b));
+  if (steps.empty()) return runs;
+  int first = 0, second = 0;
+  char rest = 0;
+  const int read = std::sscanf(steps.c_str(), "%d,%d%c", &first, &second, &rest);
+  if (read != 2 && (read != 1 || steps != std::to_string(first)))
+    throw UsageError("--steps " + steps +
+                     ": of two runs, give a step, or a step of each, such as 3 or 3,7");
+  runs->choose(Side::a, first);
+  runs->choose(Side::b, read == 2 ? second : first);
+  runs->advance(0, true);
+  return runs;
+}
+
+}  // namespace
+
+std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& model) {
+  const GivenRuns given = divide_into_runs(options.paths);
+  read_run(given.a, model);
+  model.source.notice = notice_words(given);
+  if (!model.source.notice.empty()) fmt::print(stderr, "{}\n", model.source.notice);
+  if (!given.b.empty()) {
+    auto other = std::make_unique<Model>();
+    read_run(given.b, *other);
+    return compare(options.steps, model, std::move(other));
   }
   const std::size_t count = model.timeline.steps().size();
   int first = 0, last = 0;
@@ -57,6 +82,7 @@ void open_files(const ViewerOptions& options, Model& model) {
     model.viewport.fit_steps(model.timeline, count - shown_steps, count - 1);
   }
   model.viewport.advance(model.timeline, 0, true);
+  return nullptr;
 }
 
 }  // namespace lockstep::viz

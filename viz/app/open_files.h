@@ -1,12 +1,15 @@
 #pragma once
 
+#include <memory>
+
 #include "viz/app/options.h"
-#include "viz/data/model.h"
+#include "viz/data/compared_runs.h"
 
 namespace lockstep::viz {
 
 /// Reads the traces that the options name into the model, and fits the window to --steps or, for a
-/// long run, to its last steps. Throws UsageError if there is nothing to show.
-void open_files(const ViewerOptions& options, Model& model);
+/// long run, to its last steps. If the traces are of two runs, the model is the first one, and
+/// their comparison is returned; otherwise null. Throws UsageError if there is nothing to show.
+std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& model);
 
 }  // namespace lockstep::viz

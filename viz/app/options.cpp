@@ -50,6 +50,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       "Without files it waits for a run to connect: start one with --view in another terminal.\n"
       "With files or folders (such as runs/latest) it shows these traces, Lockstep's or "
       "PyTorch's.\n"
+      "With the traces of two runs it compares them; give a run twice to compare two of its "
+      "steps.\n"
       "With - it shows the trace that arrives on standard input and opens no port:\n"
       "ssh HOST 'tail -n +1 -f RUN/rank*.json' | lockstep_view -"};
   app.name("lockstep_view");
@@ -71,8 +73,10 @@ ParsedOptions parse_options(int argc, char** argv) {
                  "Read no more of a live trace once the viewer takes this much memory (default "
                  "2GB). Ranks then wait, or leave the rest in their files")
       ->type_name("SIZE");
-  app.add_option("--steps", options.steps, "Show only these steps of a file, such as 3 or 2-4")
-      ->type_name("N[-N]");
+  app.add_option("--steps", options.steps,
+                 "Show only these steps of a file, such as 3 or 2-4; of two runs, compare step 3 "
+                 "of both, or with 3,7 step 3 of the first and step 7 of the second")
+      ->type_name("N[-N]|N,N");
   app.add_option("--size", size, "Window size in pixels (default 1600x900)")
       ->type_name("WIDTHxHEIGHT");
   app.add_option(

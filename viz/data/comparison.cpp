@@ -79,6 +79,8 @@ Configurations compare_configurations(const Timeline& a, int step_a, const Timel
   for (const auto& [name, value] : left) {
     const std::string other = find(right, name);
     if (value.empty() && other.empty()) continue;
+    // A run with one phase does not name it.
+    if (name == "phase" && (value.empty() || other.empty())) continue;
     if (name == "cluster's figures") {
       // Clusters with different names have different figures; those of one name may differ too.
       if (same_cluster && value != other && !value.empty() && !other.empty())
@@ -217,7 +219,7 @@ std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics
   add("bytes sent", Unit::bytes, static_cast<double>(a.sent()), static_cast<double>(b.sent()));
   const RankMetrics *most_a = a.most_memory(), *most_b = b.most_memory();
   if (most_a || most_b)
-    add("peak memory of a rank", Unit::bytes,
+    add("peak memory", Unit::bytes,
         most_a ? bytes_or_nothing(most_a->memory) : std::nullopt,
         most_b ? bytes_or_nothing(most_b->memory) : std::nullopt);
   if (a.in_flight() > 0 || b.in_flight() > 0)

@@ -48,8 +48,9 @@ std::string path_words(const StepMetrics& a, const StepMetrics& b) {
   const auto [stage_b, time_b] = *longest(in_b);
   if (stage != stage_b || !alike(static_cast<double>(time), static_cast<double>(time_b))) return {};
   if (static_cast<double>(time) < main_share * static_cast<double>(a.time())) return {};
-  return fmt::format(" Both critical paths run through stage {} for {} of {}.", stage,
-                     time_words(time), time_words(a.time()));
+  return fmt::format(
+      " Both critical paths run through stage {} for {} of {}, so that stage sets the pace.", stage,
+      time_words(time), time_words(a.time()));
 }
 
 /// Names the cause of idle time that changed most.

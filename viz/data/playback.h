@@ -23,6 +23,11 @@ class Playback {
   void scrub(const Timeline& timeline, double time);
   /// Doubles (1) or halves (-1) the speed.
   void change_speed(int by);
+  /// Is in the same state as another playback, with the cursor `by` picoseconds later.
+  void mirror(const Playback& other, double by) {
+    *this = other;
+    cursor_ += by;
+  }
   /// Ends the playback, so that the whole run is shown.
   void stop() { active_ = playing_ = false; }
 

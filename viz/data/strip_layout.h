@@ -70,6 +70,12 @@ class StripLayout {
   void show_all() { hidden_.clear(); }
   bool is_pinned(int rank) const { return pinned_.contains(rank); }
   const std::set<int>& hidden() const { return hidden_; }
+  /// Collapses, pins and hides the same ranks as another layout.
+  void mirror(const StripLayout& other) {
+    toggled_ = other.toggled_;
+    pinned_ = other.pinned_;
+    hidden_ = other.hidden_;
+  }
   /// Collapses all ranks, or expands them if all of them are collapsed.
   void toggle_all();
 

@@ -85,6 +85,12 @@ void Viewport::show(double time) {
   window_ = target_;
 }
 
+void Viewport::mirror(const Viewport& other, double by) {
+  following_ = false;
+  window_ = {other.window_.begin + by, other.window_.end + by};
+  target_ = {other.target_.begin + by, other.target_.end + by};
+}
+
 TimeWindow Viewport::latest(const Timeline& timeline) {
   const auto& steps = timeline.steps();
   const auto begin = static_cast<double>(timeline.start());

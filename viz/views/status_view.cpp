@@ -23,14 +23,14 @@ std::string mesh_words(const RunInfo& run) {
   return words;
 }
 
+}  // namespace
+
 std::string clock_words(const RunInfo& run) {
   if (run.clock == "modelled") {
     return "modelled time" + (run.cluster.empty() ? "" : " of cluster " + run.cluster);
   }
   return run.clock == "wall" ? "wall clock" : run.clock;
 }
-
-}  // namespace
 
 void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model& model) const {
   const Look& look = painter.look();

@@ -16,4 +16,7 @@ class StatusView {
   void draw_line(const Painter& painter, const Rect& rect, const Model& model) const;
 };
 
+/// Names a run's clock: "modelled time of cluster classroom".
+std::string clock_words(const RunInfo& run);
+
 }  // namespace lockstep::viz

@@ -91,14 +91,16 @@ void TimelineView::draw_axis(const Painter& painter, const Frame& frame) const {
   const Look& look = painter.look();
   const double spacing =
       round_spacing(static_cast<double>(painter.px(mark_spacing)) / frame.pixels_per_picosecond);
-  const double first = std::ceil(frame.window.begin / spacing);
+  const double origin = compared_ ? static_cast<double>(compared_->step.start) : 0;
+  const double first = std::ceil((frame.window.begin - origin) / spacing);
   const std::size_t most = whole_number(frame.axis.width() / painter.px(mark_spacing)) + 2;
   for (std::size_t i = 0; i < most; ++i) {
     const double at = (first + static_cast<double>(i)) * spacing;
-    if (at >= frame.window.end) break;
-    const float x = frame.x(at);
-    painter.line(x, frame.axis.bottom - painter.px(4), x, frame.axis.bottom, colours::text_faint);
+    if (origin + at >= frame.window.end) break;
+    const float x = frame.x(origin + at);
     painter.line(x, frame.lanes.top, x, frame.lanes.bottom, colours::grid);
+    if (frame.axis.height() <= 0) continue;
+    painter.line(x, frame.axis.bottom - painter.px(4), x, frame.axis.bottom, colours::text_faint);
     const double shown = std::abs(at) < spacing / 2 ? 0 : at;
     painter.text(x, frame.axis.top + painter.px(4), axis_words(shown, spacing), colours::text_dim,
                  look.small, Align::centre);

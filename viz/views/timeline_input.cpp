@@ -34,7 +34,7 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
   take_drag(painter, frame, model);
   if (hovered) take_wheel(painter, frame, model);
   keys_held_ = false;
-  if (!io.WantTextInput) {
+  if (!io.WantTextInput && (!compared_ || compared_->takes_keys)) {
     const bool inside = hovered && io.MousePos.x > frame.lanes.left;
     take_zoom_keys(frame, inside, model);
     take_keys(painter, frame, inside, model);
@@ -148,8 +148,8 @@ void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool in
   }
   if (key_pressed(keys::p, false)) view.critical_path = !view.critical_path;
   if (key_pressed(keys::g, false)) view.ghost = !view.ghost;
-  if (key_pressed(keys::page_up)) viewport.go_by_steps(model.timeline, -1);
-  if (key_pressed(keys::page_down)) viewport.go_by_steps(model.timeline, 1);
+  if (key_pressed(keys::page_up) && !compared_) viewport.go_by_steps(model.timeline, -1);
+  if (key_pressed(keys::page_down) && !compared_) viewport.go_by_steps(model.timeline, 1);
   if (key_pressed(keys::left)) go_along(frame, -1, model);
   if (key_pressed(keys::right)) go_along(frame, 1, model);
   if (key_pressed(keys::up)) go_across(frame, -1, model);

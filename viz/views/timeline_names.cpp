@@ -53,8 +53,10 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame,
     painter.list()->AddTriangleFilled({x - size, middle - size / 2}, {x + size, middle - size / 2},
                                       {x, middle + size}, colours::text_faint);
   }
-  painter.text(frame.names.left + painter.px(26), middle - size_of(look.bold) / 2, group.rank->name,
-               group.pinned ? colours::accent : colours::text, look.bold);
+  const float name_middle =
+      middle - (has_note_below(painter, header) ? size_of(look.small) / 2 : 0);
+  painter.text(frame.names.left + painter.px(26), name_middle - size_of(look.bold) / 2,
+               group.rank->name, group.pinned ? colours::accent : colours::text, look.bold);
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (mouse.x < frame.names.right && mouse.y >= header.top && mouse.y < header.bottom) {
     const NameButtons buttons = name_buttons(painter, frame, group);
@@ -73,6 +75,7 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame,
     note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
     colour = colours::trouble;
   }
+  if (compared_) return draw_note(painter, frame, group, header);
   painter.text(frame.names.right - painter.px(edge), middle - size_of(look.small) / 2, note, colour,
                look.small, Align::right);
 }

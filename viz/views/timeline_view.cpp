@@ -10,7 +10,6 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float overview_height = 34;
-constexpr float axis_height = 24;
 constexpr float steps_height = 18;
 constexpr double hover_pixels = 1.5;   // how close the cursor must be
 constexpr float least_explained = 60;  // pixels of width of a step whose idle time is explained
@@ -25,9 +24,11 @@ TimelineView::Frame TimelineView::arrange(const Painter& painter, const Rect& re
   const float left = rect.left + painter.px(names_width);
   const float right = rect.right - painter.px(right_edge);
   float y = rect.top + painter.px(8);
-  frame.overview = {left, y, right, y + painter.px(overview_height)};
-  y = frame.overview.bottom + painter.px(2);
-  frame.axis = {left, y, right, y + painter.px(axis_height)};
+  if (compared_) y = rect.top;
+  frame.overview = {left, y, right, y + (compared_ ? 0 : painter.px(overview_height))};
+  if (!compared_) y = frame.overview.bottom + painter.px(2);
+  const bool has_axis = !compared_ || compared_->has_axis;
+  frame.axis = {left, y, right, y + (has_axis ? painter.px(axis_height) : 0)};
   y = frame.axis.bottom;
   frame.steps = {left, y, right, y + painter.px(steps_height)};
   y = frame.steps.bottom + painter.px(2);
@@ -52,7 +53,9 @@ float TimelineView::layout_y(const Frame& frame, float y) const {
   return from_top < layout_.pinned_height() ? from_top : from_top + scroll_;
 }
 
-void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) {
+void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
+                        const ComparedTimeline* compared) {
+  compared_ = compared;
   Frame frame = arrange(painter, rect, model);
   layout_.update(model.timeline, frame.lanes.height(), painter.look().scale);
   if (reveal_ >= 0) scroll_to(std::exchange(reveal_, -1), frame.lanes.height());
@@ -62,7 +65,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
   hover(frame, model);
 
   if (model.timeline.empty()) return;
-  draw_overview(painter, frame, model);
+  if (!compared_) draw_overview(painter, frame, model);
   draw_axis(painter, frame);
   draw_steps(painter, frame, model);
   boxes_left_ = most_boxes;
@@ -102,7 +105,9 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model) 
   draw_playback(painter, frame, model);
   draw_marks(painter, frame, model);
   draw_hovered(painter, frame, model);
+  if (compared_) draw_compared(painter, frame);
   painter.list()->PopClipRect();
+  if (compared_) draw_rank_marks(painter, frame);
 }
 
 void TimelineView::select(const Finding& finding, Model& model) const {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "viz/data/folding.h"
@@ -12,6 +14,22 @@
 
 namespace lockstep::viz {
 
+/// How a timeline is drawn if its run is compared with another one: the compared step stands out,
+/// and each rank has a note on what differs.
+struct ComparedTimeline {
+  bool takes_keys = true;     ///< of two timelines, only one reacts to keys
+  bool has_axis = true;       ///< of two timelines, only the upper one has an axis
+  Interval step;              ///< of this run; its start is 0 on the axis
+  Picoseconds other_end = 0;  ///< where the other run's step would end
+  std::string other_words;    ///< says so
+  struct Note {
+    std::string words;
+    std::string brief;  ///< for a strip with room for one line only
+    bool marked = false;
+  };
+  std::map<int, Note> notes;  ///< by rank
+};
+
 /// The main view: an overview of the whole run, a time axis, the steps, and one strip per lane,
 /// with boxes for spans, hatching for idle time and arrows for messages. Handles mouse and keyboard
 /// input, which help_view.cpp lists.
@@ -20,15 +38,24 @@ class TimelineView {
   /// Width of the lane names on the left, and the margin on the right.
   static constexpr float names_width = 176;
   static constexpr float right_edge = 12;
+  static constexpr float axis_height = 24;
 
   /// Draws into the current ImGui window. Updates the model's viewport, hovered and selected.
-  void draw(const Painter& painter, const Rect& rect, Model& model);
+  /// `compared` is set in a comparison, which has no overview of the run.
+  void draw(const Painter& painter, const Rect& rect, Model& model,
+            const ComparedTimeline* compared = nullptr);
 
   /// Returns whether a navigation key is down, which requires frames even without new events.
   bool keys_held() const { return keys_held_; }
   /// Returns whether a span on the screen is still running, so that it grows without new events.
   bool growing() const { return growing_; }
   const StripLayout& lanes() const { return layout_; }
+
+  /// Collapses, pins, hides and scrolls to the same ranks as another timeline.
+  void mirror(const TimelineView& other) {
+    layout_.mirror(other.layout_);
+    scroll_ = other.scroll_;
+  }
 
   /// Goes to the next (1) or previous (-1) span that the search finds.
   void go_to_match(int by, Model& model);
@@ -124,6 +151,12 @@ class TimelineView {
   void draw_marks(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_playback(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
+  void draw_compared(const Painter& painter, const Frame& frame) const;
+  void draw_rank_marks(const Painter& painter, const Frame& frame) const;
+  /// A rank's note is below its name if the strip is tall enough, and otherwise beside it.
+  bool has_note_below(const Painter& painter, const Rect& strip) const;
+  void draw_note(const Painter& painter, const Frame& frame, const RankGroup& group,
+                 const Rect& strip) const;
 
   /// Converts between a y on the screen and one in the layout; pinned ranks do not scroll.
   float screen_y(const Frame& frame, float y) const;
@@ -132,7 +165,8 @@ class TimelineView {
   Rect place(const Frame& frame, const Strip& strip) const;
 
   StripLayout layout_;
-  float scroll_ = 0;  ///< vertical, if the lanes do not all fit
+  const ComparedTimeline* compared_ = nullptr;  ///< valid during draw()
+  float scroll_ = 0;                            ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
   bool growing_ = false;
   OpenSpans open_spans_;

@@ -1,0 +1,122 @@
+#include "viz/app/comparison_screen.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "viz/views/imgui_shim.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float cards_height = 300;
+constexpr float cards_share = 0.36f;  // of the window height, at most
+constexpr float edge = 12;
+constexpr float between = 6;  // the two timelines
+/// Shares of the width for the cards: what differs, the step, the ranks, why.
+constexpr float card_shares[] = {0.21f, 0.3f, 0.17f, 0.32f};
+
+/// Returns the y between the two timelines. A's is taller by its time axis, so that the lanes of
+/// both are equally tall.
+float middle_of(const Painter& painter, const Rect& rect) {
+  return (rect.top + rect.bottom + painter.px(TimelineView::axis_height - between)) / 2;
+}
+
+}  // namespace
+
+void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
+  const ImVec2 size = ImGui::GetIO().DisplaySize;
+  ImGui::SetNextWindowPos({0, 0});
+  ImGui::SetNextWindowSize(size);
+  ImGui::Begin("Lockstep", nullptr,
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
+                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNav |
+                   ImGuiWindowFlags_NoBackground);
+  const Painter painter{ImGui::GetWindowDrawList(), look};
+  const Rect bar{0, 0, size.x, painter.px(ComparisonView::bar_height)};
+  const Rect line{0, size.y - painter.px(StatusView::line_height), size.x, size.y};
+  const float cards = std::min(painter.px(cards_height), cards_share * size.y);
+  const Rect row{painter.px(edge), line.top - cards, size.x - painter.px(edge), line.top};
+  const Rect toolbar{0, bar.bottom, size.x, bar.bottom + painter.px(ToolbarView::height)};
+  Rect middle{0, toolbar.bottom, size.x, row.top - painter.px(edge)};
+
+  take_comparison_keys(runs);
+  comparison_.draw_bar(painter, bar, runs);
+  if (!runs.warning().empty()) {
+    const Rect warning{0, middle.top, size.x,
+                       middle.top + painter.px(ComparisonView::warning_height)};
+    comparison_.draw_warning(painter, warning, runs);
+    middle.top = warning.bottom;
+  }
+  choose_leader(painter, middle, runs);
+  for (const Side side : both_sides) runs.model(side).view.refresh(runs.model(side).timeline);
+  const Side leads = runs.leads();
+  const int jump = toolbar_.draw(painter, toolbar, runs.leader());
+  draw_timelines(painter, middle, runs);
+  if (jump != 0) timelines_[static_cast<std::size_t>(leads)].go_to_match(jump, runs.leader());
+
+  float left = row.left;
+  const float room =
+      row.width() - static_cast<float>(std::size(card_shares) - 1) * painter.px(edge);
+  const auto next_card = [&](float share) {
+    const Rect card{left, row.top, left + share * room, row.bottom};
+    left = card.right + painter.px(edge);
+    return card;
+  };
+  comparison_.draw_configurations(painter, next_card(card_shares[0]), runs);
+  comparison_.draw_values(painter, next_card(card_shares[1]), runs);
+  comparison_.draw_ranks(painter, next_card(card_shares[2]), runs);
+  const Rect last_card = next_card(card_shares[3]);
+  if (DetailsView::has_selection(runs.leader())) {
+    details_.draw_selection(painter, last_card, runs.leader());
+  } else {
+    comparison_.draw_findings(painter, last_card, runs);
+  }
+  status_.draw_line(painter, line, runs.model(Side::a));
+  const Painter front{ImGui::GetForegroundDrawList(), look};
+  if (runs.leader().view.help) {
+    help_.draw(front, size);
+  } else {
+    for (const Side side : both_sides)
+      if (runs.shows(side)) details_.draw_tooltip(front, runs.model(side));
+  }
+  ImGui::End();
+}
+
+void ComparisonScreen::choose_leader(const Painter& painter, const Rect& rect,
+                                     ComparedRuns& runs) const {
+  if (runs.alternates()) {
+    runs.lead(runs.shows(Side::a) ? Side::a : Side::b);
+    return;
+  }
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  // A drag that leaves its timeline stays with it.
+  if (!rect.contains(mouse) || ImGui::IsAnyMouseDown()) return;
+  runs.lead(mouse.y < middle_of(painter, rect) ? Side::a : Side::b);
+}
+
+void ComparisonScreen::draw_timelines(const Painter& painter, const Rect& rect,
+                                      ComparedRuns& runs) {
+  const auto leads = static_cast<std::size_t>(runs.leads());
+  timelines_[1 - leads].mirror(timelines_[leads]);
+  const float middle = middle_of(painter, rect);
+  for (const Side side : both_sides) {
+    Model& model = runs.model(side);
+    if (!runs.shows(side)) {
+      model.hovered = {};
+      continue;
+    }
+    Rect part = rect;
+    if (!runs.alternates() && side == Side::a) part.bottom = middle;
+    if (!runs.alternates() && side == Side::b) part.top = middle + painter.px(between);
+    Rect head = part;
+    head.bottom = part.top = head.top + painter.px(ComparisonView::head_height);
+    comparison_.draw_head(painter, head, runs, side);
+    ImGui::PushID(static_cast<int>(side));
+    const ComparedTimeline compared = ComparisonView::timeline_of(runs, side);
+    timelines_[static_cast<std::size_t>(side)].draw(painter, part, model, &compared);
+    ImGui::PopID();
+  }
+}
+
+}  // namespace lockstep::viz

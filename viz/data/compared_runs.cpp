@@ -1,0 +1,102 @@
+#include "viz/data/compared_runs.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr double margin = 0.03;  // of the longer step, on both sides
+
+}  // namespace
+
+ComparedRuns::ComparedRuns(Model& a, std::unique_ptr<Model> b) : a_(a), b_(std::move(b)) {
+  const auto pair = steps_to_compare(a_.timeline, b_->timeline);
+  steps_ = {pair ? pair->a : 0, pair ? pair->b : 0};
+  compare();
+  show_steps();
+  advance(0, true);
+}
+
+void ComparedRuns::exchange() {
+  shown_ = alternates_ ? other_side(shown_) : Side::b;
+  alternates_ = true;
+  leads_ = shown_;
+}
+
+bool ComparedRuns::move(Side side, int by) {
+  const auto count = static_cast<std::ptrdiff_t>(model(side).timeline.steps().size());
+  std::size_t& step = steps_[index(side)];
+  const auto to = static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(
+      static_cast<std::ptrdiff_t>(step) + by, 0, std::max<std::ptrdiff_t>(count - 1, 0)));
+  return std::exchange(step, to) != to;
+}
+
+void ComparedRuns::go_by_steps(Side side, int by) {
+  if (move(side, by)) compare();
+  show_steps();
+}
+
+void ComparedRuns::go_by_steps(int by) {
+  const bool moved_a = move(Side::a, by), moved_b = move(Side::b, by);
+  if (moved_a || moved_b) compare();
+  show_steps();
+}
+
+void ComparedRuns::choose(Side side, int step) {
+  const auto& steps = model(side).timeline.steps();
+  const auto at =
+      std::ranges::partition_point(steps, [&](const StepWindow& each) { return each.step < step; });
+  if (steps.empty()) return;
+  steps_[index(side)] = std::min(static_cast<std::size_t>(at - steps.begin()), steps.size() - 1);
+  compare();
+  show_steps();
+}
+
+void ComparedRuns::compare() {
+  std::array<int, 2> numbers{-1, -1};
+  for (const Side side : both_sides) {
+    const auto& steps = model(side).timeline.steps();
+    if (steps.empty()) continue;
+    numbers[index(side)] = steps[step(side)].step;
+    metrics_[index(side)] = step_metrics(model(side).timeline, numbers[index(side)]);
+  }
+  const Timeline &a = a_.timeline, &b = b_->timeline;
+  configurations_ = compare_configurations(a, numbers[0], b, numbers[1]);
+  warning_ = clock_warning(a, b);
+  const bool clocks = configurations_.clocks_differ;
+  values_ = compare_steps(metrics_[0], metrics_[1], clocks);
+  ranks_ = compare_ranks(metrics_[0], metrics_[1], clocks);
+  findings_ = comparison_findings(metrics_[0], metrics_[1],
+                                  compared_names(a, numbers[0], b, numbers[1]), clocks);
+}
+
+void ComparedRuns::show_steps() {
+  const auto longest = static_cast<double>(
+      std::max({metrics(Side::a).time(), metrics(Side::b).time(), Picoseconds{1}}));
+  const auto begin = static_cast<double>(origin(leads_));
+  leader().viewport.go_to({begin - margin * longest, begin + (1 + margin) * longest});
+}
+
+void ComparedRuns::advance(double seconds, bool at_once) {
+  Model& first = leader();
+  first.playback.advance(first.timeline, first.viewport, seconds);
+  first.viewport.advance(first.timeline, seconds, at_once);
+  follow();
+}
+
+void ComparedRuns::follow() {
+  const Side follower = other_side(leads_);
+  const Model& from = leader();
+  Model& to = model(follower);
+  const double by = static_cast<double>(origin(follower)) - static_cast<double>(origin(leads_));
+  to.viewport.mirror(from.viewport, by);
+  to.playback.mirror(from.playback, by);
+  to.view.critical_path = from.view.critical_path;
+  to.view.ghost = from.view.ghost;
+  to.view.help = from.view.help;
+  to.view.searching = from.view.searching;
+  if (to.view.query != from.view.query) to.view.set_query(from.view.query, to.timeline);
+}
+
+}  // namespace lockstep::viz

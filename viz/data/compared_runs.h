@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "viz/data/comparison.h"
+#include "viz/data/comparison_words.h"
+#include "viz/data/model.h"
+
+namespace lockstep::viz {
+
+/// The run that was given first on the command line, and the one given second.
+enum class Side : std::size_t { a, b };
+inline constexpr std::array both_sides{Side::a, Side::b};
+constexpr Side other_side(Side side) {
+  return side == Side::a ? Side::b : Side::a;
+}
+
+/// Two runs side by side: a step of each, aligned so that both start at the same x, and what
+/// differs between them. The runs share the zoom and the controls: the run that the user works
+/// with leads, and the other follows.
+class ComparedRuns {
+ public:
+  /// Both models have been read. Compares the steps of steps_to_compare(), and shows them. `a` must
+  /// outlive this object.
+  ComparedRuns(Model& a, std::unique_ptr<Model> b);
+
+  Model& model(Side side) { return side == Side::a ? a_ : *b_; }
+  const Model& model(Side side) const { return side == Side::a ? a_ : *b_; }
+  Model& leader() { return model(leads_); }
+  Side leads() const { return leads_; }
+  /// The user works with this run from now on.
+  void lead(Side side) { leads_ = side; }
+
+  /// Whether one run is shown at a time, or both, A above B.
+  bool alternates() const { return alternates_; }
+  bool shows(Side side) const { return !alternates_ || side == shown_; }
+  void toggle_layout() { alternates_ = !alternates_; }
+  /// Shows one run at a time: the one that is not shown, or B if both are.
+  void exchange();
+
+  /// The index of the compared step in the timeline's steps().
+  std::size_t step(Side side) const { return steps_[index(side)]; }
+  /// Compares a later or an earlier step of one run, or of both, and shows it.
+  void go_by_steps(Side side, int by);
+  void go_by_steps(int by);
+  /// Compares a step, by its number.
+  void choose(Side side, int step);
+
+  /// Moves the windows by `seconds` and lets the other run follow the leading one.
+  void advance(double seconds, bool at_once = false);
+
+  const Configurations& configurations() const { return configurations_; }
+  const StepMetrics& metrics(Side side) const { return metrics_[index(side)]; }
+  const std::vector<ComparedValue>& values() const { return values_; }
+  const std::vector<ComparedRank>& ranks() const { return ranks_; }
+  const std::vector<ComparisonFinding>& findings() const { return findings_; }
+  /// A sentence, if times cannot be compared; otherwise "".
+  const std::string& warning() const { return warning_; }
+  /// Returns the time that is at the same x in both runs: the start of the compared step.
+  Picoseconds origin(Side side) const { return metrics(side).window.start; }
+
+ private:
+  static std::size_t index(Side side) { return static_cast<std::size_t>(side); }
+  bool move(Side side, int by);
+  void compare();
+  void show_steps();
+  void follow();
+
+  Model& a_;
+  std::unique_ptr<Model> b_;
+  Side leads_ = Side::a, shown_ = Side::a;
+  bool alternates_ = false;
+  std::array<std::size_t, 2> steps_{};
+  Configurations configurations_;
+  std::array<StepMetrics, 2> metrics_;
+  std::vector<ComparedValue> values_;
+  std::vector<ComparedRank> ranks_;
+  std::vector<ComparisonFinding> findings_;
+  std::string warning_;
+};
+
+}  // namespace lockstep::viz

@@ -1,0 +1,411 @@
+#include "viz/views/comparison_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "viz/views/imgui_shim.h"
+#include "viz/views/status_view.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float edge = 16;
+constexpr float gap = 12;
+constexpr float line_gap = 4;
+constexpr float badge_size = 20;
+constexpr float bar_thickness = 5;  // of a rank's memory
+constexpr const char* none = "-";
+
+const char* letter_of(Side side) {
+  return side == Side::a ? "A" : "B";
+}
+
+/// Draws a run's letter in a box; A's is hollow. Returns its width.
+float badge(const Painter& painter, float x, float middle, Side side) {
+  const Look& look = painter.look();
+  const float half = painter.px(badge_size) / 2;
+  const Rect box{x, middle - half, x + 2 * half, middle + half};
+  const bool solid = side == Side::b;
+  if (solid) {
+    painter.fill(box, colours::text, painter.px(4));
+  } else {
+    painter.frame(box, colours::text, painter.px(4), painter.px(1.5f));
+  }
+  painter.text((box.left + box.right) / 2, middle - size_of(look.bold) / 2, letter_of(side),
+               solid ? colours::text_on_box : colours::text, look.bold, Align::centre);
+  return 2 * half;
+}
+
+/// Returns how much of a text fits into a line, broken between words.
+std::size_t first_line(const Painter& painter, std::string_view words, ImFont* font, float width) {
+  std::size_t end = words.size();
+  while (painter.text_width(words.substr(0, end), font) > width) {
+    const std::size_t space = words.substr(0, end).rfind(' ');
+    if (space == std::string_view::npos) break;
+    end = space;
+  }
+  return end;
+}
+
+/// Returns the height of a text in lines of at most `width`.
+float height_of(const Painter& painter, std::string_view words, ImFont* font, float width) {
+  float height = 0;
+  while (!words.empty()) {
+    height += size_of(font) + painter.px(line_gap);
+    words.remove_prefix(std::min(first_line(painter, words, font, width) + 1, words.size()));
+  }
+  return height;
+}
+
+/// Draws a text in lines, as far as `rect` has room. Returns the y below it.
+float paragraph(const Painter& painter, const Rect& rect, float y, std::string_view words,
+                ImU32 colour, ImFont* font) {
+  const float line = size_of(font) + painter.px(line_gap);
+  while (!words.empty() && y + size_of(font) <= rect.bottom) {
+    const std::size_t end = first_line(painter, words, font, rect.width());
+    // The last line that has room ends with an ellipsis if there is more.
+    const bool last = y + line + size_of(font) > rect.bottom;
+    painter.text(
+        rect.left, y,
+        last ? painter.fitted(words, font, rect.width()) : std::string{words.substr(0, end)},
+        colour, font);
+    y += line;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return y;
+}
+
+/// Shows both values of all that differs on a rank, if the cursor is on its row.
+void hover_rank(const Painter& painter, const Rect& row, const ComparedRank& rank) {
+  if (!row.contains(ImGui::GetIO().MousePos)) return;
+  const Painter front{ImGui::GetForegroundDrawList(), painter.look()};
+  const Look& look = front.look();
+  std::vector<std::string> lines;
+  float width = 0;
+  for (const ComparedValue* value : {&rank.idle, &rank.sent, &rank.memory}) {
+    lines.push_back(fmt::format("rank {}, {}: {} in A, {} in B", rank.rank, value->name,
+                                value_words(value->unit, value->a),
+                                value_words(value->unit, value->b)));
+    width = std::max(width, front.text_width(lines.back(), look.small));
+  }
+  const float line = size_of(look.small) + front.px(line_gap);
+  const float left = std::min(row.left, ImGui::GetIO().DisplaySize.x - width - front.px(2 * gap));
+  const float top = row.top - line * static_cast<float>(lines.size()) - front.px(gap);
+  front.fill({left, top, left + width + front.px(2 * gap), row.top - front.px(line_gap)},
+             colours::tip, front.px(4));
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    front.text(left + front.px(gap), top + front.px(line_gap) + line * static_cast<float>(i),
+               lines[i], colours::text, look.small);
+}
+
+ImU32 colour_of_difference(const ComparedValue& value) {
+  const auto by = value.difference();
+  return by && *by != 0 && std::abs(value.relative().value_or(1)) >= least_marked
+             ? colours::text
+             : colours::text_faint;
+}
+
+}  // namespace
+
+void ComparisonView::draw_bar(const Painter& painter, const Rect& rect, ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  painter.fill(rect, colours::panel);
+  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, colours::panel_edge);
+  const float middle = (rect.top + rect.bottom) / 2;
+  const std::string layout = "V  One run at a time";
+  const std::string exchange = runs.alternates()
+                                   ? fmt::format("X  Show {}", runs.shows(Side::a) ? "B" : "A")
+                                   : "X  Show B alone";
+  const float buttons = ButtonRow::width_of(painter, layout) +
+                        ButtonRow::width_of(painter, exchange) - ButtonRow::gap_of(painter);
+  ButtonRow row{painter, rect, rect.right - painter.px(edge) - buttons};
+  if (row.button(layout, runs.alternates(), "both runs, A above B, or one of them at a time"))
+    runs.toggle_layout();
+  if (row.button(exchange, false, "exchange A and B in the same place: what moves differs"))
+    runs.exchange();
+
+  float x = rect.left + painter.px(edge);
+  const float right = rect.right - painter.px(2 * edge) - buttons;
+  for (const Side side : both_sides) {
+    const RunInfo& run = runs.model(side).timeline.run();
+    if (side == Side::b)
+      x += painter.text(x, middle - size_of(look.body) / 2, "compared with", colours::text_dim,
+                        look.body) +
+           painter.px(gap);
+    x += badge(painter, x, middle, side) + painter.px(gap) / 2;
+    const std::string name =
+        painter.fitted(run.lesson.empty() ? runs.model(side).source.name : run.lesson, look.large,
+                       (right - rect.left) / 4);
+    x += painter.text(x, middle - size_of(look.large) / 2, name, colours::text, look.large) +
+         painter.px(gap);
+  }
+  const std::string clock = clock_words(runs.model(Side::a).timeline.run());
+  if (runs.configurations().clocks_differ || clock.empty() ||
+      x + painter.text_width(clock, look.small) + painter.px(gap) > right)
+    return;
+  const bool wall = runs.model(Side::a).timeline.run().clock == "wall";
+  painter.pill(x, middle - (size_of(look.small) + painter.px(7)) / 2, clock,
+               wall ? colours::wall_clock : colours::modelled_clock, false);
+}
+
+void ComparisonView::draw_warning(const Painter& painter, const Rect& rect,
+                                  const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  painter.fill(rect, faded(colours::trouble, 0.18f));
+  painter.text(rect.left + painter.px(edge), (rect.top + rect.bottom - size_of(look.bold)) / 2,
+               painter.fitted(runs.warning(), look.bold, rect.width() - painter.px(2 * edge)),
+               colours::trouble, look.bold);
+}
+
+void ComparisonView::draw_head(const Painter& painter, const Rect& rect, ComparedRuns& runs,
+                               Side side) const {
+  const Look& look = painter.look();
+  const Timeline& timeline = runs.model(side).timeline;
+  const StepMetrics& metrics = runs.metrics(side);
+  const float middle = (rect.top + rect.bottom) / 2;
+  ImGui::PushID(letter_of(side));
+  float x = rect.left + painter.px(edge);
+  x += badge(painter, x, middle, side) + painter.px(gap) / 2;
+  const std::string& schedule = timeline.prediction(metrics.step).schedule;
+  const std::string name = schedule.empty() ? timeline.run().lesson : schedule;
+  x += painter.text(x, middle - size_of(look.bold) / 2,
+                    painter.fitted(name, look.bold, painter.px(200)), colours::text, look.bold) +
+       painter.px(gap);
+  ButtonRow row{painter, rect, x};
+  if (row.button("<", false, "an earlier step of this run")) runs.go_by_steps(side, -1);
+  row.text(fmt::format("step {}", metrics.step), colours::text);
+  if (row.button(">", false, "a later step of this run")) runs.go_by_steps(side, 1);
+  ImGui::PopID();
+
+  std::string facts = duration_words(static_cast<double>(metrics.time()));
+  if (metrics.bubble) facts += fmt::format("   bubble {:.1f} %", 100 * metrics.bubble->share());
+  if (const RankMetrics* most = metrics.most_memory())
+    facts += fmt::format("   peak memory {} on rank {}",
+                         bytes_words(static_cast<double>(*most->memory)), most->rank);
+  if (runs.configurations().clocks_differ) facts += "   " + clock_words(timeline.run());
+  painter.text(rect.right - painter.px(edge), middle - size_of(look.small) / 2, facts,
+               colours::text_dim, look.small, Align::right);
+}
+
+void ComparisonView::draw_configurations(const Painter& painter, const Rect& card,
+                                         const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  const Configurations& found = runs.configurations();
+  const Rect inside = painter.card(card, "What differs", "from the traces' headers");
+  const float line = size_of(look.small) + painter.px(line_gap);
+  const float column = 0.34f * inside.width();
+  float y = inside.top;
+  const auto row = [&](const std::string& name, const std::string& a, const std::string& b,
+                       ImU32 colour) {
+    painter.text(inside.left, y, painter.fitted(name, look.small, column - painter.px(gap) / 2),
+                 colours::text_dim, look.small);
+    float x = inside.left + column;
+    const float width = (inside.width() - column) / 2;
+    for (const std::string& each : {a, b}) {
+      painter.text(x, y, painter.fitted(each, look.small, width - painter.px(gap) / 2), colour,
+                   look.small);
+      x += width;
+    }
+    y += line;
+  };
+  row("", "A", "B", colours::text_faint);
+  // Below the table, what is the same; and a line about what the traces do not say.
+  std::string same = found.same.empty() ? "Nothing else is known to be the same." : "The same: ";
+  for (std::size_t i = 0; i < found.same.size(); ++i)
+    same += (i > 0 ? ", " : "") + found.same[i] + (i + 1 == found.same.size() ? "." : "");
+  if (!found.without_model.empty())
+    same = fmt::format("Model and batch are unknown: the trace of {} does not name them. ",
+                       found.without_model) +
+           same;
+  const std::size_t room = whole_number((inside.bottom - y) / line);
+  const std::size_t below = 3;  // lines
+  const std::size_t most = std::max<std::size_t>(room > below ? room - below : 1, 1);
+  for (std::size_t i = 0; i < found.different.size(); ++i) {
+    if (i + 1 == most && i + 1 < found.different.size()) {
+      painter.text(inside.left, y, fmt::format("and {} more", found.different.size() - i),
+                   colours::text_faint, look.small);
+      y += line;
+      break;
+    }
+    const ConfigurationEntry& each = found.different[i];
+    row(each.name, each.a.empty() ? none : each.a, each.b.empty() ? none : each.b, colours::text);
+  }
+  if (found.different.empty()) {
+    painter.text(inside.left, y, "nothing", colours::text, look.small);
+    y += line;
+  }
+  paragraph(painter, inside, y + painter.px(line_gap), same, colours::text_faint, look.small);
+}
+
+void ComparisonView::draw_values(const Painter& painter, const Rect& card,
+                                 const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  const Rect inside =
+      painter.card(card,
+                   fmt::format("Step {} of A, step {} of B", runs.metrics(Side::a).step,
+                               runs.metrics(Side::b).step),
+                   "idle times: means over ranks");
+  // If not all values fit, the smallest parts are left out.
+  std::vector<ComparedValue> values = runs.values();
+  const float least = size_of(look.small) + painter.px(1);
+  const std::size_t room = whole_number(inside.height() / least);
+  while (values.size() + 1 > room) {
+    auto smallest = values.end();
+    const auto size = [](const ComparedValue& value) {
+      return std::max(value.a.value_or(0), value.b.value_or(0));
+    };
+    for (auto at = values.begin(); at != values.end(); ++at)
+      if (at->part && (smallest == values.end() || size(*at) < size(*smallest))) smallest = at;
+    if (smallest == values.end()) break;
+    values.erase(smallest);
+  }
+  const float line = std::min(size_of(look.small) + painter.px(line_gap),
+                              inside.height() / static_cast<float>(values.size() + 1));
+  const float name_share = 0.34f;
+  const float column = inside.width() * (1 - name_share) / 4;
+  const auto cell = [&](std::size_t i, float y, const std::string& words, ImU32 colour,
+                        ImFont* font) {
+    painter.text(inside.right - column * static_cast<float>(3 - i), y,
+                 painter.fitted(words, font, column), colour, font, Align::right);
+  };
+  float y = inside.top;
+  const char* heads[] = {"A", "B", "B - A", "%"};
+  for (std::size_t i = 0; i < 4; ++i) cell(i, y, heads[i], colours::text_faint, look.small);
+  for (const ComparedValue& value : values) {
+    y += line;
+    if (y + size_of(look.small) > inside.bottom + 1) break;
+    const float indent = value.part ? painter.px(gap) : 0;
+    painter.text(inside.left + indent, y,
+                 painter.fitted(value.name, look.small, name_share * inside.width() - indent),
+                 value.part ? colours::text_faint : colours::text_dim, look.small);
+    const ImU32 colour = value.part ? colours::text_dim : colours::text;
+    cell(0, y, value_words(value.unit, value.a), colour, look.small);
+    cell(1, y, value_words(value.unit, value.b), colour, look.small);
+    cell(2, y, difference_words(value), colour_of_difference(value), look.small);
+    cell(3, y, relative_words(value), colour_of_difference(value), look.small);
+  }
+}
+
+void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
+                                const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  const Rect inside = painter.card(card, "Ranks", "bars: memory");
+  const auto& ranks = runs.ranks();
+  const float line = size_of(look.small) + painter.px(line_gap);
+  const float name = painter.px(48);
+  const float column = (inside.width() - name) / 3;
+  const auto cell = [&](std::size_t i, float y, const std::string& words, ImU32 colour) {
+    painter.text(inside.left + name + column * static_cast<float>(i + 1), y,
+                 painter.fitted(words, look.small, column), colour, look.small, Align::right);
+  };
+  float y = inside.top;
+  const char* heads[] = {"idle", "sent", "memory"};
+  for (std::size_t i = 0; i < 3; ++i) cell(i, y, heads[i], colours::text_faint);
+  y += line;
+  double top = 0;
+  for (const ComparedRank& rank : ranks)
+    top = std::max({top, rank.memory.a.value_or(0), rank.memory.b.value_or(0)});
+  const float bars = 2 * painter.px(bar_thickness) + painter.px(4);
+  const std::size_t room = whole_number((inside.bottom - y) / line);
+  const bool with_bars =
+      top > 0 && static_cast<float>(ranks.size()) * (line + bars) <= inside.bottom - y;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const ComparedRank& rank = ranks[i];
+    if (!with_bars && i + 1 == room && i + 1 < ranks.size()) {
+      painter.text(inside.left, y, fmt::format("and {} more ranks", ranks.size() - i),
+                   colours::text_faint, look.small);
+      return;
+    }
+    painter.text(inside.left, y, fmt::format("rank {}", rank.rank),
+                 rank.marked() ? colours::accent : colours::text_dim, look.small);
+    const ComparedValue* values[] = {&rank.idle, &rank.sent, &rank.memory};
+    for (std::size_t c = 0; c < 3; ++c) {
+      std::string words = relative_words(*values[c]);
+      if (words.empty()) words = difference_words(*values[c]);
+      cell(c, y, words, colour_of_difference(*values[c]));
+    }
+    hover_rank(painter, {inside.left, y, inside.right, y + line + (with_bars ? bars : 0)}, rank);
+    y += line;
+    if (!with_bars) continue;
+    const auto bar = [&](std::optional<double> bytes, bool solid) {
+      if (!bytes) return;
+      const float width = inside.width() * static_cast<float>(*bytes / top);
+      const Rect box{inside.left, y, inside.left + width, y + painter.px(bar_thickness)};
+      if (solid) {
+        painter.fill(box, colour_of(MemoryCategory::activations));
+      } else {
+        painter.frame(box, colour_of(MemoryCategory::activations));
+      }
+    };
+    y -= painter.px(1);
+    bar(rank.memory.a, false);
+    y += painter.px(bar_thickness + 1);
+    bar(rank.memory.b, true);
+    y += painter.px(bar_thickness + 4);
+  }
+}
+
+void ComparisonView::draw_findings(const Painter& painter, const Rect& card,
+                                   const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  const Rect inside = painter.card(card, "Why");
+  // In the larger font, if there is room.
+  float height = 0;
+  for (const ComparisonFinding& finding : runs.findings())
+    height += height_of(painter, finding.claim, look.body, inside.width()) +
+              height_of(painter, finding.reason, look.body, inside.width()) + painter.px(line_gap);
+  ImFont* font = height <= inside.height() ? look.body : look.small;
+  float y = inside.top;
+  for (const ComparisonFinding& finding : runs.findings()) {
+    y = paragraph(painter, inside, y, finding.claim, colours::text, font);
+    y = paragraph(painter, inside, y, finding.reason, colours::text_dim, font);
+    y += painter.px(line_gap);
+  }
+}
+
+ComparedTimeline ComparisonView::timeline_of(const ComparedRuns& runs, Side side) {
+  const Side other = other_side(side);
+  const StepMetrics &mine = runs.metrics(side), &theirs = runs.metrics(other);
+  ComparedTimeline compared{.takes_keys = side == runs.leads(),
+                            .has_axis = side == Side::a || !runs.shows(Side::a),
+                            .step = mine.window,
+                            .other_end = mine.window.start + theirs.time()};
+  if (!runs.configurations().clocks_differ)
+    compared.other_words = mine.time() == theirs.time()
+                               ? fmt::format("{} ends here too", letter_of(other))
+                               : fmt::format("{} ends here", letter_of(other));
+  for (const ComparedRank& rank : runs.ranks()) {
+    const ComparedValue* value = rank.marked();
+    ComparedTimeline::Note note{.words = "same", .brief = "same", .marked = value != nullptr};
+    if (value && side == Side::a) {
+      note.brief = value_words(value->unit, value->a);
+      note.words = value->name + " " + note.brief;
+    } else if (value) {
+      const auto by = value->relative();
+      const std::string exact = by ? relative_words(*value) : difference_words(*value);
+      note.words = value->name + " " + exact;
+      note.brief = value->name + " " + (by ? fmt::format("{:+.0f} %", 100 * *by) : exact);
+    }
+    compared.notes.emplace(rank.rank, note);
+  }
+  return compared;
+}
+
+void take_comparison_keys(ComparedRuns& runs) {
+  const ImGuiIO& io = ImGui::GetIO();
+  if (io.WantTextInput) return;
+  if (key_pressed(keys::v, false)) runs.toggle_layout();
+  if (key_pressed(keys::x, false)) runs.exchange();
+  for (const auto& [key, by] : {std::pair{keys::page_up, -1}, {keys::page_down, 1}}) {
+    if (!key_pressed(key)) continue;
+    if (io.KeyShift) {
+      runs.go_by_steps(runs.leads(), by);
+    } else {
+      runs.go_by_steps(by);
+    }
+  }
+}
+
+}  // namespace lockstep::viz

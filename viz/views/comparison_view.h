@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+
+#include "viz/data/compared_runs.h"
+#include "viz/views/button.h"
+#include "viz/views/timeline_view.h"
+
+namespace lockstep::viz {
+
+/// Shows what differs between two runs: their configurations, the metrics of the compared steps,
+/// each rank's share, and sentences that explain the numbers.
+class ComparisonView {
+ public:
+  static constexpr float bar_height = 50;
+  static constexpr float head_height = 30;
+  static constexpr float warning_height = 26;
+
+  /// Names both runs; has the buttons that choose the layout.
+  void draw_bar(const Painter& painter, const Rect& rect, ComparedRuns& runs) const;
+  /// Says, across the window, that times cannot be compared.
+  void draw_warning(const Painter& painter, const Rect& rect, const ComparedRuns& runs) const;
+  /// Names one run and its step, above the run's timeline; has the buttons that choose the step.
+  void draw_head(const Painter& painter, const Rect& rect, ComparedRuns& runs, Side side) const;
+  void draw_configurations(const Painter& painter, const Rect& card,
+                           const ComparedRuns& runs) const;
+  void draw_values(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
+  void draw_ranks(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
+  void draw_findings(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
+
+  /// Returns what the comparison changes in the timeline of a run.
+  static ComparedTimeline timeline_of(const ComparedRuns& runs, Side side);
+};
+
+/// Takes the keys of the comparison: V, X, and the page keys.
+void take_comparison_keys(ComparedRuns& runs);
+
+}  // namespace lockstep::viz
