@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <set>
 
 #include "core/trace/visit_band.h"
 
@@ -216,14 +217,24 @@ std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimelin
 
 std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step) {
   const StepWindow* window = timeline.find_step(step);
+  if (!window) return 0;
+  // The lanes from which messages leave. Spans of a collective are on its receiving lane, too.
+  std::set<int> sending;
+  const auto& messages = timeline.messages();
+  auto message = std::partition_point(messages.begin(), messages.end(), [&](const Message& each) {
+    return each.sent < window->start;
+  });
+  for (; message != messages.end() && message->sent <= window->end; ++message)
+    if (message->from_rank == rank.rank) sending.insert(message->from_lane);
   std::int64_t sent = 0;
-  if (!window) return sent;
-  for (const auto& lane : rank.lanes)
+  for (const auto& lane : rank.lanes) {
+    const bool sends = sending.contains(lane->tid());
     visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
       if (span.step == step && span.bytes > 0 && span.category == Category::communication &&
-          timeline.name(span.name) == "send")
+          (sends || timeline.name(span.name) == "send"))
         sent = plus(sent, span.bytes);
     });
+  }
   return sent;
 }
 

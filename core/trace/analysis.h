@@ -135,8 +135,8 @@ std::vector<StepParts> step_parts(const Timeline& timeline, int step);
 /// its next step before the first rank has finished.
 std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimeline& rank, int step);
 
-/// Returns the bytes that one rank sent in a step, as its `send` spans say. The trace shows no
-/// messages within a library's collective (NCCL, MPI).
+/// Returns the bytes of the messages that one rank sent in a step, those of collectives included.
+/// The trace shows no messages within a library's collective (NCCL, MPI).
 std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step);
 
 /// Returns the memory sample with the highest total in a step of the rank, or nothing if the rank

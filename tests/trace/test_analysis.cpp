@@ -151,7 +151,14 @@ TEST_CASE("what one rank did in a step: its time, its bytes and its memory") {
   add(timeline, 1, 0, "PP:1F0", Category::forward, 15, 18, 1, 1);
   send(0, 0, 6, 7, 100);
   send(0, 0, 8, 9, 20);
-  send(0, 0, 9, 12, 500, "all_reduce");  // its messages are spans of their own
+  // Two messages of a collective, on the lanes for sending and receiving.
+  send(0, 0, 9, 12, 500, "all_reduce");
+  timeline.flow_start(1, 0, 1, 9);
+  timeline.flow_end(1, 1, 2, 12);
+  TimelineSpan received{.start = 9, .end = 12, .bytes = 500, .name = timeline.intern("all_reduce")};
+  received.category = Category::communication;
+  received.step = 0;
+  timeline.add(0, 2, received);
   send(1, 0, 8, 10, 100, "recv");
   send(1, 0, 8, 10, 3);
   send(1, 1, 18, 19, 40);
@@ -169,7 +176,7 @@ TEST_CASE("what one rank did in a step: its time, its bytes and its memory") {
   CHECK(*step_of_rank(timeline, second, 1) == Interval{15, 19});
   CHECK_FALSE(step_of_rank(timeline, first, 1));
   CHECK_FALSE(step_of_rank(timeline, first, 7));
-  CHECK(bytes_sent(timeline, first, 0) == 120);
+  CHECK(bytes_sent(timeline, first, 0) == 620);
   CHECK(bytes_sent(timeline, second, 0) == 3);
   CHECK(bytes_sent(timeline, second, 1) == 40);
   CHECK(bytes_sent(timeline, second, 7) == 0);

@@ -237,6 +237,14 @@ TEST_CASE("if the clocks differ, one sentence warns, and no time is compared") {
   for (const ComparedValue& value : viewer.runs.values())
     if (value.unit == ComparedValue::Unit::time) CHECK_FALSE(value.difference());
   CHECK(ComparisonView::timeline_of(viewer.runs, Side::a).other_words.empty());
+  // The same step takes ten times as long on B's clock; both are equally wide.
+  SampleRun slow = wall;
+  for (StageTimes& stage : slow.times.stages) stage = {10 * ms, 20 * ms, 10 * ms, 10 * ms};
+  auto fast = model_of(sample_gpipe(4, 8, 4));
+  const ComparedRuns runs{*fast, model_of(slow)};
+  for (const Side side : both_sides)
+    CHECK(runs.model(side).viewport.window().width() ==
+          doctest::Approx(1.06 * static_cast<double>(runs.metrics(side).time())));
 }
 
 TEST_CASE("a comparison fits windows of any size, and runs of different sizes") {

@@ -72,8 +72,9 @@ void ComparedRuns::compare() {
 }
 
 void ComparedRuns::show_steps() {
-  const auto longest = static_cast<double>(
-      std::max({metrics(Side::a).time(), metrics(Side::b).time(), Picoseconds{1}}));
+  const Picoseconds other = metrics(other_side(leads_)).time();
+  const auto longest = static_cast<double>(std::max(
+      {metrics(leads_).time(), configurations_.clocks_differ ? 0 : other, Picoseconds{1}}));
   const auto begin = static_cast<double>(origin(leads_));
   leader().viewport.go_to({begin - margin * longest, begin + (1 + margin) * longest});
 }
@@ -89,9 +90,16 @@ void ComparedRuns::follow() {
   const Side follower = other_side(leads_);
   const Model& from = leader();
   Model& to = model(follower);
-  const double by = static_cast<double>(origin(follower)) - static_cast<double>(origin(leads_));
-  to.viewport.mirror(from.viewport, by);
-  to.playback.mirror(from.playback, by);
+  const auto theirs = static_cast<double>(origin(leads_));
+  const auto mine = static_cast<double>(origin(follower));
+  // Times of different clocks have no common scale: both steps are equally wide.
+  const bool scaled =
+      configurations_.clocks_differ && metrics(leads_).time() > 0 && metrics(follower).time() > 0;
+  const double scale = scaled ? static_cast<double>(metrics(follower).time()) /
+                                    static_cast<double>(metrics(leads_).time())
+                              : 1;
+  to.viewport.mirror(from.viewport, theirs, mine, scale);
+  to.playback.mirror(from.playback, theirs, mine, scale);
   to.view.critical_path = from.view.critical_path;
   to.view.ghost = from.view.ghost;
   to.view.help = from.view.help;

@@ -219,8 +219,7 @@ std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics
   add("bytes sent", Unit::bytes, static_cast<double>(a.sent()), static_cast<double>(b.sent()));
   const RankMetrics *most_a = a.most_memory(), *most_b = b.most_memory();
   if (most_a || most_b)
-    add("peak memory", Unit::bytes,
-        most_a ? bytes_or_nothing(most_a->memory) : std::nullopt,
+    add("peak memory", Unit::bytes, most_a ? bytes_or_nothing(most_a->memory) : std::nullopt,
         most_b ? bytes_or_nothing(most_b->memory) : std::nullopt);
   if (a.in_flight() > 0 || b.in_flight() > 0)
     add("microbatches in flight", Unit::count, a.in_flight(), b.in_flight());
@@ -297,7 +296,7 @@ std::string difference_words(const ComparedValue& value) {
   if (value.unit != ComparedValue::Unit::share)
     return fmt::format("{}{}", sign, value_words(value.unit, std::abs(*by)));
   const double points = 100 * std::abs(*by);
-  return points < 0.05 ? "=" : fmt::format("{}{:.1f} points", sign, points);
+  return points < 0.05 ? "=" : fmt::format("{}{:.1f} pts", sign, points);
 }
 
 std::string relative_words(const ComparedValue& value) {

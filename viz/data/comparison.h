@@ -98,7 +98,8 @@ std::vector<ComparedRank> compare_ranks(const StepMetrics& a, const StepMetrics&
 
 /// The words for a value, such as "3.25 ms", "32.1 %", "16.0 KiB"; "-" if it is unknown.
 std::string value_words(ComparedValue::Unit unit, std::optional<double> value);
-/// The difference B - A with its sign: "+1.20 ms", "-4.8 points"; "=" if there is none.
+/// The difference B - A with its sign: "+1.20 ms", "-4.8 pts" (percentage points); "=" if there is
+/// none.
 std::string difference_words(const ComparedValue& value);
 /// The relative difference: "-45.1 %", or "".
 std::string relative_words(const ComparedValue& value);

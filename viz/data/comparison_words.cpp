@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "viz/data/words.h"
@@ -188,7 +189,7 @@ ComparisonFinding bytes_finding(const StepMetrics& a, const StepMetrics& b,
 ComparedNames compared_names(const Timeline& a, int step_a, const Timeline& b, int step_b) {
   const auto candidates = [](const Timeline& timeline, int step) {
     const Prediction& predicted = timeline.prediction(step);
-    return std::vector<std::string>{predicted.schedule, predicted.phase, timeline.run().lesson};
+    return std::array{predicted.schedule, timeline.run().lesson, predicted.phase};
   };
   const auto left = candidates(a, step_a), right = candidates(b, step_b);
   for (std::size_t i = 0; i < left.size(); ++i)

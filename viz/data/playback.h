@@ -23,10 +23,12 @@ class Playback {
   void scrub(const Timeline& timeline, double time);
   /// Doubles (1) or halves (-1) the speed.
   void change_speed(int by);
-  /// Is in the same state as another playback, with the cursor `by` picoseconds later.
-  void mirror(const Playback& other, double by) {
+  /// Is in the same state as another playback: at `to` when the other is at `from`, and `scale`
+  /// times as fast.
+  void mirror(const Playback& other, double from, double to, double scale) {
     *this = other;
-    cursor_ += by;
+    cursor_ = to + scale * (other.cursor_ - from);
+    speed_ *= scale;
   }
   /// Ends the playback, so that the whole run is shown.
   void stop() { active_ = playing_ = false; }

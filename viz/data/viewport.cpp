@@ -85,10 +85,13 @@ void Viewport::show(double time) {
   window_ = target_;
 }
 
-void Viewport::mirror(const Viewport& other, double by) {
+void Viewport::mirror(const Viewport& other, double from, double to, double scale) {
+  const auto same = [&](const TimeWindow& window) {
+    return resolvable({to + scale * (window.begin - from), to + scale * (window.end - from)});
+  };
   following_ = false;
-  window_ = {other.window_.begin + by, other.window_.end + by};
-  target_ = {other.target_.begin + by, other.target_.end + by};
+  window_ = same(other.window_);
+  target_ = same(other.target_);
 }
 
 TimeWindow Viewport::latest(const Timeline& timeline) {

@@ -41,8 +41,9 @@ class Viewport {
   /// Moves just far enough to show `time`, at once. Stops following.
   void show(double time);
   void follow(bool on) { following_ = on; }
-  /// Shows the same window as another viewport, `by` picoseconds later.
-  void mirror(const Viewport& other, double by);
+  /// Shows the same window as another viewport: at `to` what the other shows at `from`, with
+  /// `scale` times its width.
+  void mirror(const Viewport& other, double from, double to, double scale);
 
   /// Advances to the next frame, `seconds` after the previous one: follows the run, glides to the
   /// target, or (`at_once`) jumps there.

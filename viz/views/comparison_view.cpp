@@ -368,10 +368,11 @@ void ComparisonView::draw_findings(const Painter& painter, const Rect& card,
 ComparedTimeline ComparisonView::timeline_of(const ComparedRuns& runs, Side side) {
   const Side other = other_side(side);
   const StepMetrics &mine = runs.metrics(side), &theirs = runs.metrics(other);
-  ComparedTimeline compared{.takes_keys = side == runs.leads(),
-                            .has_axis = side == Side::a || !runs.shows(Side::a),
-                            .step = mine.window,
-                            .other_end = mine.window.start + theirs.time()};
+  ComparedTimeline compared{
+      .takes_keys = side == runs.leads(),
+      .has_axis = side == Side::a || !runs.shows(Side::a) || runs.configurations().clocks_differ,
+      .step = mine.window,
+      .other_end = mine.window.start + theirs.time()};
   if (!runs.configurations().clocks_differ)
     compared.other_words = mine.time() == theirs.time()
                                ? fmt::format("{} ends here too", letter_of(other))
