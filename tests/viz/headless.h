@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <ctime>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "core/trace/reader.h"
+#include "viz/app/comparison_screen.h"
 #include "viz/app/screen.h"
 #include "viz/data/range_statistics.h"
 #include "viz/views/imgui_shim.h"
@@ -67,6 +70,7 @@ class Headless {
     frame(700, 250);
     model.viewport.fit(timeline);
     frame(900, 400);
+    compare(model, trace);
     return !timeline.empty();
   }
 
@@ -94,6 +98,31 @@ class Headless {
         return;
       }
     }
+  }
+
+  /// Compares a run with the same run, read again.
+  void compare(viz::Model& model, std::string_view trace) {
+    auto again = std::make_unique<viz::Model>();
+    TraceReader reader{again->timeline};
+    reader.feed(trace);
+    reader.finish();
+    again->timeline.settle();
+    viz::ComparedRuns runs{model, std::move(again)};
+    viz::ComparisonScreen screen;
+    for (const float y : {200.0f, 450.0f, 850.0f}) draw(screen, runs, 800, y);
+    runs.go_by_steps(viz::Side::a, -1);
+    runs.exchange();
+    draw(screen, runs, 700, 300);
+  }
+
+  void draw(viz::ComparisonScreen& screen, viz::ComparedRuns& runs, float x, float y) {
+    runs.advance(0, true);
+    for (const viz::Side side : viz::both_sides)
+      runs.model(side).explanations.update(std::chrono::milliseconds{50});
+    viz::set_cursor({x, y});
+    ImGui::NewFrame();
+    screen.draw(runs, look_);
+    ImGui::Render();
   }
 
   void draw(viz::Screen& screen, viz::Model& model, float x, float y) {

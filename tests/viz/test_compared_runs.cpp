@@ -28,15 +28,7 @@ class Comparing : public Interactive {
     frame();
     frame();
   }
-  void frame() override {
-    runs.advance(0, true);
-    for (const Side side : both_sides)
-      runs.model(side).explanations.update(std::chrono::milliseconds{50});
-    set_cursor({x_, y_});
-    ImGui::NewFrame();
-    compared_screen.draw(runs, look_);
-    ImGui::Render();
-  }
+  void frame() override { draw(compared_screen, runs, x_, y_); }
   /// A y in the lanes of A and of B.
   static constexpr float in_a = 220, in_b = 430;
 };
@@ -231,9 +223,7 @@ TEST_CASE("if the clocks differ, one sentence warns, and no time is compared") {
   wall.clock = "wall";
   wall.cluster = "";
   Comparing viewer{sample_gpipe(4, 8, 4), wall};
-  CHECK(viewer.runs.warning() ==
-        "The clocks differ, so times cannot be compared: A's are modelled (cluster classroom), "
-        "B's are measured on the wall clock.");
+  CHECK(viewer.runs.warning() == "Times cannot be compared: A's are modelled, B's are measured.");
   for (const ComparedValue& value : viewer.runs.values())
     if (value.unit == ComparedValue::Unit::time) CHECK_FALSE(value.difference());
   CHECK(ComparisonView::timeline_of(viewer.runs, Side::a).other_words.empty());

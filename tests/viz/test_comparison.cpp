@@ -110,6 +110,8 @@ TEST_CASE("two steps by hand: the same bubble, less memory, more bytes") {
   CHECK(*sent.b == 160);
   CHECK(difference_words(sent) == "+32 B");
   CHECK(relative_words(sent) == "+25.0 %");
+  CHECK(relative_words({.a = 10, .b = 143}) == "×14.3");
+  CHECK(relative_words({.a = 1e6, .b = 1e6 - 1}) == "-0.0 %");
   CHECK(*find(values, "microbatches in flight")->b == 2);
 
   const auto ranks = compare_ranks(a, b, false);
@@ -248,9 +250,7 @@ TEST_CASE("the configurations' differences come from the headers") {
   Timeline a, b;
   hello(a, first);
   hello(b, second);
-  CHECK(clock_warning(a, b) ==
-        "The clocks differ, so times cannot be compared: A's are modelled "
-        "(cluster classroom), B's are measured on the wall clock.");
+  CHECK(clock_warning(a, b) == "Times cannot be compared: A's are modelled, B's are measured.");
   CHECK(clock_warning(a, a).empty());
 }
 

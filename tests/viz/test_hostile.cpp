@@ -48,7 +48,7 @@ const std::vector<std::string>& templates() {
       R"({"ph":"i","name":"end","s":"p","pid":%[0],"ts":%[3],"args":{"spans":%[10]}},)",
       R"({"ph":"i","s":"t","name":"open","cat":"wait","pid":%[0],"tid":%[0],"ts":%[900],"args":{"name":%["x"],"start":%[7],"step":%[1]}},)",
       R"({"ph":"i","s":"t","name":"withdrawn","cat":"wait","pid":0,"tid":0,"ts":%[900],"args":{"name":%["x"],"start":%[7]}},)",
-      R"({"ph":"M","name":"lockstep","pid":%[0],"tid":%[0],"args":{"format":%[1],"run":%["r"],"lesson":%["l"],"rank":%[0],"ranks":%[2],"mesh":%[{"pp":2}],"device":%["cpu"],"launch":%["threads"],"clock":%["modelled"],"cluster":%["classroom"],"cluster_description":%[{}],"clock_offset_ns":%[5],"clock_uncertainty_ns":%[6],"predicted":%[{}]}},)",
+      R"({"ph":"M","name":"lockstep","pid":%[0],"tid":%[0],"args":{"format":%[1],"run":%["r"],"lesson":%["l"],"rank":%[0],"ranks":%[2],"mesh":%[{"pp":2}],"device":%["cpu"],"launch":%["threads"],"clock":%["modelled"],"cluster":%["classroom"],"cluster_description":%[{}],"config":%[{"layers":1}],"clock_offset_ns":%[5],"clock_uncertainty_ns":%[6],"predicted":%[{}]}},)",
       R"({"ph":"M","name":"lockstep","pid":0,"tid":0,"args":{"run":"r","clock":"modelled","cluster":"c","cluster_description":{"name":"c","nodes":%[1],"ranks_per_node":%[8],"flops":%[1e12],"memory_bandwidth":%[1e12],"launch_seconds":%[1e-6],"within":{"latency_seconds":%[1e-6],"bandwidth":%[1e10]},"between":{"latency_seconds":%[1e-6],"bandwidth":%[1e10]}}}},)",
       R"({"ph":"M","name":"predicted","pid":0,"args":{"bubble":%[0.3],"bubble_simulated":%[0.3],"first_step":%[0],"phase":%["p"],"formula":%["f"],"schedule":%["1f1b"],"stages":%[2],"microbatches":%[3]}},)",
       R"({"ph":"M","name":"process_name","pid":%[0],"args":{"name":%["rank"]}},)",

@@ -1,7 +1,7 @@
 #include "viz/app/comparison_screen.h"
 
 #include <algorithm>
-#include <iterator>
+#include <array>
 
 #include "viz/views/imgui_shim.h"
 
@@ -9,16 +9,20 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float cards_height = 300;
-constexpr float cards_share = 0.36f;  // of the window height, at most
+constexpr float cards_share = 0.35f;  // of the window height, at most
 constexpr float edge = 12;
 constexpr float between = 6;  // the two timelines
 /// Shares of the width for the cards: what differs, the step, the ranks, why.
-constexpr float card_shares[] = {0.21f, 0.3f, 0.17f, 0.32f};
+constexpr std::array card_shares{0.21f, 0.3f, 0.17f, 0.32f};
+/// The same in a narrow window, which has no room for the ranks.
+constexpr float narrow = 1150;
+constexpr std::array narrow_shares{0.25f, 0.4f, 0.0f, 0.35f};
 
-/// Returns the y between the two timelines. A's is taller by its time axis, so that the lanes of
-/// both are equally tall.
-float middle_of(const Painter& painter, const Rect& rect) {
-  return (rect.top + rect.bottom + painter.px(TimelineView::axis_height - between)) / 2;
+/// Returns the y between the two timelines. If only A's has a time axis, it is taller by this axis,
+/// so that the lanes of both are equally tall.
+float middle_of(const Painter& painter, const Rect& rect, const ComparedRuns& runs) {
+  const float axis = runs.configurations().clocks_differ ? 0 : TimelineView::axis_height;
+  return (rect.top + rect.bottom + painter.px(axis - between)) / 2;
 }
 
 }  // namespace
@@ -41,8 +45,7 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   Rect middle{0, toolbar.bottom, size.x, row.top - painter.px(edge)};
 
   take_comparison_keys(runs);
-  comparison_.draw_bar(painter, bar, runs);
-  if (!runs.warning().empty()) {
+  if (!comparison_.draw_bar(painter, bar, runs)) {
     const Rect warning{0, middle.top, size.x,
                        middle.top + painter.px(ComparisonView::warning_height)};
     comparison_.draw_warning(painter, warning, runs);
@@ -55,18 +58,19 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   draw_timelines(painter, middle, runs);
   if (jump != 0) timelines_[static_cast<std::size_t>(leads)].go_to_match(jump, runs.leader());
 
+  const bool is_narrow = row.width() < painter.px(narrow);
+  const auto& shares = is_narrow ? narrow_shares : card_shares;
   float left = row.left;
-  const float room =
-      row.width() - static_cast<float>(std::size(card_shares) - 1) * painter.px(edge);
+  const float room = row.width() - (is_narrow ? 2 : 3) * painter.px(edge);
   const auto next_card = [&](float share) {
     const Rect card{left, row.top, left + share * room, row.bottom};
     left = card.right + painter.px(edge);
     return card;
   };
-  comparison_.draw_configurations(painter, next_card(card_shares[0]), runs);
-  comparison_.draw_values(painter, next_card(card_shares[1]), runs);
-  comparison_.draw_ranks(painter, next_card(card_shares[2]), runs);
-  const Rect last_card = next_card(card_shares[3]);
+  comparison_.draw_configurations(painter, next_card(shares[0]), runs);
+  comparison_.draw_values(painter, next_card(shares[1]), runs);
+  if (!is_narrow) comparison_.draw_ranks(painter, next_card(shares[2]), runs);
+  const Rect last_card = next_card(shares[3]);
   if (DetailsView::has_selection(runs.leader())) {
     details_.draw_selection(painter, last_card, runs.leader());
   } else {
@@ -92,26 +96,25 @@ void ComparisonScreen::choose_leader(const Painter& painter, const Rect& rect,
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   // A drag that leaves its timeline stays with it.
   if (!rect.contains(mouse) || ImGui::IsAnyMouseDown()) return;
-  runs.lead(mouse.y < middle_of(painter, rect) ? Side::a : Side::b);
+  runs.lead(mouse.y < middle_of(painter, rect, runs) ? Side::a : Side::b);
 }
 
 void ComparisonScreen::draw_timelines(const Painter& painter, const Rect& rect,
                                       ComparedRuns& runs) {
   const auto leads = static_cast<std::size_t>(runs.leads());
   timelines_[1 - leads].mirror(timelines_[leads]);
-  const float middle = middle_of(painter, rect);
+  const float middle = middle_of(painter, rect, runs);
   for (const Side side : both_sides) {
     Model& model = runs.model(side);
-    if (!runs.shows(side)) {
-      model.hovered = {};
-      continue;
-    }
+    model.hovered = {};
+    if (!runs.shows(side)) continue;
     Rect part = rect;
     if (!runs.alternates() && side == Side::a) part.bottom = middle;
     if (!runs.alternates() && side == Side::b) part.top = middle + painter.px(between);
     Rect head = part;
     head.bottom = part.top = head.top + painter.px(ComparisonView::head_height);
     comparison_.draw_head(painter, head, runs, side);
+    if (part.height() < 1) continue;  // a very small window
     ImGui::PushID(static_cast<int>(side));
     const ComparedTimeline compared = ComparisonView::timeline_of(runs, side);
     timelines_[static_cast<std::size_t>(side)].draw(painter, part, model, &compared);

@@ -101,7 +101,7 @@ std::string value_words(ComparedValue::Unit unit, std::optional<double> value);
 /// The difference B - A with its sign: "+1.20 ms", "-4.8 pts" (percentage points); "=" if there is
 /// none.
 std::string difference_words(const ComparedValue& value);
-/// The relative difference: "-45.1 %", or "".
+/// The relative difference: "-45.1 %", "×14.3" from ten times on, or "".
 std::string relative_words(const ComparedValue& value);
 
 /// A pair of steps to compare: the last complete steps of both runs that carry out the same number

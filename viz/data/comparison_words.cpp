@@ -26,9 +26,11 @@ std::string time_words(Picoseconds time) {
   return duration_words(static_cast<double>(time));
 }
 
-/// "12.0 % less" or "35.0 % more", of B compared with A.
-std::string more_or_less(double a, double b, const char* more, const char* less) {
-  return fmt::format("{} {}", percent(std::abs(b - a) / a), b > a ? more : less);
+/// Compares B with A: "12.0 % less memory than" or "2.4 times the memory of".
+std::string compared(double a, double b, const char* quantity, const char* less = "less") {
+  if (b >= 2 * a) return fmt::format("{:.1f} times the {} of", b / a, quantity);
+  return fmt::format("{} {} {} than", percent(std::abs(b - a) / a), b > a ? "more" : less,
+                     quantity);
 }
 
 double idle_per_rank(const StepMetrics& metrics) {
@@ -132,9 +134,9 @@ ComparisonFinding time_finding(const StepMetrics& a, const StepMetrics& b,
     finding.claim = fmt::format("{} is no faster than {}: both steps take {}.", names.b, names.a,
                                 time_words(b.time()));
   } else {
-    finding.claim = fmt::format("A step of {} takes {} time than one of {}: {} instead of {}.",
-                                names.b, more_or_less(before, after, "more", "less"), names.a,
-                                time_words(b.time()), time_words(a.time()));
+    finding.claim = fmt::format("A step of {} takes {} one of {}: {} instead of {}.", names.b,
+                                compared(before, after, "time"), names.a, time_words(b.time()),
+                                time_words(a.time()));
   }
   finding.reason = a.bubble && b.bubble ? pipeline_reason(a, b) : parts_reason(a, b);
   return finding;
@@ -151,10 +153,9 @@ std::optional<ComparisonFinding> memory_finding(const StepMetrics& a, const Step
     finding.claim = fmt::format("Peak memory is the same, {}.", bytes_words(after));
     return finding;
   }
-  finding.claim =
-      fmt::format("{} needs {} memory than {}: the highest peak of a rank is {} instead of {}.",
-                  names.b, more_or_less(before, after, "more", "less"), names.a, bytes_words(after),
-                  bytes_words(before));
+  finding.claim = fmt::format("{} needs {} {}: the highest peak of a rank is {} instead of {}.",
+                              names.b, compared(before, after, "memory"), names.a,
+                              bytes_words(after), bytes_words(before));
   const int flight_a = a.in_flight(), flight_b = b.in_flight();
   if (flight_a > 0 && flight_b > 0 && flight_a != flight_b &&
       (flight_b > flight_a) == (after > before))
@@ -178,8 +179,8 @@ ComparisonFinding bytes_finding(const StepMetrics& a, const StepMetrics& b,
             ""};
   if (before <= 0)
     return {fmt::format("Only {} sends messages: {}.", names.b, bytes_words(after)), ""};
-  return {fmt::format("{} sends {} bytes than {}: {} instead of {}.", names.b,
-                      more_or_less(before, after, "more", "fewer"), names.a, bytes_words(after),
+  return {fmt::format("{} sends {} {}: {} instead of {}.", names.b,
+                      compared(before, after, "bytes", "fewer"), names.a, bytes_words(after),
                       bytes_words(before)),
           ""};
 }
@@ -200,13 +201,13 @@ ComparedNames compared_names(const Timeline& a, int step_a, const Timeline& b, i
 
 std::string clock_warning(const Timeline& a, const Timeline& b) {
   const auto words = [](const RunInfo& run) {
-    return run.clock == "modelled" ? fmt::format("modelled (cluster {})", run.cluster)
-           : run.clock == "wall"   ? std::string{"measured on the wall clock"}
-                                   : std::string{"from an unknown clock"};
+    return run.clock == "modelled" ? "modelled"
+           : run.clock == "wall"   ? "measured"
+                                   : "from an unknown clock";
   };
   if (a.run().clock == b.run().clock) return {};
-  return fmt::format("The clocks differ, so times cannot be compared: A's are {}, B's are {}.",
-                     words(a.run()), words(b.run()));
+  return fmt::format("Times cannot be compared: A's are {}, B's are {}.", words(a.run()),
+                     words(b.run()));
 }
 
 std::vector<ComparisonFinding> comparison_findings(const StepMetrics& a, const StepMetrics& b,

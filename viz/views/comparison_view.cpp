@@ -77,27 +77,30 @@ float paragraph(const Painter& painter, const Rect& rect, float y, std::string_v
   return y;
 }
 
-/// Shows both values of all that differs on a rank, if the cursor is on its row.
-void hover_rank(const Painter& painter, const Rect& row, const ComparedRank& rank) {
+/// Shows lines of text above a row of a card, if the cursor is on the row.
+void tip(const Painter& painter, const Rect& row, const std::vector<std::string>& lines) {
   if (!row.contains(ImGui::GetIO().MousePos)) return;
   const Painter front{ImGui::GetForegroundDrawList(), painter.look()};
   const Look& look = front.look();
-  std::vector<std::string> lines;
   float width = 0;
-  for (const ComparedValue* value : {&rank.idle, &rank.sent, &rank.memory}) {
-    lines.push_back(fmt::format("rank {}, {}: {} in A, {} in B", rank.rank, value->name,
-                                value_words(value->unit, value->a),
-                                value_words(value->unit, value->b)));
-    width = std::max(width, front.text_width(lines.back(), look.small));
-  }
+  for (const std::string& each : lines) width = std::max(width, front.text_width(each, look.small));
   const float line = size_of(look.small) + front.px(line_gap);
-  const float left = std::min(row.left, ImGui::GetIO().DisplaySize.x - width - front.px(2 * gap));
+  const float left =
+      std::max(0.0f, std::min(row.left, ImGui::GetIO().DisplaySize.x - width - front.px(2 * gap)));
   const float top = row.top - line * static_cast<float>(lines.size()) - front.px(gap);
   front.fill({left, top, left + width + front.px(2 * gap), row.top - front.px(line_gap)},
              colours::tip, front.px(4));
   for (std::size_t i = 0; i < lines.size(); ++i)
     front.text(left + front.px(gap), top + front.px(line_gap) + line * static_cast<float>(i),
                lines[i], colours::text, look.small);
+}
+
+/// The difference in few letters: "-41 %", "-0.3 %", "=", or in units if A is 0.
+std::string brief_words(const ComparedValue& value) {
+  const auto by = value.relative();
+  if (!by || *by == 0) return difference_words(value);
+  return std::abs(*by) >= 0.1 && *by < 9 ? fmt::format("{:+.0f} %", 100 * *by)
+                                         : relative_words(value);
 }
 
 ImU32 colour_of_difference(const ComparedValue& value) {
@@ -109,7 +112,7 @@ ImU32 colour_of_difference(const ComparedValue& value) {
 
 }  // namespace
 
-void ComparisonView::draw_bar(const Painter& painter, const Rect& rect, ComparedRuns& runs) const {
+bool ComparisonView::draw_bar(const Painter& painter, const Rect& rect, ComparedRuns& runs) const {
   const Look& look = painter.look();
   painter.fill(rect, colours::panel);
   painter.line(rect.left, rect.bottom, rect.right, rect.bottom, colours::panel_edge);
@@ -141,13 +144,19 @@ void ComparisonView::draw_bar(const Painter& painter, const Rect& rect, Compared
     x += painter.text(x, middle - size_of(look.large) / 2, name, colours::text, look.large) +
          painter.px(gap);
   }
+  const float pill_top = middle - (size_of(look.small) + painter.px(7)) / 2;
+  const float warning = painter.text_width(runs.warning(), look.small) + painter.px(2 * gap);
+  if (!runs.warning().empty() && x + warning <= right) {
+    painter.pill(x, pill_top, runs.warning(), colours::trouble, true);
+    return true;
+  }
   const std::string clock = clock_words(runs.model(Side::a).timeline.run());
   if (runs.configurations().clocks_differ || clock.empty() ||
-      x + painter.text_width(clock, look.small) + painter.px(gap) > right)
-    return;
+      x + painter.text_width(clock, look.small) + painter.px(2 * gap) > right)
+    return runs.warning().empty();
   const bool wall = runs.model(Side::a).timeline.run().clock == "wall";
-  painter.pill(x, middle - (size_of(look.small) + painter.px(7)) / 2, clock,
-               wall ? colours::wall_clock : colours::modelled_clock, false);
+  painter.pill(x, pill_top, clock, wall ? colours::wall_clock : colours::modelled_clock, false);
+  return runs.warning().empty();
 }
 
 void ComparisonView::draw_warning(const Painter& painter, const Rect& rect,
@@ -222,14 +231,24 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
   const std::size_t room = whole_number((inside.bottom - y) / line);
   const std::size_t below = 3;  // lines
   const std::size_t most = std::max<std::size_t>(room > below ? room - below : 1, 1);
+  // The cursor on a row shows its values in full, and those of the rows that have no room.
+  const auto full = [](const ConfigurationEntry& each) {
+    return fmt::format("{}: {} in A, {} in B", each.name, each.a.empty() ? none : each.a,
+                       each.b.empty() ? none : each.b);
+  };
   for (std::size_t i = 0; i < found.different.size(); ++i) {
+    const Rect at{inside.left, y, inside.right, y + line};
     if (i + 1 == most && i + 1 < found.different.size()) {
       painter.text(inside.left, y, fmt::format("and {} more", found.different.size() - i),
-                   colours::text_faint, look.small);
+                   colours::accent, look.small);
+      std::vector<std::string> rest;
+      for (; i < found.different.size(); ++i) rest.push_back(full(found.different[i]));
+      tip(painter, at, rest);
       y += line;
       break;
     }
     const ConfigurationEntry& each = found.different[i];
+    tip(painter, at, {full(each)});
     row(each.name, each.a.empty() ? none : each.a, each.b.empty() ? none : each.b, colours::text);
   }
   if (found.different.empty()) {
@@ -263,12 +282,11 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
   }
   const float line = std::min(size_of(look.small) + painter.px(line_gap),
                               inside.height() / static_cast<float>(values.size() + 1));
-  const float name_share = 0.34f;
-  const float column = inside.width() * (1 - name_share) / 4;
-  const auto cell = [&](std::size_t i, float y, const std::string& words, ImU32 colour,
+  const float name_share = 0.36f;
+  constexpr float ends[] = {0.53f, 0.69f, 0.865f, 1};  // of the columns, in widths of the card
+  const auto cell = [&](std::size_t i, float at, const std::string& words, ImU32 colour,
                         ImFont* font) {
-    painter.text(inside.right - column * static_cast<float>(3 - i), y,
-                 painter.fitted(words, font, column), colour, font, Align::right);
+    painter.text(inside.left + ends[i] * inside.width(), at, words, colour, font, Align::right);
   };
   float y = inside.top;
   const char* heads[] = {"A", "B", "B - A", "%"};
@@ -322,11 +340,14 @@ void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
                  rank.marked() ? colours::accent : colours::text_dim, look.small);
     const ComparedValue* values[] = {&rank.idle, &rank.sent, &rank.memory};
     for (std::size_t c = 0; c < 3; ++c) {
-      std::string words = relative_words(*values[c]);
-      if (words.empty()) words = difference_words(*values[c]);
-      cell(c, y, words, colour_of_difference(*values[c]));
+      cell(c, y, brief_words(*values[c]), colour_of_difference(*values[c]));
     }
-    hover_rank(painter, {inside.left, y, inside.right, y + line + (with_bars ? bars : 0)}, rank);
+    std::vector<std::string> lines;
+    for (const ComparedValue* value : values)
+      lines.push_back(fmt::format("rank {}, {}: {} in A, {} in B", rank.rank, value->name,
+                                  value_words(value->unit, value->a),
+                                  value_words(value->unit, value->b)));
+    tip(painter, {inside.left, y, inside.right, y + line + (with_bars ? bars : 0)}, lines);
     y += line;
     if (!with_bars) continue;
     const auto bar = [&](std::optional<double> bytes, bool solid) {
@@ -384,10 +405,9 @@ ComparedTimeline ComparisonView::timeline_of(const ComparedRuns& runs, Side side
       note.brief = value_words(value->unit, value->a);
       note.words = value->name + " " + note.brief;
     } else if (value) {
-      const auto by = value->relative();
-      const std::string exact = by ? relative_words(*value) : difference_words(*value);
-      note.words = value->name + " " + exact;
-      note.brief = value->name + " " + (by ? fmt::format("{:+.0f} %", 100 * *by) : exact);
+      const std::string exact = relative_words(*value);
+      note.words = value->name + " " + (exact.empty() ? difference_words(*value) : exact);
+      note.brief = value->name + " " + brief_words(*value);
     }
     compared.notes.emplace(rank.rank, note);
   }

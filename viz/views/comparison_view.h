@@ -13,12 +13,13 @@ namespace lockstep::viz {
 class ComparisonView {
  public:
   static constexpr float bar_height = 50;
-  static constexpr float head_height = 30;
+  static constexpr float head_height = 26;
   static constexpr float warning_height = 26;
 
-  /// Names both runs; has the buttons that choose the layout.
-  void draw_bar(const Painter& painter, const Rect& rect, ComparedRuns& runs) const;
-  /// Says, across the window, that times cannot be compared.
+  /// Names both runs; has the buttons that choose the layout. Returns whether it also has room for
+  /// the warning that times cannot be compared, if there is one.
+  bool draw_bar(const Painter& painter, const Rect& rect, ComparedRuns& runs) const;
+  /// Shows the warning in a line of its own.
   void draw_warning(const Painter& painter, const Rect& rect, const ComparedRuns& runs) const;
   /// Names one run and its step, above the run's timeline; has the buttons that choose the step.
   void draw_head(const Painter& painter, const Rect& rect, ComparedRuns& runs, Side side) const;
