@@ -6,7 +6,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr double margin = 0.03;  // of the longer step, on both sides
+constexpr double step_margin = 0.03;  // of the longer step, on both sides
 
 }  // namespace
 
@@ -76,7 +76,7 @@ void ComparedRuns::show_steps() {
   const auto longest = static_cast<double>(std::max(
       {metrics(leads_).time(), configurations_.clocks_differ ? 0 : other, Picoseconds{1}}));
   const auto begin = static_cast<double>(origin(leads_));
-  leader().viewport.go_to({begin - margin * longest, begin + (1 + margin) * longest});
+  leader().viewport.go_to({begin - step_margin * longest, begin + (1 + step_margin) * longest});
 }
 
 void ComparedRuns::advance(double seconds, bool at_once) {
