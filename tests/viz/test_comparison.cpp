@@ -32,10 +32,10 @@ void action(Timeline& timeline, int rank, char op, int microbatch, Picoseconds s
 }
 
 void memory(Timeline& timeline, int rank, Picoseconds at, std::int64_t activations) {
-  MemorySample sample{.at = at};
-  sample.bytes[static_cast<std::size_t>(MemoryCategory::activations)] = activations;
-  sample.bytes[static_cast<std::size_t>(MemoryCategory::parameters)] = 100;
-  timeline.sample_memory(rank, sample);
+  MemorySample held{.at = at};
+  held.bytes[static_cast<std::size_t>(MemoryCategory::activations)] = activations;
+  held.bytes[static_cast<std::size_t>(MemoryCategory::parameters)] = 100;
+  timeline.sample_memory(rank, held);
 }
 
 /// Two stages, two microbatches, forward 1, backward 2, free messages.

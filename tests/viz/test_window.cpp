@@ -12,6 +12,7 @@
 
 #include "core/trace/reader.h"
 #include "tests/viz/sample_run.h"
+#include "viz/data/compared_runs.h"
 #include "viz/data/live_server.h"
 #include "viz/data/viewport.h"
 #include "viz/views/theme.h"
@@ -210,6 +211,67 @@ TEST_CASE("the picture of a run has every action at its place in its colour") {
   CHECK(json["spans"]["total"] == timeline.span_count());
   CHECK(json["malformed"] == 0);
   CHECK(json["screenshot"]["last_step"] == 2);
+}
+
+TEST_CASE("the picture of a comparison has every action of both steps at its place") {
+  if (!has_xvfb()) return;
+  const Folder folder;
+  const fs::path a = folder.path / "a", b = folder.path / "b", c = folder.path / "c";
+  SampleRun third = sample_1f1b(2, 2, 2);
+  third.run = "third";
+  for (const auto& [run, path] :
+       {std::pair{sample_gpipe(4, 8, 3), a}, {sample_1f1b(4, 8, 3), b}, {third, c}}) {
+    fs::create_directory(path);
+    write_run(run, path);
+  }
+  const fs::path png = folder.path / "runs.png";
+  const Outcome outcome = view(a.string() + " " + b.string() + " " + c.string() +
+                                   " --steps 1,2 --size 1600x900 --screenshot " + png.string(),
+                               true, folder.path);
+  INFO(outcome.output);
+  REQUIRE(outcome.code == 0);
+  CHECK(outcome.output.find(c.string() + " is another run and is not shown") != std::string::npos);
+  const Picture picture{png};
+  REQUIRE(picture.pixels);
+  REQUIRE(picture.width == 1600);
+
+  Model model;
+  auto other = std::make_unique<Model>();
+  read_traces({a}, model.timeline);
+  read_traces({b}, other->timeline);
+  ComparedRuns runs{model, std::move(other)};
+  runs.choose(Side::a, 1);
+  runs.choose(Side::b, 2);
+  runs.advance(0, true);
+  constexpr int top = 130, between = 330, bottom = 560;  // of the two timelines
+  const double left = static_cast<double>(TimelineView::names_width);
+  const double width = 1600 - left - static_cast<double>(TimelineView::right_edge);
+  int actions = 0;
+  for (const Side side : both_sides) {
+    const Timeline& timeline = runs.model(side).timeline;
+    const TimeWindow& window = runs.model(side).viewport.window();
+    const int step = runs.metrics(side).step;
+    for (const auto& rank : timeline.ranks()) {
+      for (const TimelineSpan& span : rank->compute()->rows(Band::action).front()) {
+        if (span.step != step || !is_pipeline_action(timeline, span)) continue;
+        const double middle =
+            static_cast<double>(span.start) + 0.2 * static_cast<double>(span.end - span.start);
+        const auto x = static_cast<int>(left + (middle - window.begin) / window.width() * width);
+        // Some lane of this run has the action's colour in this column.
+        int longest = 0, height = 0;
+        for (int y = side == Side::a ? top : between; y < (side == Side::a ? between : bottom);
+             ++y) {
+          height = alike(picture.at(x, y), fill_of(span)) ? height + 1 : 0;
+          longest = std::max(longest, height);
+        }
+        CAPTURE(rank->rank);
+        CAPTURE(timeline.name(span.name));
+        CHECK(longest >= 8);
+        ++actions;
+      }
+    }
+  }
+  CHECK(actions == 2 * 4 * 16);
 }
 
 TEST_CASE("idle time has its causes' colours, and --show turns the critical path on") {
