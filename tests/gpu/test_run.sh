@@ -124,6 +124,13 @@ claim 'and come first' test "$(grep -m 1 '^kernels' <<<"$table" | awk '{print $2
 claim 'its program is not built' row training 'GPT-2 124M, V 257' skipped 'not built'
 claim 'the other programs are, and run' row bench kernels ok
 claim 'the rest is built and run' row nccl '2 processes on one GPU' skipped 'bench_nccl'
+claim 'also with blocking communicators' row nccl '2 processes on one GPU, blocking' skipped 'bench_nccl'
+if [[ $("$build"/lessons/lesson_09_1f1b --launch mpi --heads 7 2>&1) == *'without MPI'* ]]; then
+  claim 'no processes without MPI' row nccl '09_1f1b, 2 processes on one GPU' skipped 'there is no MPI'
+else
+  claim 'processes that share a GPU use NCCL, which the emulator refuses' row nccl \
+    '09_1f1b, 2 processes on one GPU' skipped 'communicators join threads'
+fi
 claim 'the JSON is one' is_json
 claim 'the log has what the compiler said' grep -q no_such_name "$gpu/gpu.log"
 claim 'the run came to its end' grep -q '"finished": true' "$gpu/gpu.json"
@@ -200,6 +207,7 @@ if [[ -n ${LOCKSTEP_TEST_ALL-} ]]; then
   claim 'the runtime' row runtime test_gpu_runtime ok
   claim 'training on several ranks' row runtime test_gpu_training ok
   claim 'lesson 09 on four ranks that share' row lessons '09_1f1b, 4 ranks, threads' ok 'difference from the CPU'
+  claim 'lesson 09 on the wall clock' row lessons '09_1f1b, 2 ranks, threads, wall clock' ok 'difference from the CPU'
   claim 'lesson 02 on the wall clock' row lessons '02_data_parallel, 4 ranks, threads, wall clock' ok
 fi
 conclude

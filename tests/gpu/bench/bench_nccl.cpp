@@ -77,6 +77,14 @@ void check_sums(Bench& bench, GpuCommunicator& all) {
   if (!what.empty()) throw RunError(what);
 }
 
+/// Describes the ranks in a figure's name. NCCL_COMM_BLOCKING=1 makes communicators blocking, which
+/// Lockstep's otherwise are not.
+std::string name_of_ranks(int ranks, const char* what) {
+  const char* const blocking = std::getenv("NCCL_COMM_BLOCKING");
+  return fmt::format("{} {}{}", ranks, what,
+                     blocking != nullptr && blocking == std::string_view{"1"} ? ", blocking" : "");
+}
+
 /// Measures one rank. `slowest` takes this rank's seconds and returns the slowest rank's seconds.
 void measure(Gpu& gpu, GpuCommunicator& all, std::int64_t largest, int samples,
              const std::string& where, const std::function<double(double)>& slowest) {
@@ -114,7 +122,7 @@ void on_gpus(int ranks, std::int64_t largest, int samples) {
       try {
         const auto gpu = library.open(rank);
         const auto all = gpu->join(id, ranks, rank, nullptr);
-        measure(*gpu, *all, largest, samples, fmt::format("{} GPUs", ranks), [&](double mine) {
+        measure(*gpu, *all, largest, samples, name_of_ranks(ranks, "GPUs"), [&](double mine) {
           seconds[static_cast<std::size_t>(rank)] = mine;
           together.arrive_and_wait();
           const double most = *std::max_element(seconds.begin(), seconds.end());
@@ -208,7 +216,7 @@ int main(int argc, char** argv) {
     if (rank < 0) return in_processes(processes, index, largest);
     const auto gpu = gpu_library().open(index);
     const auto all = gpu->join(from_hex(id), processes, rank, nullptr);
-    measure(*gpu, *all, largest, 3, fmt::format("{} processes on one GPU", processes),
+    measure(*gpu, *all, largest, 3, name_of_ranks(processes, "processes on one GPU"),
             [](double mine) { return mine; });
     return 0;
   } catch (const UsageError& error) {
