@@ -49,5 +49,10 @@ using OutIndices = Argument<Access::write, ElementType::i32>;
 /// Several views for one call, such as all gradients of a model. A GPU processes them with a few
 /// launches, however many they are.
 using Ins = std::vector<In>;
+/// The same for views that the call overwrites. One view converts to it implicitly.
+struct Outs : std::vector<Out> {
+  using std::vector<Out>::vector;
+  Outs(const std::convertible_to<View> auto& only) : std::vector<Out>{only} {}
+};
 
 }  // namespace lockstep

@@ -196,7 +196,8 @@ struct Kernels {
   /// y = a + b; y may be a or b.
   Kernel<void(Queue, In a, In b, Out y)> add;
   Kernel<void(Queue, InOut x, float factor)> scale;
-  Kernel<void(Queue, Out x, float value)> fill;
+  /// Sets every element of each view to `value`.
+  Kernel<void(Queue, Outs xs, float value)> fill;
   /// Copies elements between two strided views of the same dtype; any dtype is allowed.
   Kernel<void(Queue, In from, Out to)> copy;
   /// Like copy, but between any two floating-point types: widening is exact, narrowing rounds to

@@ -231,16 +231,15 @@ void Gpt::finish_gradients() {
 }
 
 void Gpt::zero_gradients() {
-  std::vector<View> gradients;
+  Outs gradients;
   for (const Parameter* parameter : parameters_)
-    if (parameter->gradient.elements() > 0) gradients.push_back(parameter->gradient);
-  if (tied_gradient_) gradients.push_back(tied_gradient_);
+    if (parameter->gradient.elements() > 0) gradients.emplace_back(parameter->gradient);
+  if (tied_gradient_) gradients.emplace_back(tied_gradient_);
   tied_is_added_ = false;
   Cost cost;
   for (const View& gradient : gradients) cost.bytes += static_cast<double>(gradient.bytes());
-  device_.compute.launch(Span{.name = "zero_gradients"}, cost, [&](const Kernels& k, Queue q) {
-    for (const View& gradient : gradients) k.fill(q, gradient, 0);
-  });
+  device_.compute.launch(Span{.name = "zero_gradients"}, cost,
+                         [&](const Kernels& k, Queue q) { k.fill(q, gradients, 0); });
 }
 
 Tensor Gpt::logits(View tokens) {

@@ -218,7 +218,7 @@ void Ops::copy(View from, View to) const {
   launch("copy", &Kernels::copy, from, to);
 }
 void Ops::fill(View x, float value) const {
-  launch("fill", &Kernels::fill, x, value);
+  launch("fill", moved(x.bytes()), &Kernels::fill, x, value);
 }
 void Ops::sum(View x, View into) const {
   if (x) device_.compute.kernels().sums(device_.compute.queue(), {x}, into);

@@ -44,8 +44,8 @@ void scale(Queue, InOut x, float factor) {
   for (std::int64_t i = 0; i < n; ++i) data[i] *= factor;
 }
 
-void fill(Queue, Out x, float value) {
-  std::fill_n(x.f32(), arguments::one_view("fill", x), value);
+void fill(Queue, const Outs& xs, float value) {
+  for (const Out& x : xs) std::fill_n(x.f32(), arguments::one_view("fill", x), value);
 }
 
 void copy(Queue, In from, Out to) {

@@ -108,6 +108,17 @@ Kernel<void(Queue, Ins, Out32)> with_narrow_types(const Kernel<void(Queue, Ins, 
   };
 }
 
+Kernel<void(Queue, Outs, float)> with_narrow_types(const Kernel<void(Queue, Outs, float)>& f32,
+                                                   const Convert& convert) {
+  return [f32, convert](Queue queue, const Outs& xs, float value) {
+    for (const Out& x : xs) {
+      Widened<1> widened{convert};
+      f32(queue, widened.f32(x), value);
+      widened.round();
+    }
+  };
+}
+
 Kernel<void(Queue, std::vector<AdamWTensor>, const AdamWStep&)> with_narrow_types(
     const Kernel<void(Queue, std::vector<AdamWTensor>, const AdamWStep&)>& f32,
     const Convert& convert) {

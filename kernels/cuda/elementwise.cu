@@ -6,6 +6,7 @@
 #include "kernels/check.h"
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/map.cuh"
+#include "kernels/cuda/tensor_list.cuh"
 
 namespace lockstep::cuda {
 namespace {
@@ -19,12 +20,6 @@ template <class T>
 struct Scale {
   float factor;
   __device__ T operator()(T x) const { return rounded<T>(widen(x) * factor); }
-};
-
-template <class T>
-struct Fill {
-  float value;
-  __device__ T operator()() const { return rounded<T>(value); }
 };
 
 /// Copies an element's bits.
@@ -64,12 +59,52 @@ void scale(Queue queue, InOut x, float factor) {
   });
 }
 
-void fill(Queue queue, Out x, float value) {
-  const std::int64_t n = arguments::one_view("fill", x);
-  with_type_of(x.dtype, [&](auto type) {
+template <class T>
+struct Filled {
+  T* x;
+  std::int64_t n;
+};
+template <class T>
+using FilledList = TensorList<Filled<T>, 128>;
+
+template <class T>
+__global__ void __launch_bounds__(map_threads)
+    fill_kernel(float value, const __grid_constant__ FilledList<T> list) {
+  const int t = list.of_block(static_cast<int>(blockIdx.x));
+  const Filled<T>& to = list.tensors[t];
+  const std::int64_t block = static_cast<int>(blockIdx.x) - list.first_block[t];
+  Chunk<T, per_vector<T>> chunk;
+  for (T& each : chunk.at) each = rounded<T>(value);
+#pragma unroll
+  for (int c = 0; c < map_chunks; ++c) {
+    const std::int64_t i = (block * map_chunks + c) * map_threads + threadIdx.x;
+    const Cut cut = Cut::chunk<per_vector<T>>(i, to.x, to.n);
+    store(to.x + cut.first, chunk, cut.count);
+  }
+}
+
+/// Fills tensors [first, ...), all that fit in one launch and have the first one's type. Returns
+/// the index of the next tensor.
+std::size_t fill_list(Queue queue, const Outs& xs, std::size_t first, float value) {
+  std::size_t end = first;
+  with_type_of(xs[first].dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    map("fill", queue, Fill<T>{value}, n, data_of<T>(x));
+    constexpr std::int64_t tile = std::int64_t{map_threads} * map_chunks * per_vector<T>;
+    FilledList<T> list;
+    for (; end < xs.size() && xs[end].dtype == xs[first].dtype; ++end) {
+      const std::int64_t n = xs[end].elements();
+      // Alignment may add one chunk.
+      const std::int64_t blocks = n == 0 ? 0 : groups_of(tile, n + per_vector<T> - 1);
+      if (!list.add({data_of<T>(xs[end]), n}, blocks)) break;
+    }
+    launch({"fill", queue, Grid{list.blocks()}, dim3(map_threads)}, fill_kernel<T>, value, list);
   });
+  return end;
+}
+
+void fill(Queue queue, const Outs& xs, float value) {
+  for (const Out& x : xs) arguments::one_view("fill", x);
+  for (std::size_t next = 0; next < xs.size();) next = fill_list(queue, xs, next, value);
 }
 
 void copy(Queue queue, In from, Out to) {

@@ -167,7 +167,7 @@ double measure_launch(Rank& rank) {
     taken.push_back(seconds_of([&] {
                       for (int i = 0; i < launches; ++i)
                         rank.compute.launch({.name = "fill"}, {}, [&](const Kernels& k, Queue q) {
-                          k.fill(q, {&x, {1}}, 1.0F);
+                          k.fill(q, View{&x, {1}}, 1.0F);
                         });
                     }) /
                     launches);

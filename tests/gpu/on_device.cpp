@@ -125,6 +125,9 @@ void add_if_view(std::vector<View*>& views, T& argument) {
 void add_if_view(std::vector<View*>& views, Ins& list) {
   for (In& each : list) views.push_back(&each);
 }
+void add_if_view(std::vector<View*>& views, Outs& list) {
+  for (Out& each : list) views.push_back(&each);
+}
 void add_if_view(std::vector<View*>& views, std::vector<AdamWTensor>& list) {
   for (AdamWTensor& each : list)
     for (View* view : std::initializer_list<View*>{&each.parameter, &each.gradient, &each.momentum,

@@ -106,12 +106,12 @@ TEST_CASE("launches, allocations, copies and waits of a training step of 12 laye
                   of.microbatches, " microbatches: ", text(seen));
   };
   // The two waits are for the loss and for the gradient norm.
-  check({}, {.kernels = 507, .products = 147, .allocations = 488, .host_copies = 2, .waits = 2});
+  check({}, {.kernels = 360, .products = 147, .allocations = 488, .host_copies = 2, .waits = 2});
   check({.microbatches = 4},
-        {.kernels = 1557, .products = 588, .allocations = 1943, .host_copies = 2, .waits = 2});
+        {.kernels = 1410, .products = 588, .allocations = 1943, .host_copies = 2, .waits = 2});
   check({.dtype = DType::bf16},
-        {.kernels = 507, .products = 147, .allocations = 488, .host_copies = 2, .waits = 2});
+        {.kernels = 360, .products = 147, .allocations = 488, .host_copies = 2, .waits = 2});
   // An odd vocabulary takes no copies of the logits.
   check({.dtype = DType::bf16, .vocabulary = 61},
-        {.kernels = 507, .products = 147, .allocations = 488, .host_copies = 2, .waits = 2});
+        {.kernels = 360, .products = 147, .allocations = 488, .host_copies = 2, .waits = 2});
 }

@@ -184,8 +184,8 @@ TEST_CASE("calls() has every kernel that takes several views") {
     const std::string kernel = name;
     CAPTURE(kernel);
     const int views = (int{std::is_base_of_v<View, std::remove_cvref_t<Arguments>>} + ...);
-    const bool sums = std::is_same_v<Result(Arguments...), void(Ins, Out32)>;
-    CHECK((views == 1 || sums || called.contains(kernel)));
+    const bool list = ((std::is_same_v<Arguments, Ins> || std::is_same_v<Arguments, Outs>) || ...);
+    CHECK((views == 1 || list || called.contains(kernel)));
   });
 }
 

@@ -67,6 +67,33 @@ TEST_CASE("add (also in place), scale, fill") {
   }
 }
 
+TEST_CASE("fill sets the elements of each view of a long list, of several types") {
+  for (const std::size_t length : {0U, 1U, 300U}) {
+    std::vector<Array> arrays;
+    std::vector<std::vector<std::uint16_t>> halves(length);
+    Outs list;
+    for (std::size_t i = 0; i < length; ++i) {
+      const auto n = static_cast<std::int64_t>(i * i % 37);
+      arrays.emplace_back(Shape{n}, 0, static_cast<std::int64_t>(i % 5));
+      halves[i].assign(size(n) + 2, 0x4242);
+    }
+    for (std::size_t i = 0; i < length; ++i) {
+      const std::int64_t n = arrays[i].elements();
+      list.emplace_back(arrays[i].view());
+      if (i % 3 == 0) list.emplace_back(View{halves[i].data() + 1, {n}, DType::bf16});
+    }
+    kernels().fill({}, list, -2.0F);
+    for (std::size_t i = 0; i < length; ++i) {
+      CHECK(arrays[i].untouched());
+      for (std::int64_t j = 0; j < arrays[i].elements(); ++j) CHECK(arrays[i][j] == -2.0F);
+      for (std::size_t j = 0; j < halves[i].size(); ++j) {
+        const bool inside = i % 3 == 0 && j > 0 && j + 1 < halves[i].size();
+        CHECK(halves[i][j] == (inside ? 0xc000 : 0x4242));  // -2 in bf16
+      }
+    }
+  }
+}
+
 TEST_CASE("copy moves elements between strides, of any dtype") {
   Random random{53};
   for (std::int64_t from_gap : {0, 3})
