@@ -50,10 +50,10 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-/// Returns the CPU time of this thread.
-double thread_seconds() {
+/// Returns the CPU time of this thread or of the process.
+double cpu_seconds(clockid_t clock) {
   timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  ::clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
@@ -195,21 +195,30 @@ int App::run() {
   auto last = Clock::now();
   frames_due_ = settle_frames;
   while (!window_->closed() && !stop_requested()) {
-    const bool busy =
-        backlog_ || frames_due_ > 0 || model_.viewport.moving() || model_.playback.playing();
+    const bool busy = backlog_ || frames_due_ > 0 || model_.viewport.moving() ||
+                      model_.playback.playing() || rehearsal_;
     window_->wait_events(busy ? 0 : options_.live() ? live_wait : idle_wait);
     if (window_->take_input()) frames_due_ = settle_frames;
     const auto begin = Clock::now();
-    const double work_begin = thread_seconds();
+    const double thread_begin = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
+    const double process_begin = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (options_.live()) receive();
     if (screen_.growing() && seconds_between(last, begin) > growing_wait)
       frames_due_ = std::max(frames_due_, 1);
     const bool due = picture_is_due();
     if (!busy && frames_due_ == 0 && !due) continue;
+    if (rehearsal_ && !rehearsal_(*window_)) break;
     const auto now = Clock::now();
     frame(std::min(seconds_between(last, now), 0.1));
-    longest_frame_seconds_ = std::max(longest_frame_seconds_, seconds_between(begin, Clock::now()));
-    longest_frame_work_ = std::max(longest_frame_work_, thread_seconds() - work_begin);
+    const double wall = seconds_between(begin, Clock::now());
+    const double thread = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - thread_begin;
+    longest_frame_seconds_ = std::max(longest_frame_seconds_, wall);
+    longest_frame_work_ = std::max(longest_frame_work_, thread);
+    if (options_.stats || rehearsal_) {
+      const double process = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - process_begin;
+      times_.add(
+          {static_cast<float>(wall), static_cast<float>(thread), static_cast<float>(process)});
+    }
     last = now;
     if (frames_due_ > 0) --frames_due_;
     if (screen_.keys_held() || comparison_screen_.keys_held()) frames_due_ = settle_frames;
@@ -329,6 +338,13 @@ void App::write_stats() const {
   json["frame_ms"] = frames_ > 0 ? 1e3 * frame_seconds_ / static_cast<double>(frames_) : 0;
   json["longest_frame_ms"] = 1e3 * longest_frame_seconds_;
   json["longest_frame_cpu_ms"] = 1e3 * longest_frame_work_;
+  const auto percentiles = [&](float FrameTimes::Frame::*which) {
+    const auto found = times_.percentiles(which);
+    return nlohmann::ordered_json{{"median", found.p50}, {"p95", found.p95}, {"max", found.max}};
+  };
+  json["frame_times_ms"] = {{"wall", percentiles(&FrameTimes::Frame::wall)},
+                            {"thread_cpu", percentiles(&FrameTimes::Frame::thread)},
+                            {"process_cpu", percentiles(&FrameTimes::Frame::process)}};
   json["build_ms"] = frames_ > 0 ? 1e3 * build_seconds_ / static_cast<double>(frames_) : 0;
   json["seconds"] = seconds_between(begun_, Clock::now());
   if (screenshot_seconds_) {

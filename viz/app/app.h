@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include "viz/app/options.h"
 #include "viz/app/screen.h"
 #include "viz/app/window.h"
+#include "viz/data/frame_times.h"
 #include "viz/data/input_feed.h"
 #include "viz/data/latency.h"
 #include "viz/data/live_feed.h"
@@ -26,6 +28,12 @@ class App {
   /// Runs until the window is closed, a signal arrives, or the requested screenshot or run is
   /// complete. Returns the exit code.
   int run();
+
+  /// Calls `input` before each frame of run(), and draws frames without pause, until `input`
+  /// returns false. For measurements: `input` presses keys as a user would.
+  void rehearse(std::function<bool(Window&)> input) { rehearsal_ = std::move(input); }
+  const FrameTimes& frame_times() const { return times_; }
+  const Model& model() const { return model_; }
 
  private:
   void receive();
@@ -58,6 +66,8 @@ class App {
   bool full_ = false;   ///< whether the memory limit is reached
   int frames_due_ = 0;  ///< frames to draw without new events: hovering needs a few to settle
   std::int64_t frames_ = 0;
+  FrameTimes times_;  ///< recorded for --stats and for rehearsals
+  std::function<bool(Window&)> rehearsal_;
   double last_frame_seconds_ = 0;
   double frame_seconds_ = 0;          ///< total time spent on frames
   double longest_frame_seconds_ = 0;  ///< including the time to receive its data
