@@ -117,12 +117,12 @@ void Lane::BandRows::settle() {
   constexpr Picoseconds unused = std::numeric_limits<Picoseconds>::min();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     SpanRow& row = rows[i];
-    auto keep = std::partition_point(row.begin(), row.end(),
-                                     [&](const TimelineSpan& span) { return span.end < earliest; });
+    const auto keep = std::partition_point(
+        row.begin(), row.end(), [&](const TimelineSpan& span) { return span.end < earliest; });
     if (keep == row.end()) continue;
     pending.insert(pending.end(), keep, row.end());
     placed -= static_cast<std::size_t>(row.end() - keep);
-    row.erase(keep, row.end());
+    row.erase_from(keep);
     ends.set(i, row.empty() ? unused : row.back().end);
   }
   if (!std::is_sorted(pending.begin(), pending.end(), before)) {

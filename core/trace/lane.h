@@ -7,40 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/time/time.h"
-#include "core/trace/growing_array.h"
 #include "core/trace/row_ends.h"
-#include "core/trace/span.h"
+#include "core/trace/span_row.h"
 
 namespace lockstep {
-
-/// The id of an interned string of a Timeline; 0 is the empty string.
-using NameId = std::uint32_t;
-
-/// A span as read from a trace. Missing numbers are -1, and missing strings are "".
-struct TimelineSpan {
-  Picoseconds start = 0;
-  Picoseconds end = 0;
-  std::int64_t bytes = -1;
-  NameId name = 0;
-  int step = -1;
-  int stage = -1;
-  int microbatch = -1;
-  int peer = -1;
-  int sequence = -1;
-  NameId group = 0;
-  int group_size = -1;
-  std::int16_t layer = -1;
-  std::uint16_t algorithm = 0;  ///< a NameId, or 0 if the id does not fit
-  Category category = Category::kernel;
-
-  Picoseconds duration() const { return end - start; }
-};
-static_assert(sizeof(TimelineSpan) <= 64, "ten million spans should stay below 640 MB");
-
-/// Non-overlapping spans in order of time. Both starts and ends are ascending, so either can be
-/// searched by bisection.
-using SpanRow = GrowingArray<TimelineSpan>;
 
 /// The nesting level of a span. Each level has its own rows (step ⊃ action ⊃ kernel), so a step
 /// that arrives after the spans it contains does not displace them.

@@ -1,5 +1,6 @@
 // Tests of the whole viewer on a virtual display.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <stb_image.h>
 #include <sys/wait.h>
 
@@ -197,7 +198,7 @@ TEST_CASE("the picture of a run has every action at its place in its colour") {
       if (span.step != 1 || span.category != Category::backward) continue;
       const auto edge = static_cast<int>(x_of(static_cast<double>(span.start)));
       int white = 0;
-      for (int x = edge - 1; x <= edge + 2; ++x) {
+      for (int x = edge; x <= edge + 2; ++x) {
         const ImU32 seen = lit_picture.at(x, lanes[static_cast<std::size_t>(rank)] - 8);
         white += (seen & 0xff) > 180 && ((seen >> 16) & 0xff) > 180;
       }
@@ -272,6 +273,65 @@ TEST_CASE("the picture of a comparison has every action of both steps at its pla
     }
   }
   CHECK(actions == 2 * 4 * 16);
+}
+
+TEST_CASE("a trace's picture is lighter by its idle time, bubbles narrower than a pixel included") {
+  if (!has_xvfb()) return;
+  // Rank 0 alternates between work and idle time every 100 us, several times per pixel; rank 1 only
+  // works, and rank 2 is only idle. In the second round, the idle time consists of waits.
+  for (const bool waits : {false, true}) {
+    for (const int idle : {5, 30, 70}) {
+      const Folder folder;
+      std::ofstream out(folder.path / "trace.json");
+      const auto span = [&](int rank, const char* category, int start, int duration) {
+        out << fmt::format(
+                   R"({{"ph":"X","name":"x","cat":"{}","pid":{},"tid":0,"ts":{},"dur":{},"args":{{}}}},)",
+                   category, rank, start, duration)
+            << "\n";
+      };
+      out << "[\n";
+      constexpr int periods = 10'000;
+      for (int i = 0; i < periods; ++i) {
+        span(0, "forward", 100 * i, 100 - idle);
+        if (waits) span(0, "wait", 100 * i + 100 - idle, idle);
+      }
+      span(1, "forward", 0, 100 * periods);
+      if (waits) span(2, "wait", 0, 100 * periods);
+      // Without waits, a lane exists if it has a span.
+      if (!waits) span(2, "forward", 0, 0);
+      out.close();
+      const fs::path png = folder.path / "run.png";
+      const Outcome outcome =
+          view(folder.path.string() + " --size 1600x900 --screenshot " + png.string(), true,
+               folder.path);
+      INFO(outcome.output);
+      REQUIRE(outcome.code == 0);
+      const Picture picture{png};
+      REQUIRE(picture.pixels);
+      // The mean green of each lane in the middle of the run, over whole periods of the hatch.
+      std::vector<double> means;
+      int begin = -1;
+      const auto is_gap = [&](int y) { return alike(picture.at(800, y), colours::background); };
+      for (int y = 165; y < 600 && means.size() < 3; ++y) {
+        if (begin < 0 && !is_gap(y)) begin = y;
+        if (begin < 0 || !is_gap(y)) continue;
+        double sum = 0;
+        int count = 0;
+        for (int row = begin + 4; row < begin + 20; ++row) {
+          for (int x = 400; x < 1200; ++x, ++count) sum += (picture.at(x, row) >> 8) & 0xff;
+        }
+        means.push_back(sum / count);
+        begin = -1;
+      }
+      REQUIRE(means.size() == 3);
+      CAPTURE(waits);
+      CAPTURE(means[0]);
+      CAPTURE(means[1]);
+      CAPTURE(means[2]);
+      const double share = (means[1] - means[0]) / (means[1] - means[2]);
+      CHECK(share == doctest::Approx(idle / 100.0).epsilon(0.02));
+    }
+  }
 }
 
 TEST_CASE("idle time has its causes' colours, and --show turns the critical path on") {

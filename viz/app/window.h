@@ -49,6 +49,7 @@ class Window {
 
  private:
   void load_fonts();
+  static void sharpen_fonts();
   void make_hatch();
 
   GLFWwindow* window_ = nullptr;

@@ -4,36 +4,99 @@
 #include <array>
 #include <cmath>
 
+#include "viz/data/explanations.h"
+
 namespace lockstep::viz {
 namespace {
 
-constexpr double same_cover = 1.0 / 16;  // adjacent columns whose cover differs by less are merged
+// Adjacent columns whose opacity differs by less are merged. Waits look much like idle time, so
+// more of them look alike.
+constexpr double same_work = 1.0 / 32, same_waits = 1.0 / 8;
 
-/// One pixel column under construction: the part of the column covered by each category.
-struct Column {
-  double left = -1;
-  std::array<double, category_count> part{};
+/// The work in a pixel column, or the waits.
+struct Part {
+  std::array<double, category_count> by_category{};
   double sum = 0;
-  int count = 0;
+  int count = 0;                       ///< spans that begin here
+  const TimelineSpan* span = nullptr;  ///< the wide span that covers most of the column
+  double of_span = 0;
+
+  void add(Category category, double cover) {
+    by_category[static_cast<std::size_t>(category)] += cover;
+    sum += cover;
+  }
 };
 
-void flush(Column& column, std::vector<Box>& boxes) {
-  if (column.sum <= 0 && column.count == 0) return;
-  const auto most = std::max_element(column.part.begin(), column.part.end());
-  Box box{column.left, column.left + 1, column.sum};
-  box.category = static_cast<Category>(most - column.part.begin());
-  box.count = column.count;
-  Box* last = boxes.empty() ? nullptr : &boxes.back();
-  if (last && !last->span && last->right == box.left && last->category == box.category &&
-      std::abs(last->cover - box.cover) < same_cover) {
-    last->cover = (last->cover * last->width() + box.cover) / (last->width() + 1);
-    last->right = box.right;
-    last->count += box.count;
-  } else {
-    boxes.push_back(box);
+/// Builds the boxes from left to right.
+class Folder {
+ public:
+  Folder(double pixels, std::vector<Box>& boxes) : pixels_(pixels), boxes_(boxes) {}
+
+  /// Returns the part of the column to which spans of a category belong. Columns must come in
+  /// order.
+  Part& part(double column, Category category) {
+    if (column != column_) {
+      flush();
+      column_ = column;
+    }
+    return category == Category::wait ? waits_ : work_;
   }
-  column = {};
-}
+  /// Adds the columns from `left` to `right`, which one span covers.
+  void add_whole(double left, double right, const TimelineSpan& span) {
+    flush();
+    boxes_.push_back(
+        {.left = left, .right = right, .span = &span, .category = span.category, .whole = true});
+  }
+  void flush() {
+    const double width = std::min(pixels_ - column_, 1.0);  // the last column may be narrower
+    const double idle = std::max(width - work_.sum, 0.0);
+    // Waits are drawn first, so work covers some of them.
+    if (waits_.count > 0 || waits_.sum > 0)
+      put(waits_, width, idle > waits_.sum ? waits_.sum / idle : 1, last_waits_);
+    if (work_.count > 0 || work_.sum > 0)
+      put(work_, width, std::min(work_.sum / width, 1.0), last_work_);
+    work_ = waits_ = {};
+  }
+
+ private:
+  /// The last box of work or of waits, and the opacity of its first column.
+  struct Last {
+    std::size_t box = static_cast<std::size_t>(-1);
+    double opacity = 0;
+  };
+  /// Adds a column's box, or extends the box of the column before it if the two look alike.
+  void put(const Part& part, double width, double opacity, Last& last) {
+    const auto most = std::ranges::max_element(part.by_category);
+    const Box box{.left = column_,
+                  .right = column_ + width,
+                  .cover = part.sum / width,
+                  .opacity = opacity,
+                  .span = part.span,
+                  .category = static_cast<Category>(most - part.by_category.begin()),
+                  .count = part.count};
+    if (last.box < boxes_.size() && !part.span) {
+      Box& before = boxes_[last.box];
+      if (!before.span && before.right == box.left && before.category == box.category &&
+          std::abs(last.opacity - box.opacity) <
+              (box.category == Category::wait ? same_waits : same_work)) {
+        const double share = width / (before.width() + width);
+        before.cover += share * (box.cover - before.cover);
+        before.opacity += share * (box.opacity - before.opacity);
+        before.right = box.right;
+        before.count += box.count;
+        return;
+      }
+    }
+    last = {boxes_.size(), opacity};
+    boxes_.push_back(box);
+  }
+
+  double pixels_;
+  std::vector<Box>& boxes_;
+  double column_ = -1;
+  Part work_, waits_;
+  Last last_work_, last_waits_;
+};
 
 }  // namespace
 
@@ -46,32 +109,126 @@ SpanRow::const_iterator first_ending_after(const SpanRow& row, double time) {
 void fold(const SpanRow& row, const TimeWindow& window, double pixels, std::vector<Box>& boxes) {
   boxes.clear();
   const double scale = pixels / window.width();
-  Column column;
-  for (auto span = first_ending_after(row, window.begin); span != row.end(); ++span) {
+  const auto x = [&](Picoseconds time) {
+    return (static_cast<double>(time) - window.begin) * scale;
+  };
+  Folder folder{pixels, boxes};
+  const auto& blocks = row.blocks();
+  // Adjacent columns hold about as many blocks.
+  std::ptrdiff_t likely = 1;
+  /// Adds the blocks from number `first` on that lie within a pixel column, and returns how many.
+  const auto add_blocks = [&](std::size_t first, double column) -> std::size_t {
+    if (column + 1 > pixels) return 0;
+    const auto inside = [&](const SpanRow::Block& block) { return x(block.end) <= column + 1; };
+    const auto begin = blocks.begin() + first;
+    // Bracket the first block outside, by steps that double from where it is likely to be.
+    auto low = begin, high = begin + std::min(likely, blocks.end() - begin);
+    for (std::ptrdiff_t step = 1; high > low && !inside(*std::prev(high)); step *= 2)
+      high -= std::min(step, high - low);
+    low = high;
+    for (std::ptrdiff_t step = 1; high < blocks.end() && inside(*high); step *= 2) {
+      low = high + 1;
+      high += std::min(step, blocks.end() - high);
+    }
+    const auto last = std::partition_point(low, high, inside);
+    likely = last - begin;
+    if (last == begin) return 0;
+    const auto count = static_cast<std::size_t>(last - begin);
+    for (std::size_t c = 0; c < category_count; ++c) {
+      const Picoseconds before = first > 0 ? blocks[first - 1].until[c] : 0;
+      const Picoseconds time = std::prev(last)->until[c] - before;
+      if (time <= 0) continue;
+      const auto category = static_cast<Category>(c);
+      folder.part(column, category).add(category, static_cast<double>(time) * scale);
+    }
+    // The category of each span is not known here; count them where most of the time is.
+    const Category kind = row[first * SpanRow::block_size].category;
+    folder.part(column, kind).count += static_cast<int>(count * SpanRow::block_size);
+    return count;
+  };
+  for (auto span = first_ending_after(row, window.begin); span != row.end();) {
     if (static_cast<double>(span->start) >= window.end) break;
-    const double x0 = (static_cast<double>(span->start) - window.begin) * scale;
-    const double x1 = (static_cast<double>(span->end) - window.begin) * scale;
-    const double left = std::max(x0, 0.0);
-    const double right = std::min(x1, pixels);
-    if (x1 - x0 >= fold_below) {
-      flush(column, boxes);
-      boxes.push_back({left, right, 1, &*span, span->category, 1});
-      continue;
+    const double x0 = x(span->start), x1 = x(span->end);
+    const auto index = static_cast<std::size_t>(span - row.begin());
+    if (x0 >= 0 && x1 - x0 < fold_below && index % SpanRow::block_size == 0 &&
+        index / SpanRow::block_size < blocks.size()) {
+      if (const auto added = add_blocks(index / SpanRow::block_size, std::floor(x0)); added > 0) {
+        span += added * SpanRow::block_size;
+        continue;
+      }
+    }
+    const double left = std::max(x0, 0.0), right = std::min(x1, pixels);
+    const bool wide = x1 - x0 >= fold_below;
+    if (left >= right) {  // a span without length counts, but covers nothing
+      if (left < pixels) ++folder.part(std::floor(left), span->category).count;
     }
     for (double at = left; at < right;) {
-      const double first = std::floor(at);
-      if (first != column.left) {
-        flush(column, boxes);
-        column.left = first;
+      const double column = std::floor(at);
+      if (wide && at == column && column + 1 <= right) {
+        const double until = right == pixels ? right : std::floor(right);
+        folder.add_whole(at, until, *span);
+        at = until;
+        continue;
       }
-      const double until = std::min(right, first + 1);
-      column.part[static_cast<std::size_t>(span->category)] += until - at;
-      column.sum += until - at;
-      if (at == left) ++column.count;
+      const double until = std::min(right, column + 1);
+      Part& part = folder.part(column, span->category);
+      part.add(span->category, until - at);
+      if (!wide && at == left) ++part.count;
+      if (wide && until - at > part.of_span) {
+        part.of_span = until - at;
+        part.span = &*span;
+      }
       at = until;
     }
+    ++span;
   }
-  flush(column, boxes);
+  folder.flush();
+}
+
+void fold_idle(const std::vector<IdleInterval>& idle, const TimeWindow& window, double pixels,
+               std::vector<IdleBox>& boxes) {
+  const double scale = pixels / window.width();
+  std::array<double, idle_cause_count> causes{};  // of the column, in pixels
+  double column = -1;
+  const auto put = [&](double left, double right, IdleCause cause) {
+    if (!boxes.empty() && boxes.back().right == left && boxes.back().cause == cause) {
+      boxes.back().right = right;
+    } else {
+      boxes.push_back({left, right, cause});
+    }
+  };
+  const auto flush = [&] {
+    if (column >= 0) {
+      const auto most = std::ranges::max_element(causes) - causes.begin();
+      put(column, std::min(column + 1, pixels), static_cast<IdleCause>(most));
+    }
+    causes = {};
+    column = -1;
+  };
+  auto at = std::ranges::partition_point(idle, [&](const IdleInterval& each) {
+    return static_cast<double>(each.time.end) <= window.begin;
+  });
+  for (; at != idle.end() && static_cast<double>(at->time.start) < window.end; ++at) {
+    const double right =
+        std::min((static_cast<double>(at->time.end) - window.begin) * scale, pixels);
+    const IdleCause cause = main_cause(*at);
+    for (double x = std::max((static_cast<double>(at->time.start) - window.begin) * scale, 0.0);
+         x < right;) {
+      const double first = std::floor(x);
+      if (first != column) flush();
+      if (first == x && first + 1 <= right) {
+        const double until = std::floor(right);
+        put(x, until, cause);
+        x = until;
+        continue;
+      }
+      column = first;
+      const double until = std::min(right, first + 1);
+      causes[static_cast<std::size_t>(cause)] += until - x;
+      x = until;
+    }
+  }
+  flush();
 }
 
 }  // namespace lockstep::viz

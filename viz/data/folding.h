@@ -2,32 +2,49 @@
 
 #include <vector>
 
+#include "core/trace/pipeline_analysis.h"
 #include "core/trace/timeline.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {
 
-/// A drawable part of a row: one span, or a fold of spans too small to draw individually.
+/// A drawable part of a row: the whole pixel columns of one span, or columns that spans cover only
+/// in part.
 struct Box {
-  double left = 0;  ///< pixels from the start of the window, clipped to it
+  double left = 0;  ///< pixels from the start of the window
   double right = 0;
-  double cover = 1;                      ///< fraction of the box covered by spans
-  const TimelineSpan* span = nullptr;    ///< null for a fold; valid until the timeline changes
+  double cover = 1;    ///< fraction of the box covered by its spans
+  double opacity = 1;  ///< the same, or, for waits, the fraction of the time in which nothing works
+  /// For a partial column at the end of a wide span: the span that covers most of it. Null for a
+  /// fold of small spans. Valid until the timeline changes.
+  const TimelineSpan* span = nullptr;
   Category category = Category::kernel;  ///< for a fold: the category that covers most of it
   int count = 1;                         ///< number of spans in it
+  bool whole = false;                    ///< whether it shows a span's whole pixel columns
   double width() const { return right - left; }
 };
 
 /// Spans narrower than this many pixels are folded.
 constexpr double fold_below = 3;
 
-/// Computes the boxes of a row, in order, for a window `pixels` wide. Small spans are folded into
-/// whole pixel columns with a fill fraction, so idle time is preserved: the sum of width · cover
-/// over the boxes is the total time of the spans, in pixels. Takes time linear in the number of
-/// spans in the window.
+/// Computes the boxes of a row, in order, for a window `pixels` wide. In every pixel column, the
+/// boxes cover the fraction of its time that spans take, so idle time stays visible at any zoom:
+/// the sum of width · cover over the boxes is the total time of the spans, in pixels. Waits and
+/// work have separate boxes. Takes time proportional to the number of columns, and logarithmic in
+/// the number of spans in each.
 void fold(const SpanRow& row, const TimeWindow& window, double pixels, std::vector<Box>& boxes);
 
 /// Returns the first span of the row that ends after `time`, or row.end().
 SpanRow::const_iterator first_ending_after(const SpanRow& row, double time);
+
+/// Pixel columns in which a rank is idle, at least in part, mainly for one cause.
+struct IdleBox {
+  double left = 0, right = 0;  ///< pixels from the start of the window
+  IdleCause cause = IdleCause::other;
+};
+
+/// Appends the pixel columns that the idle intervals touch. `idle` is ordered by time.
+void fold_idle(const std::vector<IdleInterval>& idle, const TimeWindow& window, double pixels,
+               std::vector<IdleBox>& boxes);
 
 }  // namespace lockstep::viz

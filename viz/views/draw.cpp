@@ -8,7 +8,7 @@ namespace {
 constexpr float card_padding = 12;
 constexpr float card_rounding = 6;
 constexpr float dash_length = 4;
-constexpr float idle_fill = 0.22f, idle_hatch = 0.5f;  // shares of the cause's colour
+constexpr float fill_share = 0.22f, hatch_share = 0.5f;  // of the colour of idle time's cause
 
 constexpr std::size_t longest_text = 512;  // bytes
 
@@ -32,8 +32,16 @@ void Painter::hatch(const Rect& rect, ImU32 colour) const {
 }
 
 void Painter::idle(const Rect& rect, ImU32 colour) const {
-  fill(rect, mixed(colours::lane, colour, idle_fill));
-  hatch(rect, faded(colour, idle_hatch));
+  idle_fill(rect, colour, 1);
+  idle_hatch(rect, colour, 1);
+}
+
+void Painter::idle_fill(const Rect& rect, ImU32 colour, float opacity) const {
+  fill(rect, faded(mixed(colours::lane, colour, fill_share), opacity));
+}
+
+void Painter::idle_hatch(const Rect& rect, ImU32 colour, float opacity) const {
+  hatch(rect, faded(colour, hatch_share * opacity));
 }
 
 void Painter::dashes(float x0, float x1, float y, ImU32 colour) const {

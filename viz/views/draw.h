@@ -55,6 +55,10 @@ class Painter {
   void hatch(const Rect& rect, ImU32 colour) const;
   /// Shades idle time: hatched, in the colour of its cause.
   void idle(const Rect& rect, ImU32 colour) const;
+  /// The two layers of idle time. Draw the fills of many rectangles before their hatches: changing
+  /// from one to the other takes as long as drawing a hundred rectangles.
+  void idle_fill(const Rect& rect, ImU32 colour, float opacity) const;
+  void idle_hatch(const Rect& rect, ImU32 colour, float opacity) const;
   /// Draws a dashed horizontal line.
   void dashes(float x0, float x1, float y, ImU32 colour) const;
 

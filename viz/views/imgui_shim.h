@@ -99,4 +99,12 @@ inline ImTextureID texture_id(unsigned number) {
 #endif
 }
 
+inline unsigned texture_number(ImTextureID id) {
+#if IMGUI_VERSION_NUM < 19140
+  return static_cast<unsigned>(reinterpret_cast<intptr_t>(id));
+#else
+  return static_cast<unsigned>(id);
+#endif
+}
+
 }  // namespace lockstep::viz

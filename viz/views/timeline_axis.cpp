@@ -69,7 +69,7 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
       painter.fill({rect.left + static_cast<float>(begin + box.left * scale), top,
                     rect.left + static_cast<float>(begin + box.right * scale),
                     top + height - (height > 3 ? 1.0f : 0.0f)},
-                   faded(colour_of(box.category), static_cast<float>(box.cover) * 0.8f));
+                   faded(colour_of(box.category), static_cast<float>(box.opacity) * 0.8f));
     }
   }
   const auto x = [&](double time) {

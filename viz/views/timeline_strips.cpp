@@ -16,9 +16,11 @@ constexpr float rounding = 3;
 constexpr float rounded_from = 10;          // pixels of width
 constexpr float letter_from = 90;           // pixels of width to draw "F3" instead of "3"
 constexpr float inset_share = 0.5f;         // of a strip's height, for spans nested in an action
-constexpr float least_fold_alpha = 0.3f;    // keeps a nearly empty fold visible
+constexpr float least_opacity = 0.3f;       // of messages and kernels
 constexpr float clearly_wider = 1.2f;       // gaps of nearly equal width: the first one is labelled
 constexpr std::size_t most_looked_at = 64;  // spans within an action, to place its label
+constexpr double least_wait = 1.0 / 32;     // of a pixel column; less looks like idle time
+constexpr double least_hatch = 3;           // pixels of width
 constexpr float least_row = 0.5f;           // pixels of height below which a row is not visible
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
@@ -49,22 +51,72 @@ bool same_span(const TimelineSpan& a, const TimelineSpan& b) {
 void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                               const Strip& strip) {
   const Rect rect = place(frame, strip);
-  // From the run's first span to its last, the lane is idle unless a span covers it.
-  Rect idle = rect;
-  idle.left = std::max(rect.left, frame.x(static_cast<double>(model.timeline.start())));
-  idle.right = std::min(rect.right, frame.x(static_cast<double>(model.timeline.end())));
-  if (idle.right > idle.left) {
-    painter.fill(idle,
-                 strip.kind == StripKind::compute ? colours::lane : faded(colours::lane, 0.6f));
-    if (strip.kind == StripKind::compute) painter.hatch(idle, colours::idle_hatch);
+  if (strip.kind == StripKind::compute) {
+    fold_compute(painter, frame, strip);
+    draw_idle(painter, frame, model, rect);
+  } else if (const Rect idle = run_part(frame, model, rect); idle.right > idle.left) {
+    painter.fill(idle, faded(colours::lane, 0.6f));
   }
-  for (const Lane* lane : strip.lanes) {
+  for (std::size_t i = 0; i < strip.lanes.size(); ++i) {
     if (strip.kind == StripKind::compute) {
-      draw_compute(painter, frame, model, strip, *lane, rect);
+      draw_compute(painter, frame, model, strip, *strip.lanes[i], rect);
     } else {
-      draw_lane(painter, frame, model, strip, *lane, rect);
+      draw_lane(painter, frame, model, strip, *strip.lanes[i], rect);
     }
   }
+}
+
+/// Returns the part of a strip from the run's first span to its last.
+Rect TimelineView::run_part(const Frame& frame, const Model& model, const Rect& rect) {
+  Rect part = rect;
+  part.left = std::max(rect.left, frame.x(static_cast<double>(model.timeline.start())));
+  part.right = std::min(rect.right, frame.x(static_cast<double>(model.timeline.end())));
+  return part;
+}
+
+/// Prepares the outermost boxes of a rank's compute lane, and its explained idle time.
+void TimelineView::fold_compute(const Painter& painter, const Frame& frame, const Strip& strip) {
+  outer_.clear();
+  idle_boxes_.clear();
+  const auto& rows = strip.lanes.front()->rows(Band::action);
+  const auto pixels = static_cast<double>(frame.lanes.width());
+  const Rect rect = place(frame, strip);
+  if (!rows.empty() && rect.height() > least_row * painter.px(1))
+    fold_row(frame, rows.front(), outer_);
+  for (const ExplainedStep* step : explained_)
+    if (strip.rank_index < step->idle.size())
+      fold_idle(step->idle[strip.rank_index], frame.window, pixels, idle_boxes_);
+}
+
+/// Draws the background of a compute lane: idle unless something covers it. Most of a lane is
+/// covered by work, by waits or by explained idle time; nothing is drawn below these, because
+/// software OpenGL takes most of a frame's time to fill pixels.
+void TimelineView::draw_idle(const Painter& painter, const Frame& frame, const Model& model,
+                             const Rect& rect) {
+  const Rect run = run_part(frame, model, rect);
+  opaque_.clear();
+  for (const Box& box : outer_)
+    if (box.whole ||
+        (box.category == Category::wait && box.opacity >= 1 && box.cover >= least_wait))
+      opaque_.push_back({box.left, box.right});
+  const auto boxes = static_cast<std::ptrdiff_t>(opaque_.size());
+  for (const IdleBox& box : idle_boxes_) opaque_.push_back({box.left, box.right});
+  std::inplace_merge(opaque_.begin(), opaque_.begin() + boxes, opaque_.end());
+  bare_.clear();
+  float left = run.left;
+  const auto offer = [&](float right) {
+    Rect part = rect;
+    part.left = left;
+    part.right = std::min(right, run.right);
+    if (part.right > part.left) bare_.push_back(part);
+  };
+  for (const auto& [from, to] : opaque_) {
+    offer(frame.lanes.left + static_cast<float>(from));
+    left = std::max(left, frame.lanes.left + static_cast<float>(to));
+  }
+  offer(run.right);
+  for (const Rect& part : bare_) painter.fill(part, colours::lane);
+  for (const Rect& part : bare_) painter.hatch(part, colours::idle_hatch);
 }
 
 void TimelineView::draw_compute(const Painter& painter, const Frame& frame, const Model& model,
@@ -80,10 +132,8 @@ void TimelineView::draw_compute(const Painter& painter, const Frame& frame, cons
   const std::size_t shown =
       std::min(rows.size(), 1 + whole_number(rect.height() * inset_share / least_row));
   // From back to front: waits between actions, their causes, actions, spans within them, labels.
-  outer_.clear();
-  if (shown > 0) fold_row(frame, rows[0], outer_);
   draw_boxes(painter, frame, model, strip.rank->rank, outer_, rect, Draw::waits);
-  draw_causes(painter, frame, strip.rank_index, rect);
+  draw_causes(painter, frame, rect);
   draw_boxes(painter, frame, model, strip.rank->rank, outer_, rect, Draw::work);
   for (std::size_t i = 1; i < shown; ++i) {
     Rect part = rect;
@@ -100,7 +150,7 @@ void TimelineView::draw_compute(const Painter& painter, const Frame& frame, cons
     draw_boxes(painter, frame, model, strip.rank->rank, boxes_, rect, Draw::waits);
   }
   for (const Box& box : outer_) {
-    if (!box.span || box.category == Category::wait) continue;
+    if (!box.whole || box.category == Category::wait) continue;
     Rect room = rect;
     room.left = frame.lanes.left + static_cast<float>(box.left);
     room.right = frame.lanes.left + static_cast<float>(box.right);
@@ -131,17 +181,17 @@ Rect TimelineView::widest_free(const Frame& frame, const SpanRow& nested, const 
   return widest;
 }
 
-void TimelineView::draw_causes(const Painter& painter, const Frame& frame, std::size_t rank,
-                               const Rect& rect) const {
-  for (const ExplainedStep* step : explained_) {
-    if (rank >= step->idle.size()) continue;
-    for (const IdleInterval& idle : step->idle[rank]) {
-      Rect at = rect;
-      at.left = std::max(rect.left, frame.x(static_cast<double>(idle.time.start)));
-      at.right = std::min(rect.right, frame.x(static_cast<double>(idle.time.end)));
-      if (at.right > at.left) painter.idle(at, colour_of(main_cause(idle)));
-    }
-  }
+void TimelineView::draw_causes(const Painter& painter, const Frame& frame, const Rect& rect) const {
+  const auto place_box = [&](const IdleBox& box) {
+    Rect at = rect;
+    at.left = frame.lanes.left + static_cast<float>(box.left);
+    at.right = frame.lanes.left + static_cast<float>(box.right);
+    return at;
+  };
+  for (const IdleBox& box : idle_boxes_) painter.idle_fill(place_box(box), colour_of(box.cause), 1);
+  for (const IdleBox& box : idle_boxes_)
+    if (box.right - box.left >= least_hatch)
+      painter.idle_hatch(place_box(box), colour_of(box.cause), 1);
 }
 
 void TimelineView::draw_ghosts(const Painter& painter, const Frame& frame, std::size_t rank,
@@ -208,58 +258,62 @@ void TimelineView::fold_row(const Frame& frame, const SpanRow& row, std::vector<
 void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const Model& model,
                               int rank, const std::vector<Box>& boxes, const Rect& rect,
                               Draw which) const {
-  for (const Box& box : boxes) {
-    const bool wait = box.category == Category::wait;
-    if (which != Draw::all && wait != (which == Draw::waits)) continue;
+  const auto place_box = [&](const Box& box) {
     Rect at = rect;
     at.left = frame.lanes.left + static_cast<float>(box.left);
     at.right = frame.lanes.left + static_cast<float>(box.right);
-    draw_box(painter, model, rank, box, at);
+    return at;
+  };
+  const ImU32 wait = colour_of(Category::wait);
+  if (which != Draw::work) {
+    for (const Box& box : boxes)
+      if (box.category == Category::wait && box.cover >= least_wait)
+        painter.idle_fill(place_box(box), wait, static_cast<float>(box.opacity));
+    for (const Box& box : boxes) {
+      if (box.category != Category::wait || box.width() < least_hatch) continue;
+      const Rect at = place_box(box);
+      painter.idle_hatch(at, wait, static_cast<float>(box.opacity));
+      if (box.whole && model.hovered.kind == Finding::Kind::span &&
+          same_span(*box.span, model.hovered.span))
+        painter.frame(at, colours::highlight);
+    }
   }
+  if (which == Draw::waits) return;
+  // In the lanes of messages and kernels, a few short spans must remain visible.
+  const float least = which == Draw::all ? least_opacity : 0;
+  for (const Box& box : boxes)
+    if (box.category != Category::wait)
+      draw_box(painter, model, rank, box, place_box(box),
+               std::max(static_cast<float>(box.opacity), least));
 }
 
 void TimelineView::draw_box(const Painter& painter, const Model& model, int rank, const Box& box,
-                            const Rect& rect) const {
+                            const Rect& rect, float opacity) const {
   const ImU32 colour = colour_of(box.category);
-  if (!box.span) {
-    const float cover = std::max(static_cast<float>(box.cover), least_fold_alpha);
-    if (box.category == Category::wait) {
-      painter.idle(rect, faded(colour, cover));
-    } else {
-      painter.fill(rect, faded(colour, cover));
-    }
-    return;
-  }
-  const TimelineSpan& span = *box.span;
-  if (span.category == Category::wait) {
-    painter.idle(rect, colour);
-    if (model.hovered.kind == Finding::Kind::span && same_span(span, model.hovered.span)) {
-      painter.frame(rect, colours::highlight);
-    }
-    return;
-  }
-  const bool odd = span.microbatch >= 0 && span.microbatch % 2 == 1;
+  const TimelineSpan* span = box.span;
+  const Finding& hovered = model.hovered;
+  const bool odd = span && span->microbatch >= 0 && span->microbatch % 2 == 1;
   ImU32 fill = odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;
   // While a chain is shown, the other actions of its step step back.
-  if (span.category != Category::communication && model.chain.chain &&
-      span.step == model.chain.step && !model.chain.has(rank, span))
+  if (span && span->category != Category::communication && model.chain.chain &&
+      span->step == model.chain.step && !model.chain.has(rank, *span))
     fill = mixed(colours::lane, fill, unselected);
-  if (!model.view.search.empty() && !model.view.search.matches(model.timeline, rank, span))
+  if (span && !model.view.search.empty() && !model.view.search.matches(model.timeline, rank, *span))
     fill = mixed(colours::lane, fill, not_found);
+  if (!box.whole) return painter.fill(rect, faded(fill, opacity));
   const float corner = rect.width() >= painter.px(rounded_from) ? painter.px(rounding) : 0;
   painter.fill(rect, fill, std::min(corner, rect.height() / 4));
   // A darker edge separates adjacent boxes without looking like a gap.
   painter.line(rect.left + 0.5f, rect.top + corner, rect.left + 0.5f, rect.bottom - corner,
                mixed(colour, IM_COL32_BLACK, 0.45f));
-  const Finding& hovered = model.hovered;
   const Finding& selected = model.selected;
   if (hovered.kind == Finding::Kind::span &&
-      (same_span(span, hovered.span) || same_microbatch(span, hovered.span))) {
-    painter.frame(rect, faded(colours::highlight, same_span(span, hovered.span) ? 1 : 0.7f), corner,
-                  painter.px(1.5f));
+      (same_span(*span, hovered.span) || same_microbatch(*span, hovered.span))) {
+    painter.frame(rect, faded(colours::highlight, same_span(*span, hovered.span) ? 1 : 0.7f),
+                  corner, painter.px(1.5f));
   }
   if (selected.kind == Finding::Kind::span &&
-      (same_span(span, selected.span) || same_microbatch(span, selected.span))) {
+      (same_span(*span, selected.span) || same_microbatch(*span, selected.span))) {
     painter.frame(rect, colours::highlight, corner, painter.px(2));
   }
 }
@@ -267,7 +321,7 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, int rank
 void TimelineView::draw_label(const Painter& painter, const Model& model, const Box& box,
                               const Rect& room) const {
   const Look& look = painter.look();
-  if (!box.span || room.width() < painter.px(8) || room.height() < size_of(look.small)) return;
+  if (!box.whole || room.width() < painter.px(8) || room.height() < size_of(look.small)) return;
   const bool wide = box.width() >= static_cast<double>(painter.px(letter_from));
   const bool tall = room.height() >= painter.px(22);
   ImFont* font = tall && letter_of(box.span->category) != 0 ? look.bold : look.small;

@@ -14,6 +14,7 @@ constexpr float steps_height = 18;
 constexpr double hover_pixels = 1.5;   // how close the cursor must be
 constexpr float least_explained = 60;  // pixels of width of a step whose idle time is explained
 constexpr std::size_t most_explained = 64;
+constexpr float least_step_gap = 8;          // mean distance of steps separated by lines
 constexpr std::size_t most_boxes = 200'000;  // a frame takes about 0.1 s
 
 }  // namespace
@@ -21,8 +22,9 @@ constexpr std::size_t most_boxes = 200'000;  // a frame takes about 0.1 s
 TimelineView::Frame TimelineView::arrange(const Painter& painter, const Rect& rect,
                                           const Model& model) const {
   Frame frame;
-  const float left = rect.left + painter.px(names_width);
-  const float right = rect.right - painter.px(right_edge);
+  // Whole pixels, so that each column of a fold is a column of the screen.
+  const float left = std::floor(rect.left + painter.px(names_width));
+  const float right = std::floor(rect.right - painter.px(right_edge));
   float y = rect.top + painter.px(8);
   if (compared_) y = rect.top;
   frame.overview = {left, y, right, y + (compared_ ? 0 : painter.px(overview_height))};
@@ -91,14 +93,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
   if (pinned_bottom > frame.lanes.top)
     painter.line(rect.left, pinned_bottom, rect.right, pinned_bottom, colours::text_faint);
   painter.list()->PushClipRect(frame.lanes.min(), frame.lanes.max(), true);
-  float last = -1;
-  for (const StepWindow& step : model.timeline.steps()) {
-    const float x = frame.x(static_cast<double>(step.start));
-    if (x < frame.lanes.left || x > frame.lanes.right || std::abs(x - last) < 1) continue;
-    last = x;
-    painter.line(x, frame.lanes.top, x, frame.lanes.top + layout_.height() - scroll_,
-                 faded(colours::step_line, 0.5f));
-  }
+  draw_step_lines(painter, frame, model);
   draw_messages(painter, frame, model);
   if (model.view.critical_path) draw_critical_path(painter, frame);
   draw_chain(painter, frame, model);
@@ -108,6 +103,21 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
   if (compared_) draw_compared(painter, frame);
   painter.list()->PopClipRect();
   if (compared_) draw_rank_marks(painter, frame);
+}
+
+void TimelineView::draw_step_lines(const Painter& painter, const Frame& frame,
+                                   const Model& model) const {
+  const std::size_t most = whole_number(frame.lanes.width() / painter.px(least_step_gap));
+  std::vector<float> lines;
+  for (const StepWindow& step : model.timeline.steps()) {
+    const float x = frame.x(static_cast<double>(step.start));
+    if (x < frame.lanes.left || x > frame.lanes.right) continue;
+    lines.push_back(x);
+    if (lines.size() > most) return;  // more lines would hide the spans
+  }
+  for (const float x : lines)
+    painter.line(x, frame.lanes.top, x, frame.lanes.top + layout_.height() - scroll_,
+                 faded(colours::step_line, 0.5f));
 }
 
 void TimelineView::select(const Finding& finding, Model& model) const {

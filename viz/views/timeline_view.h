@@ -100,6 +100,7 @@ class TimelineView {
 
   void draw_overview(const Painter& painter, const Frame& frame, const Model& model);
   void draw_axis(const Painter& painter, const Frame& frame) const;
+  void draw_step_lines(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_steps(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_names(const Painter& painter, const Frame& frame, const Model& model,
                   bool pinned) const;
@@ -123,7 +124,7 @@ class TimelineView {
   void draw_boxes(const Painter& painter, const Frame& frame, const Model& model, int rank,
                   const std::vector<Box>& boxes, const Rect& rect, Draw which) const;
   void draw_box(const Painter& painter, const Model& model, int rank, const Box& box,
-                const Rect& rect) const;
+                const Rect& rect, float opacity) const;
   void draw_label(const Painter& painter, const Model& model, const Box& box,
                   const Rect& room) const;
   /// Returns the widest part of an action's box that none of the spans within the action covers.
@@ -131,8 +132,10 @@ class TimelineView {
                           const Rect& rect);
   void draw_compute(const Painter& painter, const Frame& frame, const Model& model,
                     const Strip& strip, const Lane& lane, const Rect& rect);
-  void draw_causes(const Painter& painter, const Frame& frame, std::size_t rank,
-                   const Rect& rect) const;
+  static Rect run_part(const Frame& frame, const Model& model, const Rect& rect);
+  void fold_compute(const Painter& painter, const Frame& frame, const Strip& strip);
+  void draw_idle(const Painter& painter, const Frame& frame, const Model& model, const Rect& rect);
+  void draw_causes(const Painter& painter, const Frame& frame, const Rect& rect) const;
   void draw_ghosts(const Painter& painter, const Frame& frame, std::size_t rank,
                    const Rect& rect) const;
   void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Strip& strip,
@@ -181,7 +184,10 @@ class TimelineView {
   std::size_t boxes_left_ = 0;
   std::vector<const ExplainedStep*> explained_;  ///< of the steps in the window
   std::vector<const Ghost*> ghosts_;             ///< the same, if they are shown
-  std::vector<Box> boxes_;  ///< boxes of the row being drawn; a member to reuse its memory
+  std::vector<Box> boxes_;           ///< boxes of the row being drawn; a member to reuse its memory
+  std::vector<IdleBox> idle_boxes_;  ///< the rank's explained idle time
+  std::vector<std::pair<double, double>> opaque_;  ///< pixels of a strip that need no background
+  std::vector<Rect> bare_;                         ///< the others
   std::vector<Box> outer_;  ///< the same, of the compute lane's outermost row
   /// The overview's boxes. Folding visits every span of the run, so while spans are arriving it is
   /// repeated only rarely, to limit its share of the time.
