@@ -169,3 +169,11 @@ TEST_CASE("lanes of the same name share a strip, empty lanes have none") {
   CHECK(layout.strips()[1].lanes.size() == 2);
   CHECK(layout.anchor(0, 1) == layout.anchor(0, 2));
 }
+
+TEST_CASE("without a run, the window rests, so that an idle viewer takes no CPU time") {
+  const Timeline empty;
+  Viewport viewport;
+  viewport.follow(true);
+  viewport.advance(empty, 0.1);
+  CHECK_FALSE(viewport.moving());
+}

@@ -118,6 +118,7 @@ void Viewport::advance(const Timeline& timeline, double seconds, bool at_once) {
     const double width = window_.width();
     window_ = {target_.end - width, target_.end};
   }
+  if (!moving()) return;
   if (at_once) {
     window_ = target_;
     return;
