@@ -76,8 +76,10 @@ class Runner:
         if re.match(r'\./lockstep view', text) and '--screenshot' not in text:
             actual += ' --screenshot picture.png'
         begun, run = time.monotonic(), len(list((self.root / 'runs').iterdir()))
-        # Sets the trace folder with the variable that a launcher passes to its ranks.
-        environment = {**self.environment, 'LOCKSTEP_RUN': f'{run}\n{self.root}/runs/{run}'}
+        # Sets the trace folder with the variable that a launcher passes to its ranks, unless the command sets it.
+        environment = dict(self.environment)
+        if '--trace ' not in text:
+            environment['LOCKSTEP_RUN'] = f'{run}\n{self.root}/runs/{run}'
         process = subprocess.Popen(['bash', '-c', actual], cwd=self.root, env=environment, text=True,
                                    errors='replace', stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, start_new_session=True)

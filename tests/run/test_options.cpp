@@ -14,6 +14,7 @@
 #include "core/run/lesson.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/memory_needed.h"
+#include "core/run/report/config_json.h"
 #include "core/run/report/trained_model.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
@@ -440,13 +441,22 @@ TEST_CASE("a lesson's own flags are checked like the shared ones") {
     parser.add("--overlap", word, {"none", "bucket"}, "one of two");
     std::vector<const char*> words{"lesson"};
     for (const std::string& flag : flags) words.push_back(flag.c_str());
-    parser.parse(static_cast<int>(words.size()), words.data());
+    return parser.parse(static_cast<int>(words.size()), words.data());
   };
   int number = 2;
   std::string word = "none";
-  with({"--compare", "0", "--overlap", "bucket"}, number, word);
+  const auto options = with({"--compare", "0", "--overlap", "bucket"}, number, word);
   CHECK(number == 0);
   CHECK(word == "bucket");
+  // The trace and the report list them, given or not.
+  using Flags = std::vector<std::pair<std::string, std::string>>;
+  CHECK(options->run.lesson_flags == Flags{{"--compare", "0"}, {"--overlap", "bucket"}});
+  CHECK(with({}, number, word)->run.lesson_flags ==
+        Flags{{"--compare", "0"}, {"--overlap", "bucket"}});
+  const std::string config = config_json(*options);
+  CHECK(config.find(R"("layers":8)") != std::string::npos);
+  CHECK(config.find(R"("learning_rate":0.001)") != std::string::npos);
+  CHECK(config.find(R"("--overlap":"bucket")") != std::string::npos);
   const auto answer = [&](const std::vector<std::string>& flags) {
     return complaint_of<UsageError>([&] { with(flags, number, word); });
   };
