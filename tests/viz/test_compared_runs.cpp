@@ -182,6 +182,56 @@ TEST_CASE("zooming, collapsing and scrolling in one run does the same in the oth
   CHECK(aligned(viewer.runs));
 }
 
+TEST_CASE("a selected range and marks are at the same place in both runs") {
+  Comparing viewer;
+  ComparedRuns& runs = viewer.runs;
+  Model &a = runs.model(Side::a), &b = runs.model(Side::b);
+  // Different steps, so that the same place is another time.
+  runs.go_by_steps(Side::b, -2);
+  viewer.frame();
+  CHECK(runs.origin(Side::a) != runs.origin(Side::b));
+  viewer.drag(400, Comparing::in_b, 900, Comparing::in_b);
+  REQUIRE(b.view.range);
+  REQUIRE(a.view.range);
+  const Interval in_a = a.view.range->range, in_b = b.view.range->range;
+  CHECK(in_a.start - runs.origin(Side::a) == in_b.start - runs.origin(Side::b));
+  CHECK(in_a.end - in_a.start == in_b.end - in_b.start);
+  REQUIRE(a.view.range->ranks.size() == 4);
+  CHECK(a.view.range->ranks[3].compute == range_statistics(a.timeline, in_a).ranks[3].compute);
+  CHECK(b.view.range->ranks[3].compute == range_statistics(b.timeline, in_b).ranks[3].compute);
+  viewer.press(keys::m);
+  viewer.frame();
+  REQUIRE(a.view.marks.size() == 1);
+  CHECK(a.view.marks[0] == in_a);
+  viewer.move(900, Comparing::in_a);
+  viewer.press(keys::escape);
+  viewer.frame();
+  CHECK_FALSE(a.view.range);
+  CHECK_FALSE(b.view.range);
+  CHECK(b.view.marks.size() == 1);
+
+  // A span that is selected in B stays selected while the cursor is in A, until Escape.
+  for (float y = Comparing::in_b; b.hovered.kind != Finding::Kind::span; y += 4)
+    viewer.move(500, y);
+  const float y = ImGui::GetIO().MousePos.y;
+  viewer.click(500, y + 2);
+  CHECK(b.selected.kind == Finding::Kind::span);
+  viewer.move(500, Comparing::in_a);
+  CHECK(b.selected.kind == Finding::Kind::span);
+  viewer.press(keys::escape);
+  CHECK(b.selected.kind == Finding::Kind::nothing);
+}
+
+TEST_CASE("times count from the start of the compared step") {
+  Comparing viewer;
+  const Model& b = viewer.runs.model(Side::b);
+  CHECK(b.origin == viewer.runs.metrics(Side::b).window.start);
+  const Lane& lane = *b.timeline.find_rank(0)->compute();
+  const Finding first =
+      find_at(*b.timeline.find_rank(0), lane, Band::action, static_cast<double>(b.origin) + 1e8, 1);
+  CHECK(finding_words(b.timeline, first, b.origin)[2] == "0 µs to 1.00 ms");
+}
+
 TEST_CASE("the cursor finds spans in both timelines, but only in the one below it") {
   Comparing viewer;
   const auto found = [&](Side side) { return viewer.runs.model(side).hovered.kind; };

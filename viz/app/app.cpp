@@ -297,6 +297,7 @@ void App::click() {
 
 void App::draw() {
   if (runs_) {
+    runs_->advance(0);
     comparison_screen_.draw(*runs_, window_->look());
   } else {
     screen_.draw(model_, window_->look());

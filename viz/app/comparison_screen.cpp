@@ -70,12 +70,7 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   comparison_.draw_configurations(painter, next_card(shares[0]), runs);
   comparison_.draw_values(painter, next_card(shares[1]), runs);
   if (!is_narrow) comparison_.draw_ranks(painter, next_card(shares[2]), runs);
-  const Rect last_card = next_card(shares[3]);
-  if (DetailsView::has_selection(runs.leader())) {
-    details_.draw_selection(painter, last_card, runs.leader());
-  } else {
-    comparison_.draw_findings(painter, last_card, runs);
-  }
+  draw_last_card(painter, next_card(shares[3]), runs);
   status_.draw_line(painter, line, runs.model(Side::a));
   const Painter front{ImGui::GetForegroundDrawList(), look};
   if (runs.leader().view.help) {
@@ -85,6 +80,24 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
       if (runs.shows(side)) details_.draw_tooltip(front, runs.model(side));
   }
   ImGui::End();
+}
+
+void ComparisonScreen::draw_last_card(const Painter& painter, const Rect& card,
+                                      ComparedRuns& runs) const {
+  Model &leader = runs.leader(), &other = runs.model(other_side(runs.leads()));
+  if (leader.view.range && other.view.range) {
+    Rect half = card;
+    half.bottom = (card.top + card.bottom) / 2 - painter.px(between) / 2;
+    details_.draw_selection(painter, half, runs.model(Side::a));
+    half = {card.left, half.bottom + painter.px(between), card.right, card.bottom};
+    details_.draw_selection(painter, half, runs.model(Side::b));
+  } else if (DetailsView::has_selection(leader)) {
+    details_.draw_selection(painter, card, leader);
+  } else if (DetailsView::has_selection(other)) {
+    details_.draw_selection(painter, card, other);
+  } else {
+    comparison_.draw_findings(painter, card, runs);
+  }
 }
 
 void ComparisonScreen::choose_leader(const Painter& painter, const Rect& rect,
@@ -106,15 +119,20 @@ void ComparisonScreen::draw_timelines(const Painter& painter, const Rect& rect,
   const float middle = middle_of(painter, rect, runs);
   for (const Side side : both_sides) {
     Model& model = runs.model(side);
-    model.hovered = {};
-    if (!runs.shows(side)) continue;
+    if (!runs.shows(side)) {
+      model.hovered = {};
+      continue;
+    }
     Rect part = rect;
     if (!runs.alternates() && side == Side::a) part.bottom = middle;
     if (!runs.alternates() && side == Side::b) part.top = middle + painter.px(between);
     Rect head = part;
     head.bottom = part.top = head.top + painter.px(ComparisonView::head_height);
     comparison_.draw_head(painter, head, runs, side);
-    if (part.height() < 1) continue;  // a very small window
+    if (part.height() < 1) {  // in a very small window
+      model.hovered = {};
+      continue;
+    }
     ImGui::PushID(static_cast<int>(side));
     const ComparedTimeline compared = ComparisonView::timeline_of(runs, side);
     timelines_[static_cast<std::size_t>(side)].draw(painter, part, model, &compared);

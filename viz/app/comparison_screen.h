@@ -23,6 +23,8 @@ class ComparisonScreen {
 
  private:
   void draw_timelines(const Painter& painter, const Rect& rect, ComparedRuns& runs);
+  /// Draws the selection, or else the explanation of what differs.
+  void draw_last_card(const Painter& painter, const Rect& card, ComparedRuns& runs) const;
   void choose_leader(const Painter& painter, const Rect& rect, ComparedRuns& runs) const;
 
   ComparisonView comparison_;

@@ -60,6 +60,7 @@ void ComparedRuns::compare() {
     if (steps.empty()) continue;
     numbers[index(side)] = steps[step(side)].step;
     metrics_[index(side)] = step_metrics(model(side).timeline, numbers[index(side)]);
+    model(side).origin = origin(side);
   }
   const Timeline &a = a_.timeline, &b = b_->timeline;
   configurations_ = compare_configurations(a, numbers[0], b, numbers[1]);
@@ -105,6 +106,26 @@ void ComparedRuns::follow() {
   to.view.help = from.view.help;
   to.view.searching = from.view.searching;
   if (to.view.query != from.view.query) to.view.set_query(from.view.query, to.timeline);
+  const auto mirrored = [&](const Interval& time) {
+    const auto at = [&](Picoseconds each) {
+      return static_cast<Picoseconds>(
+          std::clamp(mine + scale * (static_cast<double>(each) - theirs),
+                     static_cast<double>(earliest_time), static_cast<double>(latest_time)));
+    };
+    return Interval{at(time.start), at(time.end)};
+  };
+  to.view.marks.clear();
+  for (const Interval& mark : from.view.marks) to.view.marks.push_back(mirrored(mark));
+  // The same range of both runs. While it is being dragged, it has no statistics yet.
+  if (!from.view.range) {
+    to.view.range.reset();
+  } else if (const Interval range = mirrored(from.view.range->range);
+             !to.view.range || to.view.range->range != range ||
+             to.view.range->ranks.empty() != from.view.range->ranks.empty()) {
+    to.view.range = from.view.range->ranks.empty() || range.start >= range.end
+                        ? RangeStatistics{.range = range}
+                        : range_statistics(to.timeline, range);
+  }
 }
 
 }  // namespace lockstep::viz

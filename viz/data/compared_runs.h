@@ -19,8 +19,9 @@ constexpr Side other_side(Side side) {
 }
 
 /// Two runs side by side: a step of each, aligned so that both start at the same x, and what
-/// differs between them. The runs share the zoom and the controls: the run that the user works
-/// with leads, and the other follows. If their clocks differ, both steps are equally wide.
+/// differs between them. The runs share the zoom, the marks, the selected range and the controls:
+/// the run that the user works with leads, and the other follows. If their clocks differ, both
+/// steps are equally wide.
 class ComparedRuns {
  public:
   /// Both models have been read. Compares the steps of steps_to_compare(), and shows them. `a` must

@@ -35,6 +35,7 @@ struct Model {
   Ghosts ghosts;
   Source source;
   ViewState view;
+  Picoseconds origin = 0;                     ///< the time that the views show as 0
   SelectedChain chain;                        ///< of `selected`
   Finding hovered;                            ///< under the cursor in this frame
   float hovered_top = 0, hovered_bottom = 0;  ///< of its row on the screen

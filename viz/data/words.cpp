@@ -177,7 +177,8 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
   return finding;
 }
 
-std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding) {
+std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding,
+                                       Picoseconds origin) {
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
   const auto length = duration_words(static_cast<double>(span.duration()));
@@ -185,8 +186,9 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   // that start and end differ.
   const double grain =
       std::pow(10, std::floor(std::log10(std::max(static_cast<double>(span.duration()), 1.0))) - 2);
-  const auto times = fmt::format("{} to {}", axis_words(static_cast<double>(span.start), grain),
-                                 axis_words(static_cast<double>(span.end), grain));
+  const auto times =
+      fmt::format("{} to {}", axis_words(static_cast<double>(span.start - origin), grain),
+                  axis_words(static_cast<double>(span.end - origin), grain));
   switch (finding.kind) {
     case Finding::Kind::nothing:
       return lines;

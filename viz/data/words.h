@@ -43,6 +43,8 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
                 double tolerance);
 
 /// Returns the lines of text that describe a finding: a title, then details.
-std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding);
+/// Times count from `origin`.
+std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding,
+                                       Picoseconds origin = 0);
 
 }  // namespace lockstep::viz

@@ -313,10 +313,10 @@ void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
   const auto& ranks = runs.ranks();
   const float line = size_of(look.small) + painter.px(line_gap);
   const float name = painter.px(48);
-  const float column = (inside.width() - name) / 3;
-  const auto cell = [&](std::size_t i, float y, const std::string& words, ImU32 colour) {
-    painter.text(inside.left + name + column * static_cast<float>(i + 1), y,
-                 painter.fitted(words, look.small, column), colour, look.small, Align::right);
+  constexpr float ends[] = {0.3f, 0.62f, 1};  // of the columns, in widths of the rest
+  const auto cell = [&](std::size_t i, float at, const std::string& words, ImU32 colour) {
+    painter.text(inside.left + name + ends[i] * (inside.width() - name), at, words, colour,
+                 look.small, Align::right);
   };
   float y = inside.top;
   const char* heads[] = {"idle", "sent", "memory"};
@@ -419,6 +419,12 @@ void take_comparison_keys(ComparedRuns& runs) {
   if (io.WantTextInput) return;
   if (key_pressed(keys::v, false)) runs.toggle_layout();
   if (key_pressed(keys::x, false)) runs.exchange();
+  // In the leading run, Escape clears more than the selection, and closes the list of keys first.
+  if (key_pressed(keys::escape, false) && !runs.leader().view.help) {
+    Model& other = runs.model(other_side(runs.leads()));
+    other.selected = {};
+    other.chain = {};
+  }
   for (const auto& [key, by] : {std::pair{keys::page_up, -1}, {keys::page_down, 1}}) {
     if (!key_pressed(key)) continue;
     if (io.KeyShift) {

@@ -23,7 +23,7 @@ float lines_height(const Painter& painter, const std::vector<std::string>& lines
 
 /// Describes a finding and, if the prediction is shown, how the two differ.
 std::vector<std::string> all_words(Model& model, const Finding& finding) {
-  auto lines = finding_words(model.timeline, finding);
+  auto lines = finding_words(model.timeline, finding, model.origin);
   const StepWindow* step = model.timeline.find_step(finding.span.step);
   if (!model.view.ghost || finding.kind != Finding::Kind::span || finding.open || !step)
     return lines;
@@ -68,10 +68,11 @@ void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
 }
 
 /// A table of what each rank did in a range: shares of its length, and bytes.
-void draw_range(const Painter& painter, const Rect& card, const RangeStatistics& range) {
+void draw_range(const Painter& painter, const Rect& card, const RangeStatistics& range,
+                Picoseconds origin) {
   const Look& look = painter.look();
-  const auto start = static_cast<double>(range.range.start);
-  const auto end = static_cast<double>(range.range.end);
+  const auto start = static_cast<double>(range.range.start - origin);
+  const auto end = static_cast<double>(range.range.end - origin);
   const double grain = std::max((end - start) / 100, 1.0);
   const Rect inside =
       painter.card(card, "Range of " + duration_words(end - start),
@@ -128,7 +129,7 @@ bool DetailsView::has_selection(const Model& model) {
 }
 
 void DetailsView::draw_selection(const Painter& painter, const Rect& card, Model& model) const {
-  if (model.view.range) return draw_range(painter, card, *model.view.range);
+  if (model.view.range) return draw_range(painter, card, *model.view.range, model.origin);
   const Look& look = painter.look();
   const auto lines = all_words(model, model.selected);
   const Rect inside = painter.card(card, lines.front(), "Esc clears");

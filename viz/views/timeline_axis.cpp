@@ -87,11 +87,11 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
                look.small, Align::right);
 }
 
-void TimelineView::draw_axis(const Painter& painter, const Frame& frame) const {
+void TimelineView::draw_axis(const Painter& painter, const Frame& frame, const Model& model) const {
   const Look& look = painter.look();
   const double spacing =
       round_spacing(static_cast<double>(painter.px(mark_spacing)) / frame.pixels_per_picosecond);
-  const double origin = compared_ ? static_cast<double>(compared_->step.start) : 0;
+  const auto origin = static_cast<double>(model.origin);
   const double first = std::ceil((frame.window.begin - origin) / spacing);
   const std::size_t most = whole_number(frame.axis.width() / painter.px(mark_spacing)) + 2;
   for (std::size_t i = 0; i < most; ++i) {

@@ -176,9 +176,9 @@ void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
                  look.small);
   };
   const auto words = [&](const Interval& time) {
-    return time.start < time.end
-               ? duration_words(static_cast<double>(time.end - time.start))
-               : axis_words(static_cast<double>(time.start), frame.window.width() / 1000);
+    return time.start < time.end ? duration_words(static_cast<double>(time.end - time.start))
+                                 : axis_words(static_cast<double>(time.start - model.origin),
+                                              frame.window.width() / 1000);
   };
   for (const Interval& mark : model.view.marks) band(mark, colours::mark, words(mark));
   if (model.view.range)

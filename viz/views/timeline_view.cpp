@@ -68,7 +68,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
 
   if (model.timeline.empty()) return;
   if (!compared_) draw_overview(painter, frame, model);
-  draw_axis(painter, frame);
+  draw_axis(painter, frame, model);
   draw_steps(painter, frame, model);
   boxes_left_ = most_boxes;
   growing_ = false;

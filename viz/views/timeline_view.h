@@ -19,7 +19,7 @@ namespace lockstep::viz {
 struct ComparedTimeline {
   bool takes_keys = true;     ///< of two timelines, only one reacts to keys
   bool has_axis = true;       ///< of two timelines, only the upper one has an axis
-  Interval step;              ///< of this run; its start is 0 on the axis
+  Interval step;              ///< of this run
   Picoseconds other_end = 0;  ///< where the other run's step would end
   std::string other_words;    ///< says so
   struct Note {
@@ -99,7 +99,7 @@ class TimelineView {
   void explain_steps(const Painter& painter, const Frame& frame, Model& model);
 
   void draw_overview(const Painter& painter, const Frame& frame, const Model& model);
-  void draw_axis(const Painter& painter, const Frame& frame) const;
+  void draw_axis(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_step_lines(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_steps(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_names(const Painter& painter, const Frame& frame, const Model& model,
