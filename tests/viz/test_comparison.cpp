@@ -298,6 +298,15 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
         "At most 4 microbatches are in flight on a rank instead of 8, and each "
         "of them keeps its activations until its backward.");
   CHECK(free[2].claim == "Both send the same number of bytes, 768 KiB.");
+  // The same schedule with itself.
+  Timeline run;
+  read_sample(sample_traces(sample_1f1b(4, 8, 3)), run);
+  const auto same = comparison_findings(step_metrics(run, 0), step_metrics(run, 1),
+                                        compared_names(run, 0, run, 1), false);
+  CHECK(same[0].claim == "Both steps take 35.11 ms.");
+  CHECK(same[0].reason.find(" Every rank runs the same actions in the same order.") !=
+        std::string::npos);
+  CHECK(same[1].claim == "Peak memory is the same, 2.5 MiB.");
   // If one stage is slower than the others, it sets the pace of both schedules.
   CHECK(explain(0, 1e30, 4 * ms)[0].reason.ends_with(
       " Both critical paths run through stage 3 for 40.00 ms of 49.00 ms, so that stage sets the "

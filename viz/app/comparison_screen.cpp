@@ -87,10 +87,13 @@ void ComparisonScreen::draw_last_card(const Painter& painter, const Rect& card,
   Model &leader = runs.leader(), &other = runs.model(other_side(runs.leads()));
   if (leader.view.range && other.view.range) {
     Rect half = card;
-    half.bottom = (card.top + card.bottom) / 2 - painter.px(between) / 2;
-    details_.draw_selection(painter, half, runs.model(Side::a));
-    half = {card.left, half.bottom + painter.px(between), card.right, card.bottom};
-    details_.draw_selection(painter, half, runs.model(Side::b));
+    for (const Side side : both_sides) {
+      half.bottom =
+          side == Side::a ? (card.top + card.bottom - painter.px(between)) / 2 : card.bottom;
+      details_.draw_selection(painter, half, runs.model(side));
+      comparison_.draw_letter(painter, half, side);
+      half.top = half.bottom + painter.px(between);
+    }
   } else if (DetailsView::has_selection(leader)) {
     details_.draw_selection(painter, card, leader);
   } else if (DetailsView::has_selection(other)) {

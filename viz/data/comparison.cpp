@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/trace/visit_band.h"
 #include "viz/data/explanations.h"
 #include "viz/data/words.h"
 
@@ -50,6 +51,20 @@ Entries entries_of(const Timeline& timeline, int step) {
     entries.emplace_back(std::move(name), value);
   }
   return entries;
+}
+
+/// Returns a hash of a rank's pipeline actions in their order.
+std::size_t order_of_actions(const Timeline& timeline, const RankTimeline& rank, int step) {
+  const Lane* compute = rank.compute();
+  const StepWindow* window = timeline.find_step(step);
+  std::size_t hash = 0;
+  if (!compute || !window) return hash;
+  visit_band(*compute, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
+    if (span.step != step || !is_pipeline_action(timeline, span)) return;
+    for (const int part : {static_cast<int>(span.category), span.stage, span.microbatch})
+      hash = hash * 1'000'003 + static_cast<std::size_t>(part) + 1;
+  });
+  return hash;
 }
 
 std::optional<double> bytes_or_nothing(const std::optional<std::int64_t>& bytes) {
@@ -140,6 +155,7 @@ StepMetrics step_metrics(const Timeline& timeline, int step) {
     if (metrics.bubble) {
       const Intervals mine_actions = pipeline_actions(timeline, rank, step);
       mine.idle = metrics.bubble->window - length(mine_actions);
+      mine.order = order_of_actions(timeline, rank, step);
       if (!mine_actions.empty()) {
         if (!actions) actions = {mine_actions.front().start, mine_actions.back().end};
         actions = {std::min(actions->start, mine_actions.front().start),

@@ -39,6 +39,8 @@ struct RankMetrics {
   std::optional<std::int64_t> memory;       ///< the peak's total; see memory_peak()
   std::optional<std::int64_t> activations;  ///< of the same sample
   int in_flight = 0;                        ///< the most microbatches; see InFlight
+  std::size_t order =
+      0;  ///< a hash of the pipeline actions in the order in which the rank ran them
 };
 
 /// The metrics of a step.

@@ -89,10 +89,12 @@ std::string pipeline_reason(const StepMetrics& a, const StepMetrics& b) {
     const bool on_each = std::ranges::equal(a.ranks, b.ranks, [](const auto& x, const auto& y) {
       return alike(static_cast<double>(x.idle), static_cast<double>(y.idle));
     });
+    const bool same_order =
+        std::ranges::equal(a.ranks, b.ranks, {}, &RankMetrics::order, &RankMetrics::order);
     if (on_each && a.ranks.size() > 1)
-      words +=
-          " Every rank is idle as long in both: the order of the actions differs, the time to "
-          "fill and drain the pipeline does not.";
+      words += same_order ? " Every rank runs the same actions in the same order."
+                          : " Every rank is idle as long in both: the order of the actions "
+                            "differs, the time to fill and drain the pipeline does not.";
     return words + path_words(a, b);
   }
   words = fmt::format("The bubble is {} instead of {}: {} of idle time per rank instead of {}.",
@@ -131,8 +133,10 @@ ComparisonFinding time_finding(const StepMetrics& a, const StepMetrics& b,
   const auto before = static_cast<double>(a.time()), after = static_cast<double>(b.time());
   ComparisonFinding finding;
   if (before <= 0 || alike(before, after)) {
-    finding.claim = fmt::format("{} is no faster than {}: both steps take {}.", names.b, names.a,
-                                time_words(b.time()));
+    // Without names, nothing that could make a difference is known.
+    finding.claim = names.a == "A" ? fmt::format("Both steps take {}.", time_words(b.time()))
+                                   : fmt::format("{} is no faster than {}: both steps take {}.",
+                                                 names.b, names.a, time_words(b.time()));
   } else {
     finding.claim = fmt::format("A step of {} takes {} one of {}: {} instead of {}.", names.b,
                                 compared(before, after, "time"), names.a, time_words(b.time()),

@@ -15,6 +15,8 @@ constexpr float edge = 16;
 constexpr float gap = 12;
 constexpr float line_gap = 4;
 constexpr float badge_size = 20;
+/// A wider table would be hard to read across.
+constexpr float widest_table = 480;
 constexpr float bar_thickness = 5;  // of a rank's memory
 constexpr const char* none = "-";
 
@@ -105,7 +107,8 @@ std::string brief_words(const ComparedValue& value) {
 
 ImU32 colour_of_difference(const ComparedValue& value) {
   const auto by = value.difference();
-  return by && *by != 0 && std::abs(value.relative().value_or(1)) >= least_marked
+  const double size = std::abs(value.relative().value_or(by.value_or(0)));
+  return by && *by != 0 && size >= (value.unit == ComparedValue::Unit::share ? 5e-4 : least_marked)
              ? colours::text
              : colours::text_faint;
 }
@@ -202,7 +205,8 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
                                          const ComparedRuns& runs) const {
   const Look& look = painter.look();
   const Configurations& found = runs.configurations();
-  const Rect inside = painter.card(card, "What differs", "from the traces' headers");
+  Rect inside = painter.card(card, "What differs", "from the traces' headers");
+  inside.right = std::min(inside.right, inside.left + painter.px(widest_table));
   const float line = size_of(look.small) + painter.px(line_gap);
   const float column = 0.34f * inside.width();
   float y = inside.top;
@@ -261,11 +265,11 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
 void ComparisonView::draw_values(const Painter& painter, const Rect& card,
                                  const ComparedRuns& runs) const {
   const Look& look = painter.look();
-  const Rect inside =
-      painter.card(card,
-                   fmt::format("Step {} of A, step {} of B", runs.metrics(Side::a).step,
-                               runs.metrics(Side::b).step),
-                   "idle times: means over ranks");
+  Rect inside = painter.card(card,
+                             fmt::format("Step {} of A, step {} of B", runs.metrics(Side::a).step,
+                                         runs.metrics(Side::b).step),
+                             "idle times: means over ranks");
+  inside.right = std::min(inside.right, inside.left + painter.px(widest_table));
   // If not all values fit, the smallest parts are left out.
   std::vector<ComparedValue> values = runs.values();
   const float least = size_of(look.small) + painter.px(1);
@@ -309,7 +313,8 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
 void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
                                 const ComparedRuns& runs) const {
   const Look& look = painter.look();
-  const Rect inside = painter.card(card, "Ranks", "bars: memory");
+  Rect inside = painter.card(card, "Ranks", "bars: memory");
+  inside.right = std::min(inside.right, inside.left + painter.px(widest_table));
   const auto& ranks = runs.ranks();
   const float line = size_of(look.small) + painter.px(line_gap);
   const float name = painter.px(48);
@@ -386,6 +391,10 @@ void ComparisonView::draw_findings(const Painter& painter, const Rect& card,
   }
 }
 
+void ComparisonView::draw_letter(const Painter& painter, const Rect& card, Side side) const {
+  badge(painter, (card.left + card.right) / 2, card.top + painter.px(badge_size - 4), side);
+}
+
 ComparedTimeline ComparisonView::timeline_of(const ComparedRuns& runs, Side side) {
   const Side other = other_side(side);
   const StepMetrics &mine = runs.metrics(side), &theirs = runs.metrics(other);
@@ -401,7 +410,9 @@ ComparedTimeline ComparisonView::timeline_of(const ComparedRuns& runs, Side side
   for (const ComparedRank& rank : runs.ranks()) {
     const ComparedValue* value = rank.marked();
     ComparedTimeline::Note note{.words = "same", .brief = "same", .marked = value != nullptr};
-    if (value && side == Side::a) {
+    if (!rank.idle.a || !rank.idle.b) {
+      note.words = note.brief = fmt::format("only in {}", letter_of(side));
+    } else if (value && side == Side::a) {
       note.brief = value_words(value->unit, value->a);
       note.words = value->name + " " + note.brief;
     } else if (value) {

@@ -29,6 +29,9 @@ class ComparisonView {
   void draw_ranks(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
   void draw_findings(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
 
+  /// Marks a card that is about one run with the run's letter, in the middle of its title.
+  void draw_letter(const Painter& painter, const Rect& card, Side side) const;
+
   /// Returns what the comparison changes in the timeline of a run.
   static ComparedTimeline timeline_of(const ComparedRuns& runs, Side side);
 };
