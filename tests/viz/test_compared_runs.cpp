@@ -154,6 +154,20 @@ TEST_CASE("the buttons of a run's head choose its step") {
   CHECK(steps_of(Side::b) == 3);
 }
 
+TEST_CASE("a click on a step compares this step") {
+  Comparing viewer;
+  const auto step_of = [&](Side side) { return viewer.runs.metrics(side).step; };
+  viewer.move(900, Comparing::in_a);
+  viewer.press(keys::home);
+  const StepWindow& step = viewer.model.timeline.steps()[1];
+  viewer.click(viewer.x_of((step.start + step.end) / 2), 50 + 34 + 26 + 24 + 9);
+  CHECK(step_of(Side::a) == 1);
+  CHECK(step_of(Side::b) == 3);
+  CHECK(aligned(viewer.runs));
+  viewer.runs.choose_at(Side::b, -1e15);  // before the run: no step
+  CHECK(step_of(Side::b) == 3);
+}
+
 TEST_CASE("zooming, collapsing and scrolling in one run does the same in the other") {
   Comparing viewer;
   viewer.move(900, Comparing::in_b);

@@ -304,6 +304,11 @@ void App::draw() {
   }
   if (key_pressed(keys::q, false)) window_->close();
   const RunInfo& run = model_.timeline.run();
+  if (runs_) {
+    const RunInfo& other = runs_->model(Side::b).timeline.run();
+    return window_->set_title(
+        fmt::format("{} and {} - Lockstep", beginning(run.lesson), beginning(other.lesson)));
+  }
   window_->set_title(run.lesson.empty()
                          ? "Lockstep"
                          : fmt::format("{} - Lockstep ({})", beginning(run.lesson),

@@ -138,7 +138,9 @@ void ComparisonScreen::draw_timelines(const Painter& painter, const Rect& rect,
     }
     ImGui::PushID(static_cast<int>(side));
     const ComparedTimeline compared = ComparisonView::timeline_of(runs, side);
-    timelines_[static_cast<std::size_t>(side)].draw(painter, part, model, &compared);
+    TimelineView& timeline = timelines_[static_cast<std::size_t>(side)];
+    timeline.draw(painter, part, model, &compared);
+    if (const auto time = timeline.take_chosen_time()) runs.choose_at(side, *time);
     ImGui::PopID();
   }
 }

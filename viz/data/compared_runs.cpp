@@ -1,6 +1,7 @@
 #include "viz/data/compared_runs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace lockstep::viz {
@@ -51,6 +52,13 @@ void ComparedRuns::choose(Side side, int step) {
   steps_[index(side)] = std::min(static_cast<std::size_t>(at - steps.begin()), steps.size() - 1);
   compare();
   show_steps();
+}
+
+void ComparedRuns::choose_at(Side side, double time) {
+  const auto& steps = model(side).timeline.steps();
+  const auto after = std::ranges::partition_point(
+      steps, [&](const StepWindow& each) { return static_cast<double>(each.start) <= time; });
+  if (after != steps.begin()) choose(side, std::prev(after)->step);
 }
 
 void ComparedRuns::compare() {

@@ -49,6 +49,8 @@ class ComparedRuns {
   void go_by_steps(int by);
   /// Compares a step, by its number.
   void choose(Side side, int step);
+  /// Compares the step at a time of the run.
+  void choose_at(Side side, double time);
 
   /// Moves the windows by `seconds` and lets the other run follow the leading one.
   void advance(double seconds, bool at_once = false);

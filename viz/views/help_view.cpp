@@ -37,6 +37,7 @@ constexpr Control controls[] = {
     {"V", "with two runs: both, or one at a time"},
     {"X", "with two runs: exchange A and B in the same place"},
     {"Shift+Page up, down", "with two runs: step of the run under the cursor only"},
+    {"Click on a step", "with two runs: compare this step"},
     {"Esc", "clear the selection, the range, the search and the playback"},
     {"?", "this list"},
     {"Q", "quit"},

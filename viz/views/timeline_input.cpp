@@ -91,6 +91,10 @@ void TimelineView::take_drag(const Painter& painter, const Frame& frame, Model& 
 
 void TimelineView::click(const Painter& painter, const Frame& frame, Model& model) {
   if (ImGui::GetIO().MousePos.x < frame.lanes.left) return click_name(painter, frame);
+  if (compared_ && frame.steps.contains(ImGui::GetIO().MousePos)) {
+    chosen_time_ = frame.time(ImGui::GetIO().MousePos.x);
+    return;
+  }
   const Finding& found = model.hovered;
   const bool worth = found.kind == Finding::Kind::span ||
                      (found.kind == Finding::Kind::idle && found.lane && found.lane->is_compute());

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "viz/data/folding.h"
@@ -51,6 +52,8 @@ class TimelineView {
   bool growing() const { return growing_; }
   const StripLayout& lanes() const { return layout_; }
 
+  /// Returns the time of a click on the steps of a comparison's timeline, once.
+  std::optional<double> take_chosen_time() { return std::exchange(chosen_time_, std::nullopt); }
   /// Collapses, pins, hides and scrolls to the same ranks as another timeline.
   void mirror(const TimelineView& other) {
     layout_.mirror(other.layout_);
@@ -169,7 +172,8 @@ class TimelineView {
 
   StripLayout layout_;
   const ComparedTimeline* compared_ = nullptr;  ///< valid during draw()
-  float scroll_ = 0;                            ///< vertical, if the lanes do not all fit
+  std::optional<double> chosen_time_;
+  float scroll_ = 0;  ///< vertical, if the lanes do not all fit
   bool keys_held_ = false;
   bool growing_ = false;
   OpenSpans open_spans_;
