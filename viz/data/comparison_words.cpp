@@ -12,6 +12,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr double same_within = least_marked;  // relative
+constexpr std::size_t longest_name = 60;      // bytes; a longer text is no name
 constexpr double main_share = 0.5;            // of the critical path, for the stage that sets it
 
 bool alike(double a, double b) {
@@ -196,9 +197,12 @@ ComparedNames compared_names(const Timeline& a, int step_a, const Timeline& b, i
     const Prediction& predicted = timeline.prediction(step);
     return std::array{predicted.schedule, timeline.run().lesson, predicted.phase};
   };
+  const auto is_name = [](const std::string& text) {
+    return !text.empty() && text.size() <= longest_name;
+  };
   const auto left = candidates(a, step_a), right = candidates(b, step_b);
   for (std::size_t i = 0; i < left.size(); ++i)
-    if (left[i] != right[i] && !left[i].empty() && !right[i].empty())
+    if (left[i] != right[i] && is_name(left[i]) && is_name(right[i]))
       return {fmt::format("A ({})", left[i]), fmt::format("B ({})", right[i])};
   return {};
 }

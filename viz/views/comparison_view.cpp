@@ -42,7 +42,7 @@ float badge(const Painter& painter, float x, float middle, Side side) {
 
 /// Returns how much of a text fits into a line, broken between words.
 std::size_t first_line(const Painter& painter, std::string_view words, ImFont* font, float width) {
-  std::size_t end = words.size();
+  std::size_t end = beginning(words).size();
   while (painter.text_width(words.substr(0, end), font) > width) {
     const std::size_t space = words.substr(0, end).rfind(' ');
     if (space == std::string_view::npos) break;
@@ -197,8 +197,9 @@ void ComparisonView::draw_head(const Painter& painter, const Rect& rect, Compare
     facts += fmt::format("   peak memory {} on rank {}",
                          bytes_words(static_cast<double>(*most->memory)), most->rank);
   if (runs.configurations().clocks_differ) facts += "   " + clock_words(timeline.run());
-  painter.text(rect.right - painter.px(edge), middle - size_of(look.small) / 2, facts,
-               colours::text_dim, look.small, Align::right);
+  painter.text(rect.right - painter.px(edge), middle - size_of(look.small) / 2,
+               painter.fitted(facts, look.small, 0.6f * rect.width()), colours::text_dim,
+               look.small, Align::right);
 }
 
 void ComparisonView::draw_configurations(const Painter& painter, const Rect& card,
