@@ -289,14 +289,14 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
   CHECK(free[0].claim == "B (1f1b) is no faster than A (GPipe): both steps take 33.00 ms.");
   CHECK(free[0].reason ==
         "The bubble is the same, 27.3 %: both run 24.00 ms of work per rank and leave it idle for "
-        "9.00 ms. Every rank is idle as long in both: the order of the actions differs, the time "
-        "to fill and drain the pipeline does not.");
+        "9.00 ms. Every rank has the same idle time in both: the order of the actions differs, "
+        "but the time to fill and drain the pipeline does not.");
   CHECK(free[1].claim ==
         "B (1f1b) needs 28.0 % less memory than A (GPipe): the highest peak of a "
         "rank is 2.5 MiB instead of 3.5 MiB.");
   CHECK(free[1].reason ==
         "At most 4 microbatches are in flight on a rank instead of 8, and each "
-        "of them keeps its activations until its backward.");
+        "keeps its activations until its backward pass.");
   CHECK(free[2].claim == "Both send the same number of bytes, 768 KiB.");
   // The same schedule with itself.
   Timeline run;
@@ -309,8 +309,8 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
   CHECK(same[1].claim == "Peak memory is the same, 2.5 MiB.");
   // If one stage is slower than the others, it sets the pace of both schedules.
   CHECK(explain(0, 1e30, 4 * ms)[0].reason.ends_with(
-      " Both critical paths run through stage 3 for 40.00 ms of 49.00 ms, so that stage sets the "
-      "pace."));
+      " Both critical paths run through stage 3 for 40.00 ms of 49.00 ms, so this stage sets the "
+      "pace of both."));
   // 1F1B has more messages on its critical path, so slow messages make it slower.
   const auto slow = explain(5e-5, 2e8);
   CHECK(slow[0].claim ==

@@ -53,8 +53,9 @@ std::string path_words(const StepMetrics& a, const StepMetrics& b) {
   if (stage != stage_b || !alike(static_cast<double>(time), static_cast<double>(time_b))) return {};
   if (static_cast<double>(time) < main_share * static_cast<double>(a.time())) return {};
   return fmt::format(
-      " Both critical paths run through stage {} for {} of {}, so that stage sets the pace.", stage,
-      time_words(time), time_words(a.time()));
+      " Both critical paths run through stage {} for {} of {}, so this stage sets the pace of "
+      "both.",
+      stage, time_words(time), time_words(a.time()));
 }
 
 /// Names the cause of idle time that changed most.
@@ -94,8 +95,8 @@ std::string pipeline_reason(const StepMetrics& a, const StepMetrics& b) {
         std::ranges::equal(a.ranks, b.ranks, {}, &RankMetrics::order, &RankMetrics::order);
     if (on_each && a.ranks.size() > 1)
       words += same_order ? " Every rank runs the same actions in the same order."
-                          : " Every rank is idle as long in both: the order of the actions "
-                            "differs, the time to fill and drain the pipeline does not.";
+                          : " Every rank has the same idle time in both: the order of the actions "
+                            "differs, but the time to fill and drain the pipeline does not.";
     return words + path_words(a, b);
   }
   words = fmt::format("The bubble is {} instead of {}: {} of idle time per rank instead of {}.",
@@ -165,8 +166,8 @@ std::optional<ComparisonFinding> memory_finding(const StepMetrics& a, const Step
   if (flight_a > 0 && flight_b > 0 && flight_a != flight_b &&
       (flight_b > flight_a) == (after > before))
     finding.reason = fmt::format(
-        "At most {} microbatch{} in flight on a rank instead of {}, and each of them keeps its "
-        "activations until its backward.",
+        "At most {} microbatch{} in flight on a rank instead of {}, and each keeps its activations "
+        "until its backward pass.",
         flight_b, flight_b == 1 ? " is" : "es are", flight_a);
   if (most_a->rank != most_b->rank)
     finding.reason += fmt::format("{}The peak is on rank {} instead of rank {}.",
@@ -179,7 +180,7 @@ ComparisonFinding bytes_finding(const StepMetrics& a, const StepMetrics& b,
   const auto before = static_cast<double>(a.sent()), after = static_cast<double>(b.sent());
   if (before == after)
     return {before == 0
-                ? "Neither trace shows messages that are sent in this step."
+                ? "Neither trace shows messages in this step."
                 : fmt::format("Both send the same number of bytes, {}.", bytes_words(after)),
             ""};
   if (before <= 0)
