@@ -161,18 +161,19 @@ TEST_CASE("every number equals the analysis of core/trace") {
 }
 
 TEST_CASE("without a pipeline, the parts of a step are compared") {
-  const auto play = [](Timeline& timeline, Picoseconds wait) {
+  const auto play = [](Timeline& timeline, Picoseconds wait, Picoseconds hidden) {
     for (int rank = 0; rank < 2; ++rank) {
       span(timeline, rank, 0, Category::backward, 0, 10);
-      span(timeline, rank, 1, Category::communication, 10, 10 + wait, -1, -1, "all_reduce", 8);
+      span(timeline, rank, 1, Category::communication, 10 - hidden, 10 + wait, -1, -1, "all_reduce",
+           8);
       span(timeline, rank, 0, Category::wait, 10, 10 + wait, -1, -1, "all_reduce");
       span(timeline, rank, 0, Category::optimizer, 10 + wait, 12 + wait);
     }
     timeline.settle();
   };
   Timeline plain, overlapped;
-  play(plain, 8);
-  play(overlapped, 2);
+  play(plain, 8, 0);
+  play(overlapped, 2, 6);
   const StepMetrics a = step_metrics(plain, 0), b = step_metrics(overlapped, 0);
   CHECK_FALSE(a.bubble);
   CHECK(a.time() == 20);
@@ -183,6 +184,7 @@ TEST_CASE("without a pipeline, the parts of a step are compared") {
   CHECK(*find(values, "compute per rank")->difference() == 0);
   CHECK(*find(values, "exposed communication")->difference() == -6);
   CHECK(find(values, "exposed communication")->part == false);
+  CHECK(*find(values, "communication hidden")->difference() == 0.75);
   CHECK(*find(values, "transfer")->relative() == doctest::Approx(-0.75));
   CHECK(find(values, "transfer")->part);
   const auto findings = comparison_findings(a, b, {}, false);
@@ -191,7 +193,8 @@ TEST_CASE("without a pipeline, the parts of a step are compared") {
         "A step of B takes 30.0 % less time than one of A: 14 ps instead of "
         "20 ps.");
   CHECK(findings[0].reason ==
-        "Per rank: compute the same, 12 ps; exposed communication 2 ps instead of 8 ps.");
+        "Per rank: compute the same, 12 ps; exposed communication 2 ps instead of 8 ps. Compute "
+        "hides 75.0 % of the communication instead of 0.0 %.");
 }
 
 TEST_CASE("the configurations' differences come from the headers") {

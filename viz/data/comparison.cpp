@@ -139,6 +139,7 @@ StepMetrics step_metrics(const Timeline& timeline, int step) {
   metrics.window = {found->start, found->end};
   const std::vector<StepParts> parts = step_parts(timeline, step);
   for (const StepParts& part : parts) metrics.parts += part;
+  metrics.overlap = communication_overlap(timeline, step);
   metrics.bubble = bubble(timeline, step);
   const bool explained = metrics.bubble && is_small(timeline, *found);
   std::vector<std::vector<IdleInterval>> idle;
@@ -226,6 +227,8 @@ std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics
   }
   if (!a.bubble || !b.bubble) {
     add_time("compute per rank", a.parts.compute, b.parts.compute, false);
+    if (a.overlap.hidden > 0 || b.overlap.hidden > 0)
+      add("communication hidden", Unit::share, a.overlap.share(), b.overlap.share());
     add_time("exposed communication", a.parts.exposed(), b.parts.exposed(), false);
     add_time("transfer", a.parts.transfer, b.parts.transfer, true);
     add_time("latency", a.parts.latency, b.parts.latency, true);

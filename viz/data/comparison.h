@@ -52,6 +52,7 @@ struct StepMetrics {
   std::optional<Bubble> bubble;      ///< of a pipeline
   IdleTimes idle{};                  ///< of a pipeline: sums over ranks, by cause
   std::optional<CriticalPath> path;  ///< of a pipeline
+  Overlap overlap;                   ///< of communication with compute, summed over ranks
   StepParts parts;                   ///< sums over ranks
   std::vector<RankMetrics> ranks;    ///< in timeline order
 

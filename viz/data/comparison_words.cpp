@@ -127,7 +127,12 @@ std::string parts_reason(const StepMetrics& a, const StepMetrics& b) {
         part("exposed communication", [](const StepParts& parts) { return parts.exposed(); }),
         part("idle", [](const StepParts& parts) { return parts.idle; })})
     if (!each.empty()) words += (words.empty() ? "Per rank: " : "; ") + each;
-  return words.empty() ? words : words + ".";
+  if (!words.empty()) words += ".";
+  const double hidden_a = a.overlap.share(), hidden_b = b.overlap.share();
+  if (!alike(hidden_a, hidden_b))
+    words += fmt::format(" Compute hides {} of the communication instead of {}.", percent(hidden_b),
+                         percent(hidden_a));
+  return words;
 }
 
 ComparisonFinding time_finding(const StepMetrics& a, const StepMetrics& b,
