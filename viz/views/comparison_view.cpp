@@ -287,8 +287,8 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
   }
   const float line = std::min(size_of(look.small) + painter.px(line_gap),
                               inside.height() / static_cast<float>(values.size() + 1));
-  const float name_share = 0.36f;
-  constexpr float ends[] = {0.53f, 0.69f, 0.865f, 1};  // of the columns, in widths of the card
+  const float name_share = 0.385f;
+  constexpr float ends[] = {0.54f, 0.695f, 0.865f, 1};  // of the columns, in widths of the card
   const auto cell = [&](std::size_t i, float at, const std::string& words, ImU32 colour,
                         ImFont* font) {
     painter.text(inside.left + ends[i] * inside.width(), at, words, colour, font, Align::right);
