@@ -62,6 +62,7 @@ int navigate(const std::filesystem::path& traces) {
   options.paths = {traces};
   options.width = 1280;
   options.height = 720;
+  options.remembers = false;
   viz::App app{options};
   std::size_t phase = 0, warm = 0;
   std::vector<std::size_t> firsts;

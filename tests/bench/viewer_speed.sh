@@ -55,7 +55,7 @@ for what in "$@"; do
       ;;
     live)
       port=$(shuf -i 20000-30000 -n 1)
-      "$viewer" --listen "127.0.0.1:$port" --size 1280x720 --stats "$scratch/stats.json" --exit-when-done &
+      "$viewer" --no-settings --listen "127.0.0.1:$port" --size 1280x720 --stats "$scratch/stats.json" --exit-when-done &
       shown=$!
       children+=("$shown")
       until is_open "$port"; do sleep 0.1; done
@@ -67,11 +67,11 @@ for what in "$@"; do
       ;;
     idle)
       "$build/tests/large_trace" "$scratch/small" 100000 8
-      "$viewer" "$scratch/small" --size 1280x720 & children+=($!)
+      "$viewer" --no-settings "$scratch/small" --size 1280x720 & children+=($!)
       idle_use "idle, with a trace open" $!
       kill $!
       port=$(shuf -i 20000-30000 -n 1)
-      "$viewer" --listen "127.0.0.1:$port" --size 1280x720 & children+=($!)
+      "$viewer" --no-settings --listen "127.0.0.1:$port" --size 1280x720 & children+=($!)
       idle_use "idle, waiting for a run" $!
       kill $!
       ;;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "viz/app/export.h"
 #include "viz/app/open_files.h"
 #include "viz/app/stop_signal.h"
 #include "viz/views/imgui_shim.h"
@@ -30,6 +31,7 @@ constexpr double growing_wait = 0.1;  // between frames in which only open spans
 constexpr std::chrono::milliseconds analysis_budget{50};        // per frame
 constexpr std::chrono::milliseconds picture_budget{3'600'000};  // for screenshots: no limit
 constexpr int settle_frames = 3;
+constexpr double scale_step = 1.1;  // of + and -
 
 /// Raises the limit on file descriptors: each rank needs one, and many systems default to 1,024.
 void allow_many_connections() {
@@ -64,9 +66,14 @@ std::int64_t steady_ns() {
 
 }  // namespace
 
-App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now()) {
+App::App(const ViewerOptions& options)
+    : options_(options), preferences_(options_), begun_(Clock::now()) {
   model_.view.critical_path = options_.critical_path;
   model_.view.ghost = options_.ghost;
+  model_.view.theme = options_.theme.value_or(Theme::dark);
+  model_.view.scale = options_.scale.value_or(0);
+  model_.source.export_folder = options_.export_folder.string();
+  model_.source.recent = preferences_.settings().recent;
   watch_stop_signals();
   // Fail early: check the files, then the port, then the display.
   if (options_.piped()) {
@@ -76,8 +83,7 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
                      .name = "standard input",
                      .hint = "Pipe a trace into it:  ssh HOST 'tail -n +1 -f RUN/rank*.json'"};
     model_.viewport.follow(true);
-    window_ =
-        std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
+    window_ = open_window();
   } else if (options_.listens()) {
     allow_many_connections();
     // Waking the loop requires GLFW, which Window initializes; until then the loop does not sleep.
@@ -94,14 +100,18 @@ App::App(const ViewerOptions& options) : options_(options), begun_(Clock::now())
     if (port != Endpoint{}.port) model_.source.hint += fmt::format(" 127.0.0.1:{}", port);
     model_.viewport.follow(true);
     if (options_.stats) model_.timeline.watch(&latency_.fresh());
-    window_ =
-        std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
+    window_ = open_window();
     window_is_open = true;
   } else {
     runs_ = open_files(options_, model_);
-    window_ =
-        std::make_unique<Window>("Lockstep", options_.width, options_.height, !options_.screenshot);
+    window_ = open_window();
   }
+}
+
+std::unique_ptr<Window> App::open_window() const {
+  return std::make_unique<Window>(
+      "Lockstep", options_.width, options_.height, !options_.screenshot,
+      Appearance{options_.theme.value_or(Theme::dark), options_.scale.value_or(0), options_.font});
 }
 
 App::~App() {
@@ -228,6 +238,7 @@ int App::run() {
       break;
     }
   }
+  preferences_.save(options_, model_.view, window_->size());
   if (options_.stats) write_stats();
   if (options_.screenshot && !screenshot_seconds_) {
     throw RunError("the viewer was closed before it took the picture " +
@@ -250,6 +261,7 @@ void App::frame(double seconds) {
   }
   model_.bubbles.update(model_.timeline, budget);
   model_.explanations.update(budget);
+  window_->set_appearance(model_.view.theme, model_.view.scale);
   window_->begin_frame();
   draw();
   build_seconds_ += seconds_between(begin, Clock::now());
@@ -263,6 +275,7 @@ void App::frame(double seconds) {
   if (due && options_.click) click();
   window_->render();
   if (due) take_picture();
+  if (model_.view.wanted != Export::nothing) export_wanted();
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
   if (model_.bubbles.behind() || model_.explanations.behind() ||
@@ -302,7 +315,8 @@ void App::draw() {
   } else {
     screen_.draw(model_, window_->look());
   }
-  if (key_pressed(keys::q, false)) window_->close();
+  if (!ImGui::GetIO().WantTextInput) take_keys();
+  if (!model_.view.open.empty()) window_->close();
   const RunInfo& run = model_.timeline.run();
   if (runs_) {
     const RunInfo& other = runs_->model(Side::b).timeline.run();
@@ -313,6 +327,33 @@ void App::draw() {
                          ? "Lockstep"
                          : fmt::format("{} - Lockstep ({})", beginning(run.lesson),
                                        run.clock == "modelled" ? "modelled time" : "wall clock"));
+}
+
+void App::take_keys() {
+  ViewState& view = model_.view;
+  if (key_pressed(keys::q, false)) window_->close();
+  if (runs_ && key_pressed(keys::b, false)) view.toggle_theme();  // Screen does it otherwise
+  const double scale = static_cast<double>(window_->look().scale);
+  if (typed('+')) view.scale = std::min(scale * scale_step, most_scale);
+  if (typed('-')) view.scale = std::max(scale / scale_step, least_scale);
+  if (typed('0')) view.scale = 0;
+}
+
+void App::export_wanted() {
+  ViewState& view = model_.view;
+  const Export what = std::exchange(view.wanted, Export::nothing);
+  view.exported = export_view(what, options_, model_, screen_.lanes(), [&](const auto& file) {
+    // Without the choice of exports over it.
+    view.exports = false;
+    window_->begin_frame();
+    draw();
+    window_->render();
+    view.exports = true;
+    int width = 0, height = 0;
+    const auto rgb = window_->pixels(width, height);
+    write_png(file, rgb, width, height);
+  });
+  frames_due_ = std::max(frames_due_, 2);
 }
 
 void App::take_picture() {

@@ -8,6 +8,7 @@
 
 #include "viz/app/comparison_screen.h"
 #include "viz/app/options.h"
+#include "viz/app/preferences.h"
 #include "viz/app/screen.h"
 #include "viz/app/window.h"
 #include "viz/data/frame_times.h"
@@ -34,6 +35,8 @@ class App {
   void rehearse(std::function<bool(Window&)> input) { rehearsal_ = std::move(input); }
   const FrameTimes& frame_times() const { return times_; }
   const Model& model() const { return model_; }
+  /// Returns the recent trace that the user chose instead of waiting for a run, or "".
+  const std::string& chosen() const { return model_.view.open; }
 
  private:
   void receive();
@@ -41,6 +44,9 @@ class App {
   LiveFeed::Progress take_connections();
   LiveFeed::Progress take_input();
   void frame(double seconds);
+  void take_keys();
+  void export_wanted();
+  std::unique_ptr<Window> open_window() const;
   void draw();
   /// Draws frames that the user does not see, in which the pixel of --click is clicked.
   void click();
@@ -50,6 +56,7 @@ class App {
   void write_stats() const;
 
   ViewerOptions options_;
+  Preferences preferences_;
   Model model_;
   LatencyMeter latency_;
   std::unique_ptr<Window> window_;

@@ -14,9 +14,6 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr int smallest_window = 320;
-constexpr int largest_window = 8192;
-
 void parse_size(const std::string& text, ViewerOptions& options) {
   int width = 0, height = 0;
   char rest = 0;
@@ -44,6 +41,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   ViewerOptions& options = parsed.options;
   std::string listen, token, token_file, memory, size, when, screenshot, stats, hover, click;
   std::vector<std::string> shown;
+  std::string theme;
+  bool forgets = false;
 
   CLI::App app{
       "Shows the timeline of a run, live or from its traces.\n\n"
@@ -98,6 +97,28 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("NAME,...")
       ->delimiter(',')
       ->check(CLI::IsMember({"critical-path", "predicted"}));
+  app.add_option("--theme", theme, "Colours on a dark or on a light background (default dark)")
+      ->type_name("dark|light")
+      ->check(CLI::IsMember({"dark", "light"}));
+  app.add_option("--scale", options.scale,
+                 "The size of text and everything else: 1.5, 2; by default as the screen asks")
+      ->type_name("FACTOR")
+      ->check(CLI::Range(least_scale, most_scale));
+  app.add_option("--font", options.font, "A TrueType font for all text")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile);
+  app.add_option("--export", options.exports,
+                 "Write the timeline (.svg) or the statistics (.csv) of --steps and exit; needs no "
+                 "display")
+      ->type_name("FILE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--export-to", options.export_folder,
+                 "The folder for files written with E (default runs/exports)")
+      ->type_name("DIR");
+  app.add_flag("--no-settings", forgets,
+               "Neither read nor write the settings file, lockstep/viewer.json in "
+               "$XDG_CONFIG_HOME or ~/.config");
   app.add_flag("--exit-when-done", options.exit_when_done, "Exit when the run ends");
   app.add_option(
          "--stats", stats,
@@ -134,6 +155,14 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!size.empty()) parse_size(size, options);
   if (!screenshot.empty()) options.screenshot = screenshot;
   if (!stats.empty()) options.stats = stats;
+  options.size_given = !size.empty();
+  if (!theme.empty()) options.theme = theme == "light" ? Theme::light : Theme::dark;
+  options.remembers = !forgets;
+  for (const auto& file : options.exports) {
+    if (file.extension() != ".svg" && file.extension() != ".csv")
+      throw UsageError("--export " + file.string() +
+                       ": give a name that ends in .svg or .csv; --screenshot writes a PNG");
+  }
   options.when_all_ranks = !when.empty();
   if (!hover.empty()) options.hover = parse_pixel("--hover", hover);
   if (!click.empty()) {

@@ -8,6 +8,7 @@
 
 #include "viz/data/endpoint.h"
 #include "viz/data/memory_limit.h"
+#include "viz/data/settings.h"
 
 namespace lockstep::viz {
 
@@ -28,6 +29,13 @@ struct ViewerOptions {
   bool critical_path = false, ghost = false;   ///< --show: turned on from the start
   std::optional<std::pair<int, int>> click;    ///< clicked before the screenshot
   std::optional<std::pair<int, int>> drag_to;  ///< where that button is released
+  std::optional<Theme> theme;
+  std::optional<double> scale;
+  std::filesystem::path font;  ///< empty: the system's
+  bool size_given = false;
+  bool remembers = true;                       ///< settings; see Preferences
+  std::vector<std::filesystem::path> exports;  ///< written without a window
+  std::filesystem::path export_folder = "runs/exports";
   bool listens() const { return paths.empty(); }
   bool piped() const { return paths.size() == 1 && paths.front() == "-"; }
   /// Returns whether more events may arrive while the viewer runs.

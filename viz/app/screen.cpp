@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "viz/views/button.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
@@ -11,10 +12,27 @@ namespace {
 constexpr float cards_height = 256;
 constexpr float cards_share = 0.32f;  // of the window height, at most
 constexpr float edge = 12;
+constexpr float recent_height = 30;  // of a line in the list of recent traces
 /// Shares of the width for the cards: bubble, loss, memory, what if.
 constexpr float card_shares[] = {0.19f, 0.17f, 0.28f, 0.36f};
 
 }  // namespace
+
+void Screen::draw_recent(const Look& look, float middle, float top, Model& model) {
+  const auto& recent = model.source.recent;
+  if (recent.empty()) return;
+  const float line = look.px(recent_height);
+  begin_overlay("recent", {0, top}, {2 * middle, line * static_cast<float>(recent.size() + 1)});
+  const Painter painter{ImGui::GetWindowDrawList(), look};
+  painter.text(middle, top, "or open a recent one:", colours::text_dim, look.body, Align::centre);
+  for (const std::string& path : recent) {
+    top += line;
+    const float width = ButtonRow::width_of(painter, path) - ButtonRow::gap_of(painter);
+    ButtonRow row{painter, {0, top, 0, top + line}, middle - width / 2};
+    if (row.button(path, false, "")) model.view.open = path;
+  }
+  ImGui::End();
+}
 
 void Screen::draw(Model& model, const Look& look) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
@@ -33,6 +51,10 @@ void Screen::draw(Model& model, const Look& look) {
   const Rect toolbar{0, bar.bottom, size.x, bar.bottom + painter.px(ToolbarView::height)};
   const Rect middle{0, toolbar.bottom, size.x, card_row.top - painter.px(edge)};
 
+  if (!ImGui::GetIO().WantTextInput) {
+    if (key_pressed(keys::e, false)) model.view.exports = !model.view.exports;
+    if (key_pressed(keys::b, false)) model.view.toggle_theme();
+  }
   model.view.refresh(model.timeline);
   const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
@@ -63,9 +85,12 @@ void Screen::draw(Model& model, const Look& look) {
                  painter.look().large, Align::centre);
     painter.text(x, y + painter.px(8), model.source.hint, colours::text_dim, painter.look().body,
                  Align::centre);
+    draw_recent(look, x, y + painter.px(48), model);
   }
   const Painter front{ImGui::GetForegroundDrawList(), look};
-  if (model.view.help) {
+  if (model.view.exports) {
+    export_.draw(look, size, model);
+  } else if (model.view.help) {
     help_.draw(front, size);
   } else {
     details_.draw_tooltip(front, model);

@@ -3,6 +3,7 @@
 #include "viz/data/model.h"
 #include "viz/views/bubble_view.h"
 #include "viz/views/details_view.h"
+#include "viz/views/export_view.h"
 #include "viz/views/help_view.h"
 #include "viz/views/lab_view.h"
 #include "viz/views/loss_view.h"
@@ -24,6 +25,8 @@ class Screen {
   const StripLayout& lanes() const { return timeline_.lanes(); }
 
  private:
+  static void draw_recent(const Look& look, float middle, float top, Model& model);
+
   StatusView status_;
   ToolbarView toolbar_;
   TimelineView timeline_;
@@ -33,6 +36,7 @@ class Screen {
   LabView lab_;
   DetailsView details_;
   HelpView help_;
+  ExportView export_;
 };
 
 }  // namespace lockstep::viz

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -40,7 +41,25 @@ void watch_input(GLFWwindow* window) {
   glfwSetWindowRefreshCallback(window, note_input);
 }
 
-/// Returns the path of a DejaVu font in the usual places, or an empty path.
+/// Asks fontconfig for a TrueType font that has the glyphs that the viewer prints.
+std::filesystem::path proposed_font(bool bold) {
+  const std::string command =
+      std::string{"fc-match --format='%{file}' ':fontformat=TrueType:charset=3b2 2190 2026"} +
+      (bold ? ":bold" : "") + "' 2>/dev/null";
+  std::FILE* answer = ::popen(command.c_str(), "r");
+  if (!answer) return {};
+  char path[4096] = {};
+  const std::size_t length = std::fread(path, 1, sizeof path - 1, answer);
+  ::pclose(answer);
+  const std::filesystem::path found{std::string(path, length)};
+  std::error_code ignored;
+  return found.extension() == ".ttf" && std::filesystem::is_regular_file(found, ignored)
+             ? found
+             : std::filesystem::path{};
+}
+
+/// Returns the path of a DejaVu font in the usual places, or of the font that fontconfig proposes,
+/// or an empty path.
 std::filesystem::path font_file(const std::string& name) {
   std::vector<std::filesystem::path> folders{
       "/usr/share/fonts/truetype/dejavu",   "/usr/share/fonts/dejavu", "/usr/share/fonts/TTF",
@@ -53,7 +72,7 @@ std::filesystem::path font_file(const std::string& name) {
   for (const auto& folder : folders) {
     if (std::filesystem::is_regular_file(folder / name, ignored)) return folder / name;
   }
-  return {};
+  return proposed_font(name.find("Bold") != std::string::npos);
 }
 
 const char* without_display =
@@ -64,7 +83,8 @@ const char* without_display =
 
 }  // namespace
 
-Window::Window(const std::string& title, int width, int height, bool visible) : title_(title) {
+Window::Window(const std::string& title, int width, int height, bool visible, Appearance appearance)
+    : appearance_(std::move(appearance)), visible_(visible), title_(title) {
   if (!glfwInit())
     throw UsageError(std::string{"there is no display to open a window on. "} + without_display);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);
@@ -83,9 +103,6 @@ Window::Window(const std::string& title, int width, int height, bool visible) : 
   }
   glfwMakeContextCurrent(window_);
   glfwSwapInterval(1);
-  float x_scale = 1, y_scale = 1;
-  glfwGetWindowContentScale(window_, &x_scale, &y_scale);
-  look_.scale = visible ? std::clamp(x_scale, 1.0f, 4.0f) : 1.0f;
 
   IMGUI_CHECKVERSION();
   ImGui::CreateContext();
@@ -93,10 +110,46 @@ Window::Window(const std::string& title, int width, int height, bool visible) : 
   watch_input(window_);
   ImGui_ImplGlfw_InitForOpenGL(window_, true);
   ImGui_ImplOpenGL3_Init("#version 150");
-  apply_theme(look_.scale);
-  load_fonts();
-  sharpen_fonts();
   make_hatch();
+  use_appearance();
+  ImGui_ImplOpenGL3_CreateDeviceObjects();
+  sharpen_fonts();
+}
+
+float Window::scale_of_screen() const {
+  float x_scale = 1, y_scale = 1;
+  glfwGetWindowContentScale(window_, &x_scale, &y_scale);
+  return visible_ ? std::clamp(x_scale, 1.0f, 4.0f) : 1.0f;
+}
+
+void Window::use_appearance() {
+  look_.scale = appearance_.scale > 0 ? static_cast<float>(appearance_.scale) : scale_of_screen();
+  apply_theme(look_.scale, appearance_.theme);
+#if IMGUI_VERSION_NUM < 19200
+  ImGui::GetStyle().AntiAliasedLinesUseTex = false;  // see sharpen_fonts()
+#endif
+  load_fonts();
+}
+
+void Window::set_appearance(Theme theme, double scale) {
+  if (theme == appearance_.theme && scale == appearance_.scale) return;
+  appearance_.theme = theme;
+  appearance_.scale = scale;
+#if IMGUI_VERSION_NUM < 19200
+  ImGui_ImplOpenGL3_DestroyFontsTexture();
+#endif
+  ImGui::GetIO().Fonts->Clear();
+  use_appearance();
+#if IMGUI_VERSION_NUM < 19200
+  ImGui_ImplOpenGL3_CreateFontsTexture();
+  sharpen_fonts();
+#endif
+}
+
+std::pair<int, int> Window::size() const {
+  int width = 0, height = 0;
+  glfwGetWindowSize(window_, &width, &height);
+  return {width, height};
 }
 
 Window::~Window() {
@@ -116,18 +169,27 @@ void Window::load_fonts() {
   ImFontConfig whole_pixels;  // see sharpen_fonts()
   whole_pixels.OversampleH = whole_pixels.OversampleV = 1;
   whole_pixels.PixelSnapH = true;
+  bool found = true;
   const auto load = [&](const char* name, float size) {
-    const auto path = font_file(name);
+    const auto path = appearance_.font.empty() ? font_file(name) : appearance_.font;
     ImFont* font = path.empty()
                        ? nullptr
                        : atlas.AddFontFromFileTTF(path.c_str(), std::round(size * look_.scale),
                                                   &whole_pixels, glyphs);
-    return font ? font : atlas.AddFontDefault();
+    if (font) return font;
+    found = false;
+    ImFontConfig built_in;
+    built_in.SizePixels = std::round(size * look_.scale);
+    return atlas.AddFontDefault(&built_in);
   };
   look_.body = load("DejaVuSans.ttf", body_size);
   look_.bold = load("DejaVuSans-Bold.ttf", body_size);
   look_.small = load("DejaVuSans.ttf", small_size);
   look_.large = load("DejaVuSans-Bold.ttf", large_size);
+  if (!found && !std::exchange(font_reported_, true))
+    std::fprintf(stderr,
+                 "no TrueType font found, so Greek letters and arrows are missing; install "
+                 "fonts-dejavu-core, or give one with --font\n");
 }
 
 /// Dear ImGui takes all colours from the fonts' texture, and by default interpolates there. Text is
@@ -135,8 +197,6 @@ void Window::load_fonts() {
 /// frame in four fifths of the time.
 void Window::sharpen_fonts() {
 #if IMGUI_VERSION_NUM < 19200
-  ImGui::GetStyle().AntiAliasedLinesUseTex = false;
-  ImGui_ImplOpenGL3_CreateDeviceObjects();
   glBindTexture(GL_TEXTURE_2D, texture_number(ImGui::GetIO().Fonts->TexID));
   glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MIN_FILTER, GL_NEAREST);
   glTexParameteri(GL_TEXTURE_2D, GL_TEXTURE_MAG_FILTER, GL_NEAREST);

@@ -14,16 +14,26 @@ struct GLFWwindow;
 
 namespace lockstep::viz {
 
+/// How everything in the window looks.
+struct Appearance {
+  Theme theme = Theme::dark;
+  double scale = 0;              ///< 0: as the screen asks; for a hidden window, 1
+  std::filesystem::path font{};  ///< a TrueType file for all text; empty: the system's
+};
+
 /// A window with an OpenGL context and Dear ImGui, created and destroyed together. One per process.
 class Window {
  public:
   /// Throws UsageError if there is no display or no OpenGL. Use a hidden window for screenshots.
-  Window(const std::string& title, int width, int height, bool visible);
+  Window(const std::string& title, int width, int height, bool visible, Appearance appearance = {});
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
   const Look& look() const { return look_; }
+  /// Changes the theme and the scale, between two frames.
+  void set_appearance(Theme theme, double scale);
+  std::pair<int, int> size() const;
   void set_title(const std::string& title);
 
   /// Waits up to `seconds` for an event. Returns immediately if an event is pending or wake() has
@@ -48,13 +58,19 @@ class Window {
   void swap();
 
  private:
+  void use_appearance();
   void load_fonts();
   static void sharpen_fonts();
   void make_hatch();
 
+  float scale_of_screen() const;
+
   GLFWwindow* window_ = nullptr;
+  Appearance appearance_;
+  bool visible_ = false;
   Look look_;
   unsigned hatch_ = 0;
+  bool font_reported_ = false;
   std::optional<std::pair<int, int>> held_cursor_;
   std::optional<bool> held_button_;
   std::string title_;

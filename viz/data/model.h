@@ -23,6 +23,8 @@ struct Source {
   std::int64_t malformed = 0;
   std::string first_malformed{};
   std::string notice{};  ///< a note about data that is not shown
+  std::string export_folder{};
+  std::vector<std::string> recent{};  ///< traces opened before
 };
 
 /// The state that the views show. Used only by the frame loop's thread.

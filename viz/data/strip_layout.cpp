@@ -8,7 +8,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float least_compute = 16, most_compute = 54;
-constexpr float most_share = 0.08f;  // of the available height, for a compute strip
+constexpr float most_share = 0.11f;  // of the available height, for a compute strip
 constexpr float least_communication = 6, most_communication = 14;
 constexpr float kernel_share = 0.35f;  // relative to a compute strip
 constexpr float strip_gap = 2;

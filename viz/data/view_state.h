@@ -8,9 +8,12 @@
 
 #include "core/trace/pipeline_analysis.h"
 #include "viz/data/range_statistics.h"
+#include "viz/data/settings.h"
 #include "viz/data/span_search.h"
 
 namespace lockstep::viz {
+
+enum class Export : std::uint8_t { nothing, png, svg, csv };
 
 /// The state of the controls. Every control changes one of these, so that tests can read it.
 struct ViewState {
@@ -23,7 +26,14 @@ struct ViewState {
   std::int64_t found = 0;                  ///< number of spans that match
   std::optional<RangeStatistics> range{};  ///< of the range selected by dragging
   std::vector<Interval> marks{};           ///< a mark at one time has no length
+  Theme theme = Theme::dark;
+  double scale = 0;                 ///< of text and everything else; 0: as the screen asks
+  bool exports = false;             ///< whether the choice of exports is shown
+  Export wanted = Export::nothing;  ///< to be written after this frame
+  std::string open{};               ///< a recent trace that the user chose
+  std::string exported{};           ///< what was written last, or why it could not be
 
+  void toggle_theme() { theme = theme == Theme::dark ? Theme::light : Theme::dark; }
   /// Adds a mark, or removes it if there is one within `near` of it.
   void mark(const Interval& time, Picoseconds near);
   void set_query(std::string_view text, const Timeline& timeline);

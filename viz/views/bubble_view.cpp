@@ -10,9 +10,6 @@ namespace {
 constexpr float bar_height = 13;
 constexpr float label_width = 92;
 constexpr float widest_column = 18;
-constexpr ImU32 observed_colour = IM_COL32(222, 228, 236, 255);
-constexpr ImU32 predicted_colour = colours::modelled_clock;
-constexpr ImU32 simulated_colour = colours::accent;
 
 std::string step_words(const Timeline& timeline, int step) {
   const std::string& phase = timeline.prediction(step).phase;
@@ -109,13 +106,13 @@ float BubbleView::draw_bars(const Painter& painter, const Rect& rect,
                  colours::text, look.small);
     y += painter.px(bar_height + 5);
   };
-  bar("observed", observed, observed_colour, true);
+  bar("observed", observed, colours::observed, true);
   if (predicted.bubble_simulated) {
-    bar("simulated", *predicted.bubble_simulated, simulated_colour, false);
+    bar("simulated", *predicted.bubble_simulated, colours::accent, false);
   }
   if (predicted.bubble) {
     bar(predicted.formula.empty() ? "predicted" : predicted.formula, *predicted.bubble,
-        predicted_colour, false);
+        colours::modelled_clock, false);
   }
   return y + painter.px(2);
 }
@@ -154,10 +151,11 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
     const float left = plot.left + column * static_cast<float>(i);
     const float height = plot.height() * static_cast<float>(observed(points[i]) / top_share);
     painter.fill({left, plot.bottom - height, left + column - painter.px(2), plot.bottom},
-                 faded(observed_colour, points[i].step == shown ? 0.95f : 0.4f));
+                 faded(colours::observed, points[i].step == shown ? 0.95f : 0.4f));
     if (const double share = predicted(points[i]); share > 0) {
       const float y = plot.bottom - plot.height() * static_cast<float>(share / top_share);
-      painter.line(left, y, left + column - painter.px(2), y, predicted_colour, painter.px(1.5f));
+      painter.line(left, y, left + column - painter.px(2), y, colours::modelled_clock,
+                   painter.px(1.5f));
     }
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);

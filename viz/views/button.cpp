@@ -6,9 +6,17 @@ namespace {
 constexpr float inside = 10;  // to the left and right of a button's words
 constexpr float gap = 8;
 constexpr float button_height = 24;
-constexpr ImU32 button_colour = IM_COL32(38, 44, 54, 255);
 
 }  // namespace
+
+void begin_overlay(const char* name, ImVec2 at, ImVec2 size) {
+  ImGui::SetNextWindowPos(at);
+  ImGui::SetNextWindowSize(size);
+  ImGui::Begin(name, nullptr,
+               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
+                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoNav |
+                   ImGuiWindowFlags_NoBackground | ImGuiWindowFlags_NoFocusOnAppearing);
+}
 
 float ButtonRow::width_of(const Painter& painter, const std::string& words) {
   return painter.text_width(words, painter.look().small) + painter.px(2 * inside + gap);
@@ -28,8 +36,8 @@ bool ButtonRow::button(const std::string& words, bool on, const std::string& tip
   ImGui::SetCursorScreenPos(rect.min());
   const bool clicked = ImGui::InvisibleButton(words.c_str(), {rect.width(), rect.height()});
   const bool hovered = ImGui::IsItemHovered();
-  const ImU32 colour = on ? colours::accent : button_colour;
-  painter_.fill(rect, hovered ? mixed(colour, IM_COL32_WHITE, 0.12f) : colour, painter_.px(4));
+  const ImU32 colour = on ? colours::accent : colours::button;
+  painter_.fill(rect, hovered ? mixed(colour, colours::text, 0.12f) : colour, painter_.px(4));
   painter_.text(rect.left + painter_.px(inside), middle - size_of(look.small) / 2, words,
                 on ? colours::text_on_box : colours::text, look.small);
   if (hovered && !tip.empty()) {

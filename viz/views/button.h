@@ -6,6 +6,9 @@
 
 namespace lockstep::viz {
 
+/// Begins a window without decoration over all others; end it with ImGui::End().
+void begin_overlay(const char* name, ImVec2 at, ImVec2 size);
+
 /// Lays out small buttons from left to right.
 class ButtonRow {
  public:

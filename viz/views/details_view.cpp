@@ -54,7 +54,7 @@ void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
   box = {box.left - over_right, box.top - over_bottom, box.right - over_right,
          box.bottom - over_bottom};
   painter.fill(box, colours::tip, painter.px(5));
-  painter.frame(box, IM_COL32(70, 80, 96, 255), painter.px(5));
+  painter.frame(box, colours::tip_edge, painter.px(5));
   painter.fill(
       {box.left, box.top + painter.px(5), box.left + painter.px(3), box.bottom - painter.px(5)},
       colour);

@@ -2,9 +2,12 @@
 
 #include <imgui.h>
 
+#include <array>
+
 #include "core/device/memory.h"
 #include "core/trace/pipeline_analysis.h"
 #include "core/trace/span.h"
+#include "viz/data/settings.h"
 
 namespace lockstep::viz {
 
@@ -30,65 +33,191 @@ struct Look {
 };
 constexpr float hatch_pixels = 8;
 
-/// A dark theme. Categories differ in lightness as well as in hue, to remain distinct for
+/// The colours of a theme. Categories differ in lightness as well as in hue, to remain distinct for
 /// colour-blind users: forward is the darkest kind of work, the weight gradient the lightest.
-namespace colours {
-constexpr ImU32 background = IM_COL32(17, 20, 25, 255);
-constexpr ImU32 panel = IM_COL32(24, 28, 35, 255);
-constexpr ImU32 panel_edge = IM_COL32(38, 44, 54, 255);
-constexpr ImU32 text = IM_COL32(222, 228, 236, 255);
-constexpr ImU32 text_dim = IM_COL32(146, 156, 170, 255);
-constexpr ImU32 text_faint = IM_COL32(98, 108, 122, 255);
-constexpr ImU32 text_on_box = IM_COL32(10, 14, 20, 255);
-constexpr ImU32 grid = IM_COL32(255, 255, 255, 14);
-constexpr ImU32 step_line = IM_COL32(255, 255, 255, 60);
-constexpr ImU32 lane = IM_COL32(29, 33, 41, 255);  ///< background of a lane
-constexpr ImU32 idle_hatch = IM_COL32(255, 255, 255, 20);
-constexpr ImU32 tip = IM_COL32(32, 37, 46, 255);  ///< background of a tooltip
-constexpr ImU32 critical_path = IM_COL32(255, 110, 200, 255);
-constexpr ImU32 mark = IM_COL32(120, 220, 190, 255);
-constexpr ImU32 highlight = IM_COL32(255, 255, 255, 235);
-constexpr ImU32 accent = IM_COL32(94, 164, 238, 255);
-constexpr ImU32 wall_clock = IM_COL32(126, 200, 130, 255);
-constexpr ImU32 modelled_clock = IM_COL32(232, 178, 80, 255);
-constexpr ImU32 trouble = IM_COL32(235, 108, 100, 255);
-constexpr ImU32 live = IM_COL32(102, 210, 130, 255);
-constexpr ImU32 loss = IM_COL32(240, 240, 245, 255);
-constexpr ImU32 message = IM_COL32(240, 200, 120, 150);
+struct Palette {
+  ImU32 background;
+  ImU32 panel;
+  ImU32 panel_edge;
+  ImU32 text;
+  ImU32 text_dim;
+  ImU32 text_faint;
+  ImU32 text_on_box;
+  ImU32 grid;
+  ImU32 step_line;
+  ImU32 lane;  ///< background of a lane
+  ImU32 idle_hatch;
+  ImU32 tip;  ///< background of a tooltip
+  ImU32 critical_path;
+  ImU32 mark;
+  ImU32 highlight;
+  ImU32 accent;
+  ImU32 wall_clock;
+  ImU32 modelled_clock;
+  ImU32 trouble;
+  ImU32 live;
+  ImU32 loss;
+  ImU32 message;
+  ImU32 popup;
+  ImU32 tip_edge;
+  ImU32 button;
+  ImU32 button_hovered;
+  ImU32 button_active;
+  ImU32 step_even;  ///< backgrounds of the steps' numbers
+  ImU32 step_odd;
+  ImU32 observed;  ///< bars of measured values
+  ImU32 forward;
+  ImU32 backward;
+  ImU32 backward_input;
+  ImU32 backward_weight;
+  ImU32 recompute;
+  ImU32 optimizer;
+  ImU32 communication;
+  ImU32 step;
+  ImU32 kernel;
+  std::array<ImU32, idle_cause_count> causes;  ///< of idle time
+};
 
-constexpr ImU32 forward = IM_COL32(74, 138, 220, 255);
-constexpr ImU32 backward = IM_COL32(64, 184, 160, 255);
-constexpr ImU32 backward_input = IM_COL32(64, 184, 160, 255);
-constexpr ImU32 backward_weight = IM_COL32(176, 214, 120, 255);
-constexpr ImU32 recompute = IM_COL32(138, 176, 226, 255);
-constexpr ImU32 optimizer = IM_COL32(172, 128, 222, 255);
-constexpr ImU32 communication = IM_COL32(226, 162, 58, 255);
-constexpr ImU32 step = IM_COL32(70, 78, 92, 255);
-constexpr ImU32 kernel = IM_COL32(122, 138, 160, 255);
+constexpr Palette dark_palette{
+    .background = IM_COL32(17, 20, 25, 255),
+    .panel = IM_COL32(24, 28, 35, 255),
+    .panel_edge = IM_COL32(38, 44, 54, 255),
+    .text = IM_COL32(222, 228, 236, 255),
+    .text_dim = IM_COL32(146, 156, 170, 255),
+    .text_faint = IM_COL32(98, 108, 122, 255),
+    .text_on_box = IM_COL32(10, 14, 20, 255),
+    .grid = IM_COL32(255, 255, 255, 14),
+    .step_line = IM_COL32(255, 255, 255, 60),
+    .lane = IM_COL32(29, 33, 41, 255),
+    .idle_hatch = IM_COL32(255, 255, 255, 20),
+    .tip = IM_COL32(32, 37, 46, 255),
+    .critical_path = IM_COL32(255, 110, 200, 255),
+    .mark = IM_COL32(120, 220, 190, 255),
+    .highlight = IM_COL32(255, 255, 255, 235),
+    .accent = IM_COL32(94, 164, 238, 255),
+    .wall_clock = IM_COL32(126, 200, 130, 255),
+    .modelled_clock = IM_COL32(232, 178, 80, 255),
+    .trouble = IM_COL32(235, 108, 100, 255),
+    .live = IM_COL32(102, 210, 130, 255),
+    .loss = IM_COL32(240, 240, 245, 255),
+    .message = IM_COL32(240, 200, 120, 150),
+    .popup = IM_COL32(32, 37, 46, 250),
+    .tip_edge = IM_COL32(70, 80, 96, 255),
+    .button = IM_COL32(38, 44, 54, 255),
+    .button_hovered = IM_COL32(52, 60, 74, 255),
+    .button_active = IM_COL32(62, 72, 90, 255),
+    .step_even = IM_COL32(44, 50, 62, 255),
+    .step_odd = IM_COL32(36, 41, 51, 255),
+    .observed = IM_COL32(222, 228, 236, 255),
+    .forward = IM_COL32(74, 138, 220, 255),
+    .backward = IM_COL32(64, 184, 160, 255),
+    .backward_input = IM_COL32(64, 184, 160, 255),
+    .backward_weight = IM_COL32(176, 214, 120, 255),
+    .recompute = IM_COL32(138, 176, 226, 255),
+    .optimizer = IM_COL32(156, 98, 246, 255),
+    .communication = IM_COL32(226, 162, 58, 255),
+    .step = IM_COL32(70, 78, 92, 255),
+    .kernel = IM_COL32(122, 138, 160, 255),
+    .causes = {IM_COL32(112, 128, 176, 255), IM_COL32(156, 124, 176, 255),
+               IM_COL32(120, 138, 146, 255), IM_COL32(240, 92, 88, 255),
+               IM_COL32(226, 162, 58, 255), IM_COL32(96, 102, 112, 255)}};
+
+constexpr Palette light_palette{
+    .background = IM_COL32(246, 247, 249, 255),
+    .panel = IM_COL32(255, 255, 255, 255),
+    .panel_edge = IM_COL32(212, 216, 223, 255),
+    .text = IM_COL32(24, 29, 37, 255),
+    .text_dim = IM_COL32(86, 96, 110, 255),
+    .text_faint = IM_COL32(128, 137, 150, 255),
+    .text_on_box = IM_COL32(10, 14, 20, 255),
+    .grid = IM_COL32(0, 0, 0, 18),
+    .step_line = IM_COL32(0, 0, 0, 70),
+    .lane = IM_COL32(231, 234, 239, 255),
+    .idle_hatch = IM_COL32(0, 0, 0, 22),
+    .tip = IM_COL32(255, 255, 255, 255),
+    .critical_path = IM_COL32(206, 24, 136, 255),
+    .mark = IM_COL32(0, 128, 100, 255),
+    .highlight = IM_COL32(12, 16, 24, 235),
+    .accent = IM_COL32(58, 138, 224, 255),
+    .wall_clock = IM_COL32(30, 128, 60, 255),
+    .modelled_clock = IM_COL32(166, 106, 0, 255),
+    .trouble = IM_COL32(196, 44, 40, 255),
+    .live = IM_COL32(40, 150, 80, 255),
+    .loss = IM_COL32(40, 46, 58, 255),
+    .message = IM_COL32(150, 100, 0, 170),
+    .popup = IM_COL32(255, 255, 255, 250),
+    .tip_edge = IM_COL32(176, 183, 194, 255),
+    .button = IM_COL32(226, 230, 236, 255),
+    .button_hovered = IM_COL32(212, 217, 225, 255),
+    .button_active = IM_COL32(196, 203, 214, 255),
+    .step_even = IM_COL32(218, 223, 231, 255),
+    .step_odd = IM_COL32(228, 232, 238, 255),
+    .observed = IM_COL32(60, 68, 82, 255),
+    .forward = IM_COL32(74, 138, 220, 255),
+    .backward = IM_COL32(64, 184, 160, 255),
+    .backward_input = IM_COL32(64, 184, 160, 255),
+    .backward_weight = IM_COL32(176, 214, 120, 255),
+    .recompute = IM_COL32(138, 176, 226, 255),
+    .optimizer = IM_COL32(156, 98, 246, 255),
+    .communication = IM_COL32(226, 162, 58, 255),
+    .step = IM_COL32(190, 197, 208, 255),
+    .kernel = IM_COL32(148, 162, 182, 255),
+    .causes = {IM_COL32(92, 110, 170, 255), IM_COL32(140, 96, 168, 255),
+               IM_COL32(104, 124, 134, 255), IM_COL32(214, 48, 44, 255),
+               IM_COL32(196, 128, 10, 255), IM_COL32(124, 130, 140, 255)}};
+
+/// The palette in use. Views read it through the names below.
+inline Palette palette = dark_palette;
+namespace colours {
+inline const ImU32& background = palette.background;
+inline const ImU32& panel = palette.panel;
+inline const ImU32& panel_edge = palette.panel_edge;
+inline const ImU32& text = palette.text;
+inline const ImU32& text_dim = palette.text_dim;
+inline const ImU32& text_faint = palette.text_faint;
+inline const ImU32& text_on_box = palette.text_on_box;
+inline const ImU32& grid = palette.grid;
+inline const ImU32& step_line = palette.step_line;
+inline const ImU32& lane = palette.lane;
+inline const ImU32& idle_hatch = palette.idle_hatch;
+inline const ImU32& tip = palette.tip;
+inline const ImU32& critical_path = palette.critical_path;
+inline const ImU32& mark = palette.mark;
+inline const ImU32& highlight = palette.highlight;
+inline const ImU32& accent = palette.accent;
+inline const ImU32& wall_clock = palette.wall_clock;
+inline const ImU32& modelled_clock = palette.modelled_clock;
+inline const ImU32& trouble = palette.trouble;
+inline const ImU32& live = palette.live;
+inline const ImU32& loss = palette.loss;
+inline const ImU32& message = palette.message;
+inline const ImU32& popup = palette.popup;
+inline const ImU32& tip_edge = palette.tip_edge;
+inline const ImU32& button = palette.button;
+inline const ImU32& button_hovered = palette.button_hovered;
+inline const ImU32& button_active = palette.button_active;
+inline const ImU32& step_even = palette.step_even;
+inline const ImU32& step_odd = palette.step_odd;
+inline const ImU32& observed = palette.observed;
+inline const ImU32& forward = palette.forward;
+inline const ImU32& backward = palette.backward;
+inline const ImU32& backward_input = palette.backward_input;
+inline const ImU32& backward_weight = palette.backward_weight;
+inline const ImU32& recompute = palette.recompute;
+inline const ImU32& optimizer = palette.optimizer;
+inline const ImU32& communication = palette.communication;
+inline const ImU32& step = palette.step;
+inline const ImU32& kernel = palette.kernel;
 }  // namespace colours
 
 /// Returns the colour of idle time, by cause. Warm-up and cool-down belong to the schedule, so they
 /// are muted; a straggler is what most needs attention.
-constexpr ImU32 colour_of(IdleCause cause) {
-  switch (cause) {
-    case IdleCause::warm_up:
-      return IM_COL32(112, 128, 176, 255);
-    case IdleCause::cool_down:
-      return IM_COL32(156, 124, 176, 255);
-    case IdleCause::waiting:
-      return IM_COL32(120, 138, 146, 255);
-    case IdleCause::straggler:
-      return IM_COL32(240, 92, 88, 255);
-    case IdleCause::messages:
-      return IM_COL32(226, 162, 58, 255);
-    case IdleCause::other:
-      return IM_COL32(96, 102, 112, 255);
-  }
-  return colours::kernel;
+inline ImU32 colour_of(IdleCause cause) {
+  return palette.causes[static_cast<std::size_t>(cause)];
 }
 
 /// Returns the colour of a span's box.
-constexpr ImU32 colour_of(Category category) {
+inline ImU32 colour_of(Category category) {
   switch (category) {
     case Category::forward:
       return colours::forward;
@@ -116,7 +245,7 @@ constexpr ImU32 colour_of(Category category) {
 
 /// Returns the colour of a memory category. Parameters, gradients and optimizer states persist;
 /// activations and communication buffers are temporary.
-constexpr ImU32 colour_of(MemoryCategory category) {
+inline ImU32 colour_of(MemoryCategory category) {
   switch (category) {
     case MemoryCategory::parameters:
       return IM_COL32(92, 108, 138, 255);
@@ -149,7 +278,7 @@ constexpr ImU32 mixed(ImU32 a, ImU32 b, float share) {
   return result;
 }
 
-/// Gives Dear ImGui's own widgets a matching style.
-void apply_theme(float scale);
+/// Uses the theme's palette, and gives Dear ImGui's own widgets a matching style.
+void apply_theme(float scale, Theme theme = Theme::dark);
 
 }  // namespace lockstep::viz

@@ -119,8 +119,7 @@ void TimelineView::draw_steps(const Painter& painter, const Frame& frame,
     rect.right = std::min(rect.right, frame.x(end));
     if (rect.right <= rect.left + 1) continue;
     rect.right -= 1;
-    painter.fill(rect, i % 2 == 0 ? IM_COL32(44, 50, 62, 255) : IM_COL32(36, 41, 51, 255),
-                 painter.px(2));
+    painter.fill(rect, i % 2 == 0 ? colours::step_even : colours::step_odd, painter.px(2));
     if (rect.width() < painter.px(least_step_label)) continue;
     std::string words = fmt::format("step {}", steps[i].step);
     const std::string& phase = model.timeline.prediction(steps[i].step).phase;

@@ -172,8 +172,8 @@ void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool in
   if (typed('/')) view.searching = true;
   if (typed('?')) view.help = !view.help;
   if (key_pressed(keys::escape, false)) {
-    if (view.help) {
-      view.help = false;
+    if (view.help || view.exports) {
+      view.help = view.exports = false;
       return;
     }
     select({}, model);

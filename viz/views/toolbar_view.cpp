@@ -34,11 +34,16 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
                     (!source.piped || source.connected > 0);
   const std::string follow_words =
       model.viewport.following() ? "L  Following the run" : "L  Resume following";
-  const std::string help = "?  Keys";
-  float left = rect.right - painter.px(edge) - ButtonRow::width_of(painter, help) +
-               ButtonRow::gap_of(painter);
+  const std::string help = "?  Keys", exports = "E  Export";
+  const std::string theme = view.theme == Theme::dark ? "B  Light" : "B  Dark";
+  float left = rect.right - painter.px(edge) + ButtonRow::gap_of(painter);
+  for (const std::string& words : {theme, exports, help})
+    left -= ButtonRow::width_of(painter, words);
   if (more) left -= ButtonRow::width_of(painter, follow_words);
   ButtonRow right{painter, rect, left};
+  if (right.button(theme, false, "a dark or a light background")) view.toggle_theme();
+  if (right.button(exports, view.exports, "a picture, the timeline as SVG, the statistics as CSV"))
+    view.exports = !view.exports;
   if (more && right.button(follow_words, !model.viewport.following(),
                            "the window moves with the run; panning and zooming pause it"))
     follow(model, !model.viewport.following());

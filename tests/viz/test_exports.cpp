@@ -1,0 +1,210 @@
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "core/base/error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/viz/interactive.h"
+#include "viz/app/export.h"
+#include "viz/data/exports.h"
+#include "viz/views/timeline_svg.h"
+
+using namespace lockstep;
+using namespace lockstep::viz;
+
+namespace {
+
+std::vector<std::vector<std::string>> cells_of(const std::string& csv) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines{csv};
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream cells{line};
+    rows.emplace_back();
+    for (std::string cell; std::getline(cells, cell, ',');) rows.back().push_back(cell);
+  }
+  return rows;
+}
+
+std::string text_of_file(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream{file}.rdbuf();
+  return text.str();
+}
+
+/// Returns whether each tag is closed, in the right order.
+bool tags_match(const std::string& xml) {
+  std::vector<std::string> open;
+  const std::regex tag{"<(/?)([a-z]+)[^>]*?(/?)>"};
+  for (std::sregex_iterator at{xml.begin(), xml.end(), tag}, end; at != end; ++at) {
+    if ((*at)[3].length() > 0) continue;
+    if ((*at)[1].length() == 0) {
+      open.push_back((*at)[2]);
+    } else {
+      if (open.empty() || open.back() != (*at)[2]) return false;
+      open.pop_back();
+    }
+  }
+  return open.empty();
+}
+
+}  // namespace
+
+TEST_CASE("the CSV has the statistics of each visible step, or of the selection, by rank") {
+  Timeline timeline;
+  read_sample(sample_traces(sample_1f1b(3, 4, 4)), timeline);
+  const StepWindow& first = timeline.steps()[1];
+  const StepWindow& last = timeline.steps()[2];
+  const TimeWindow window{static_cast<double>(first.start + 1), static_cast<double>(last.end - 1)};
+  const auto rows = cells_of(statistics_csv(timeline, window, {}));
+  REQUIRE(rows.size() == 1 + 2 * 3);
+  REQUIRE(rows[0].size() == 10);
+  for (std::size_t i = 0; i < 6; ++i) {
+    const StepWindow& step = i < 3 ? first : last;
+    const auto statistics = range_statistics(timeline, {step.start, step.end});
+    const RankStatistics& rank = statistics.ranks[i % 3];
+    const auto& row = rows[i + 1];
+    CHECK(row[0] == fmt::format("step {}", step.step));
+    CHECK(row[3] == std::to_string(rank.rank));
+    const Picoseconds times[] = {step.start, step.end - step.start};
+    CHECK(std::stod(row[1]) == doctest::Approx(static_cast<double>(times[0]) * 1e-12));
+    CHECK(std::stod(row[2]) == doctest::Approx(static_cast<double>(times[1]) * 1e-12));
+    const Picoseconds parts[] = {rank.compute, rank.waiting, rank.idle, rank.communication,
+                                 rank.hidden};
+    for (std::size_t c = 0; c < 5; ++c)
+      CHECK(std::stod(row[4 + c]) == doctest::Approx(static_cast<double>(parts[c]) * 1e-12));
+    CHECK(std::stoll(row[9]) == rank.sent);
+    CHECK(rank.compute > 0);
+  }
+  const auto selected =
+      cells_of(statistics_csv(timeline, window, Interval{first.start, first.start + 3 * ms}));
+  REQUIRE(selected.size() == 1 + 3);
+  CHECK(selected[1][0] == "selection");
+  CHECK(std::stod(selected[1][2]) == doctest::Approx(0.003));
+}
+
+TEST_CASE("an exported file replaces no other") {
+  const testing::TemporaryFolder folder;
+  const auto first = free_name(folder.path(), "09 1F1B/../x", "svg");
+  CHECK(first.parent_path() == folder.path());
+  CHECK(first.filename() == "09-1F1B-x-1.svg");
+  write_text(first, "a");
+  const auto second = free_name(folder.path(), "09 1F1B/../x", "svg");
+  CHECK(second.filename() == "09-1F1B-x-2.svg");
+  CHECK(free_name(folder.path(), "", "csv").filename() == "lockstep-1.csv");
+  CHECK(text_of_file(first) == "a");
+  write_text(folder.path() / "new" / "folder" / "b.csv", "b");
+  CHECK(text_of_file(folder.path() / "new" / "folder" / "b.csv") == "b");
+  CHECK_THROWS_AS(write_text("/proc/none/x.csv", "b"), RunError);
+}
+
+TEST_CASE("the SVG has each visible action at its place, and every rank") {
+  Model model;
+  read_sample(sample_traces(sample_1f1b(3, 4, 3)), model.timeline);
+  model.viewport.fit_steps(model.timeline, 1, 1);
+  model.viewport.advance(model.timeline, 0, true);
+  const StripLayout layout = whole_layout(model.timeline);
+  const std::string svg = timeline_svg(model, layout, 1600);
+  CHECK(svg.starts_with("<svg"));
+  CHECK(tags_match(svg));
+  for (const auto& rank : model.timeline.ranks()) {
+    CHECK(svg.find(fmt::format(">rank {}<", rank->rank)) != std::string::npos);
+    for (const TimelineSpan& span : rank->compute()->rows(Band::action).front()) {
+      if (span.step != 1 || span.category == Category::wait) continue;
+      const std::string title = fmt::format("<title>{}, {}", model.timeline.name(span.name),
+                                            duration_words(static_cast<double>(span.duration())));
+      CHECK(svg.find(title) != std::string::npos);
+    }
+  }
+  CHECK(svg.find(">step 1<") != std::string::npos);
+  CHECK(svg.find("url(#cause0)") != std::string::npos);  // warm-up
+  // Another window has another picture.
+  model.viewport.fit_steps(model.timeline, 0, 2);
+  model.viewport.advance(model.timeline, 0, true);
+  CHECK(timeline_svg(model, layout, 1600) != svg);
+}
+
+TEST_CASE("names with markup do not become markup in the SVG") {
+  Model model;
+  Timeline& timeline = model.timeline;
+  TimelineSpan span{.start = 0, .end = 1000, .name = timeline.intern("<b>&\"x\"")};
+  span.category = Category::forward;
+  timeline.add(0, 0, span);
+  timeline.settle();
+  model.viewport.fit(timeline);
+  model.viewport.advance(timeline, 0, true);
+  const std::string svg = timeline_svg(model, whole_layout(timeline), 800);
+  CHECK(svg.find("&lt;b&gt;&amp;&quot;x&quot;") != std::string::npos);
+  CHECK(tags_match(svg));
+}
+
+TEST_CASE("E shows the exports; a click asks for one; B changes the theme") {
+  Interactive viewer{sample_1f1b(2, 4, 3)};
+  ViewState& view = viewer.model.view;
+  viewer.model.source.export_folder = "runs/exports";
+  viewer.press(keys::e);
+  REQUIRE(view.exports);
+  // The three buttons, from left to right, somewhere in the middle of the window.
+  std::vector<Export> wanted;
+  for (float x = 600; x < 1000; x += 10) {
+    viewer.click(x, 440);
+    if (view.wanted != Export::nothing && (wanted.empty() || wanted.back() != view.wanted))
+      wanted.push_back(view.wanted);
+    view.wanted = Export::nothing;
+  }
+  CHECK(wanted == std::vector<Export>{Export::png, Export::svg, Export::csv});
+  CHECK(viewer.model.selected.kind == Finding::Kind::nothing);  // the timeline got no clicks
+  viewer.press(keys::escape);
+  CHECK_FALSE(view.exports);
+  viewer.press(keys::b);
+  CHECK(view.theme == Theme::light);
+  viewer.press(keys::b);
+  CHECK(view.theme == Theme::dark);
+}
+
+TEST_CASE("an export writes a new file below the given folder, or says why it cannot") {
+  const testing::TemporaryFolder folder;
+  Interactive viewer{sample_1f1b(2, 4, 3)};
+  ViewerOptions options;
+  options.export_folder = folder.path() / "exports";
+  CHECK_FALSE(std::filesystem::exists(options.export_folder));
+  std::filesystem::path picture;
+  const auto take = [&](Export what) {
+    return export_view(what, options, viewer.model, viewer.screen.lanes(),
+                       [&](const std::filesystem::path& file) { picture = file; });
+  };
+  for (const Export what : {Export::svg, Export::csv}) {
+    const std::string said = take(what);
+    REQUIRE(said.starts_with("wrote "));
+    CHECK(std::filesystem::file_size(said.substr(6)) > 100);
+    CHECK(take(what) != said);
+  }
+  take(Export::png);
+  CHECK(picture.parent_path() == options.export_folder);
+  CHECK(picture.extension() == ".png");
+  options.export_folder = "/proc/none";
+  CHECK(take(Export::csv).find("can't write") != std::string::npos);
+}
+
+TEST_CASE("--export needs no display") {
+  const testing::TemporaryFolder folder;
+  const auto traces = sample_traces(sample_1f1b(2, 4, 3));
+  for (std::size_t rank = 0; rank < traces.size(); ++rank)
+    std::ofstream(folder.path() / fmt::format("rank{}.json", rank)) << traces[rank];
+  const auto run = [&](const std::string& arguments) {
+    const std::string command =
+        fmt::format("cd {0} && env -u DISPLAY -u WAYLAND_DISPLAY timeout 60 {1} {2} >log 2>&1",
+                    folder.path().string(), LOCKSTEP_VIEW, arguments);
+    return std::system(command.c_str());
+  };
+  CHECK(run(". --steps 1 --export a.svg --export b/c.csv --theme light") == 0);
+  CHECK(tags_match(text_of_file(folder.path() / "a.svg")));
+  CHECK(cells_of(text_of_file(folder.path() / "b" / "c.csv")).size() > 2);
+  CHECK(run(". --export a.txt") != 0);
+  CHECK(text_of_file(folder.path() / "log").find("ends in .svg or .csv") != std::string::npos);
+  CHECK(run("--export a.svg") != 0);
+  CHECK(text_of_file(folder.path() / "log").find("needs traces") != std::string::npos);
+}

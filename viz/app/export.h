@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "viz/app/options.h"
+#include "viz/data/model.h"
+#include "viz/data/strip_layout.h"
+
+namespace lockstep::viz {
+
+/// Writes the timeline (SVG), the statistics (CSV) or, by `write_picture`, the window's picture
+/// (PNG) to a new file in the options' folder, and returns a sentence about it.
+std::string export_view(Export what, const ViewerOptions& options, Model& model,
+                        const StripLayout& lanes,
+                        const std::function<void(const std::filesystem::path&)>& write_picture);
+
+/// Writes the files of --export, whose endings state their kind. Needs no display.
+void export_files(const ViewerOptions& options);
+
+}  // namespace lockstep::viz

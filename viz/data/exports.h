@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/trace/analysis.h"
+#include "viz/data/viewport.h"
+
+namespace lockstep::viz {
+
+/// Returns the statistics as CSV, a line per rank: of the selected range, or else of each completed
+/// step that has a part in the window. Times are in seconds. RangeStatistics describes the columns.
+std::string statistics_csv(const Timeline& timeline, const TimeWindow& window,
+                           const std::optional<Interval>& selection);
+
+/// Returns folder/stem-N.extension with the least N for which there is no such file. Characters of
+/// `stem` that are unusual in file names become '-'.
+std::filesystem::path free_name(const std::filesystem::path& folder, const std::string& stem,
+                                const std::string& extension);
+
+/// Writes a text to a file and creates the folder. Throws RunError on failure.
+void write_text(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace lockstep::viz

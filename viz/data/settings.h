@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep::viz {
+
+enum class Theme { dark, light };
+
+/// What the viewer remembers from one start to the next.
+struct Settings {
+  Theme theme = Theme::dark;
+  double scale = 0;  ///< of text and everything else; 0: as the screen asks
+  int width = 1600, height = 900;
+  bool critical_path = false, predicted = false;  ///< whether they are shown
+  std::vector<std::string> recent{};              ///< traces and run folders, the latest first
+
+  bool operator==(const Settings&) const = default;
+};
+
+constexpr double least_scale = 0.5, most_scale = 4;
+constexpr int smallest_window = 320, largest_window = 8192;  ///< pixels
+constexpr std::size_t most_recent = 8;
+
+/// Returns $XDG_CONFIG_HOME/lockstep/viewer.json, by default in ~/.config (XDG Base Directory
+/// Specification). Empty if neither variable is set.
+std::filesystem::path settings_file();
+/// Reads settings. Whatever is missing or malformed has its default.
+Settings load_settings(const std::filesystem::path& file);
+/// Writes settings, by way of a temporary file, so that the file is never incomplete. Returns
+/// whether this succeeded.
+bool save_settings(const Settings& settings, const std::filesystem::path& file);
+/// Puts a path at the front of the recent ones.
+void remember(Settings& settings, const std::filesystem::path& path);
+
+}  // namespace lockstep::viz

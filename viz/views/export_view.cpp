@@ -1,0 +1,48 @@
+#include "viz/views/export_view.h"
+
+#include <algorithm>
+
+#include "viz/views/button.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float padding = 18;
+constexpr float row_height = 34;
+constexpr float least_width = 380;
+
+}  // namespace
+
+void ExportView::draw(const Look& look, ImVec2 size, Model& model) const {
+  // A window of its own, because in the main one, the timeline would take the clicks.
+  begin_overlay("export", {0, 0}, size);
+  const Painter painter{ImGui::GetWindowDrawList(), look};
+  ViewState& view = model.view;
+  const std::string where = "into " + model.source.export_folder + "; no file is replaced";
+  float width = painter.px(least_width);
+  for (const std::string& words : {where, view.exported})
+    width = std::max(width, painter.text_width(words, look.small) + 2 * painter.px(padding));
+  width = std::min(width, size.x);
+  const float height = painter.px(3 * row_height + 2 * padding) + size_of(look.bold);
+  const Rect card{(size.x - width) / 2, (size.y - height) / 2, (size.x + width) / 2,
+                  (size.y + height) / 2};
+  painter.fill({0, 0, size.x, size.y}, faded(colours::background, 0.5f));
+  painter.fill(card, colours::tip, painter.px(6));
+  painter.frame(card, colours::text_faint, painter.px(6));
+  const float left = card.left + painter.px(padding);
+  float y = card.top + painter.px(padding);
+  painter.text(left, y, "Export", colours::text, look.bold);
+  y += size_of(look.bold) + painter.px(6);
+  ButtonRow row{painter, {card.left, y, card.right, y + painter.px(row_height)}, left};
+  if (row.button("PNG picture", false, "")) view.wanted = Export::png;
+  if (row.button("SVG of the timeline", false, "")) view.wanted = Export::svg;
+  if (row.button("CSV of the statistics", false, "")) view.wanted = Export::csv;
+  y += painter.px(row_height + 6);
+  const float room = card.width() - 2 * painter.px(padding);
+  painter.text(left, y, painter.fitted(where, look.small, room), colours::text_dim, look.small);
+  y += size_of(look.small) + painter.px(8);
+  painter.text(left, y, painter.fitted(view.exported, look.small, room), colours::text, look.small);
+  ImGui::End();
+}
+
+}  // namespace lockstep::viz
