@@ -165,6 +165,30 @@ TEST_CASE("E shows the exports; a click asks for one; B changes the theme") {
   CHECK(view.theme == Theme::dark);
 }
 
+TEST_CASE("a viewer that waits for a run offers the recent traces") {
+  struct Waiting : Headless {
+    Model model;
+    Screen screen;
+    void click(float x, float y) {
+      for (const bool down : {false, true, false}) {
+        set_button(0, down);
+        draw(screen, model, x, y);
+      }
+      draw(screen, model, x, y);
+    }
+  } viewer;
+  viewer.model.source = {.live = true, .name = "127.0.0.1:7077", .recent = {"/runs/a", "/runs/b"}};
+  for (int i = 0; i < 3; ++i) viewer.click(0, 0);
+  std::vector<std::string> opened;
+  for (float y = 300; y < 700; y += 8) {
+    viewer.click(800, y);
+    std::string& open = viewer.model.view.open;
+    if (!open.empty() && (opened.empty() || opened.back() != open)) opened.push_back(open);
+    open.clear();
+  }
+  CHECK(opened == viewer.model.source.recent);
+}
+
 TEST_CASE("an export writes a new file below the given folder, or says why it cannot") {
   const testing::TemporaryFolder folder;
   Interactive viewer{sample_1f1b(2, 4, 3)};

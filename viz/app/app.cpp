@@ -72,8 +72,6 @@ App::App(const ViewerOptions& options)
   model_.view.ghost = options_.ghost;
   model_.view.theme = options_.theme.value_or(Theme::dark);
   model_.view.scale = options_.scale.value_or(0);
-  model_.source.export_folder = options_.export_folder.string();
-  model_.source.recent = preferences_.settings().recent;
   watch_stop_signals();
   // Fail early: check the files, then the port, then the display.
   if (options_.piped()) {
@@ -105,6 +103,11 @@ App::App(const ViewerOptions& options)
   } else {
     runs_ = open_files(options_, model_);
     window_ = open_window();
+  }
+  model_.source.export_folder = options_.export_folder.string();
+  for (const std::string& path : preferences_.settings().recent) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) model_.source.recent.push_back(path);
   }
 }
 

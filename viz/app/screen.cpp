@@ -18,15 +18,16 @@ constexpr float card_shares[] = {0.19f, 0.17f, 0.28f, 0.36f};
 
 }  // namespace
 
-void Screen::draw_recent(const Look& look, float middle, float top, Model& model) {
+void Screen::draw_recent(const Look& look, float middle, float top, float bottom, Model& model) {
   const auto& recent = model.source.recent;
   if (recent.empty()) return;
   const float line = look.px(recent_height);
-  begin_overlay("recent", {0, top}, {2 * middle, line * static_cast<float>(recent.size() + 1)});
+  begin_overlay("recent", {0, top}, {2 * middle, bottom - top});
   const Painter painter{ImGui::GetWindowDrawList(), look};
   painter.text(middle, top, "or open a recent one:", colours::text_dim, look.body, Align::centre);
   for (const std::string& path : recent) {
     top += line;
+    if (top + line > bottom) break;
     const float width = ButtonRow::width_of(painter, path) - ButtonRow::gap_of(painter);
     ButtonRow row{painter, {0, top, 0, top + line}, middle - width / 2};
     if (row.button(path, false, "")) model.view.open = path;
@@ -85,7 +86,7 @@ void Screen::draw(Model& model, const Look& look) {
                  painter.look().large, Align::centre);
     painter.text(x, y + painter.px(8), model.source.hint, colours::text_dim, painter.look().body,
                  Align::centre);
-    draw_recent(look, x, y + painter.px(48), model);
+    draw_recent(look, x, y + painter.px(48), middle.bottom, model);
   }
   const Painter front{ImGui::GetForegroundDrawList(), look};
   if (model.view.exports) {

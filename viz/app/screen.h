@@ -25,7 +25,7 @@ class Screen {
   const StripLayout& lanes() const { return timeline_.lanes(); }
 
  private:
-  static void draw_recent(const Look& look, float middle, float top, Model& model);
+  static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
 
   StatusView status_;
   ToolbarView toolbar_;

@@ -1,6 +1,7 @@
 #include "viz/views/export_view.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "viz/views/button.h"
 
@@ -9,7 +10,9 @@ namespace {
 
 constexpr float padding = 18;
 constexpr float row_height = 34;
-constexpr float least_width = 380;
+constexpr std::pair<const char*, Export> choices[] = {{"PNG picture", Export::png},
+                                                      {"SVG of the timeline", Export::svg},
+                                                      {"CSV of the statistics", Export::csv}};
 
 }  // namespace
 
@@ -19,7 +22,8 @@ void ExportView::draw(const Look& look, ImVec2 size, Model& model) const {
   const Painter painter{ImGui::GetWindowDrawList(), look};
   ViewState& view = model.view;
   const std::string where = "into " + model.source.export_folder + "; no file is replaced";
-  float width = painter.px(least_width);
+  float width = 2 * painter.px(padding) - ButtonRow::gap_of(painter);
+  for (const auto& [words, what] : choices) width += ButtonRow::width_of(painter, words);
   for (const std::string& words : {where, view.exported})
     width = std::max(width, painter.text_width(words, look.small) + 2 * painter.px(padding));
   width = std::min(width, size.x);
@@ -34,9 +38,8 @@ void ExportView::draw(const Look& look, ImVec2 size, Model& model) const {
   painter.text(left, y, "Export", colours::text, look.bold);
   y += size_of(look.bold) + painter.px(6);
   ButtonRow row{painter, {card.left, y, card.right, y + painter.px(row_height)}, left};
-  if (row.button("PNG picture", false, "")) view.wanted = Export::png;
-  if (row.button("SVG of the timeline", false, "")) view.wanted = Export::svg;
-  if (row.button("CSV of the statistics", false, "")) view.wanted = Export::csv;
+  for (const auto& [words, what] : choices)
+    if (row.button(words, false, "")) view.wanted = what;
   y += painter.px(row_height + 6);
   const float room = card.width() - 2 * painter.px(padding);
   painter.text(left, y, painter.fitted(where, look.small, room), colours::text_dim, look.small);

@@ -102,8 +102,12 @@ void TimelineView::draw_axis(const Painter& painter, const Frame& frame, const M
     if (frame.axis.height() <= 0) continue;
     painter.line(x, frame.axis.bottom - painter.px(4), x, frame.axis.bottom, colours::text_faint);
     const double shown = std::abs(at) < spacing / 2 ? 0 : at;
-    painter.text(x, frame.axis.top + painter.px(4), axis_words(shown, spacing), colours::text_dim,
-                 look.small, Align::centre);
+    const std::string words = axis_words(shown, spacing);
+    // At the right end, a number moves so that it ends with the lanes' margin.
+    const float half = painter.text_width(words, look.small) / 2;
+    painter.text(std::min(x, frame.axis.right + painter.px(right_edge - 2) - half),
+                 frame.axis.top + painter.px(4), words, colours::text_dim, look.small,
+                 Align::centre);
   }
 }
 
