@@ -19,7 +19,7 @@ namespace lockstep {
 
 namespace {
 
-constexpr auto write_interval = std::chrono::milliseconds{10};
+constexpr auto write_interval = std::chrono::milliseconds{5};
 
 template <class... Args>
 void format_onto(std::string& text, fmt::format_string<Args...> format, Args&&... args) {
