@@ -13,7 +13,12 @@ namespace {
 struct Sample {
   Timeline timeline;
   Sample() { read_sample(sample_traces(sample_1f1b(4, 8, 2)), timeline); }
-  std::int64_t count(std::string_view query) const { return SpanSearch{query}.count(timeline); }
+  std::int64_t count(std::string_view query) const {
+    SpanSearch::Count count;
+    SpanSearch{query}.count(timeline, count, std::chrono::hours{1});
+    REQUIRE(count.complete);
+    return count.found;
+  }
 };
 
 }  // namespace
@@ -99,4 +104,31 @@ TEST_CASE("matches and a range's statistics follow a run that goes on") {
   view.refresh(sample.timeline);
   CHECK(view.found == 3);
   CHECK(view.range->ranks[0].idle == before - more);
+}
+
+TEST_CASE("a search of many spans counts a little per frame, and in the end all of them") {
+  Timeline timeline;
+  const NameId names[] = {timeline.intern("alpha"), timeline.intern("Beta"), timeline.intern("x")};
+  constexpr int spans = 300'000;
+  for (int i = 0; i < spans; ++i) {
+    TimelineSpan span{.start = 10 * i, .end = 10 * i + 9, .name = names[i % 3]};
+    span.category = i % 2 == 0 ? Category::communication : Category::kernel;
+    timeline.add(i % 7, i % 3, span);
+  }
+  timeline.settle();
+  const SpanSearch search{"a"};  // not in "x", but in the category "communication"
+  SpanSearch::Count count;
+  int calls = 0;
+  for (std::int64_t last = 0; !count.complete; ++calls) {
+    search.count(timeline, count, std::chrono::microseconds{1});
+    REQUIRE(count.found >= last);
+    last = count.found;
+  }
+  CHECK(calls > 20);
+  CHECK(count.found == spans * 5 / 6);
+
+  ViewState view;
+  view.set_query("beta", timeline);
+  for (int i = 0; view.counting() && i < 100'000; ++i) view.refresh(timeline);
+  CHECK(view.found == spans / 3);
 }

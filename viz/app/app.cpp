@@ -155,6 +155,7 @@ LiveFeed::Progress App::take_connections() {
     model_.playback = {};
     model_.view.range.reset();
     model_.view.marks.clear();
+    model_.view.set_query(model_.view.query, model_.timeline);  // the names have other ids
     model_.viewport.follow(true);
   }
   Source& source = model_.source;
@@ -281,7 +282,7 @@ void App::frame(double seconds) {
   if (model_.view.wanted != Export::nothing) export_wanted();
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
-  if (model_.bubbles.behind() || model_.explanations.behind() ||
+  if (model_.bubbles.behind() || model_.explanations.behind() || model_.view.counting() ||
       (runs_ && runs_->model(Side::b).explanations.behind()))
     frames_due_ = std::max(frames_due_, 2);
   ++frames_;

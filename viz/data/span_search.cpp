@@ -78,21 +78,56 @@ bool SpanSearch::matches(const Timeline& timeline, int rank, const TimelineSpan&
       case Kind::text:
         break;
     }
-    return contains(timeline.name(span.name), word.text) ||
-           contains(name_of(span.category), word.text) ||
-           contains(timeline.name(span.group), word.text);
+    return in_name(timeline, word, span.name) || in_name(timeline, word, span.group) ||
+           contains(name_of(span.category), word.text);
   });
 }
 
-std::int64_t SpanSearch::count(const Timeline& timeline) const {
-  std::int64_t count = 0;
-  for (const auto& rank : timeline.ranks())
-    for (const auto& lane : rank->lanes)
-      for (const Band band : {Band::action, Band::kernel})
-        for (const SpanRow& row : lane->rows(band))
-          count += std::ranges::count_if(
-              row, [&](const TimelineSpan& span) { return matches(timeline, rank->rank, span); });
-  return count;
+bool SpanSearch::in_name(const Timeline& timeline, const Word& word, NameId name) {
+  if (name >= word.in_names.size()) word.in_names.resize(name + std::size_t{1}, -1);
+  std::int8_t& known = word.in_names[name];
+  if (known < 0) known = contains(timeline.name(name), word.text) ? 1 : 0;
+  return known == 1;
+}
+
+void SpanSearch::count(const Timeline& timeline, Count& count,
+                       std::chrono::microseconds budget) const {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::size_t piece = 4096;  // spans between two looks at the clock
+  constexpr Band bands[] = {Band::action, Band::kernel};
+  const auto until = Clock::now() + budget;
+  // Turns to the next object of a level, once the level below has none left.
+  const auto next = [&](std::size_t& level, auto&... below) {
+    ++level;
+    ((below = 0), ...);
+  };
+  const auto& ranks = timeline.ranks();
+  while (count.rank < ranks.size()) {
+    const RankTimeline& rank = *ranks[count.rank];
+    if (count.lane >= rank.lanes.size()) {
+      next(count.rank, count.lane, count.band, count.row, count.span);
+      continue;
+    }
+    if (count.band >= std::size(bands)) {
+      next(count.lane, count.band, count.row, count.span);
+      continue;
+    }
+    const auto& rows = rank.lanes[count.lane]->rows(bands[count.band]);
+    if (count.row >= rows.size()) {
+      next(count.band, count.row, count.span);
+      continue;
+    }
+    const SpanRow& row = rows[count.row];
+    if (count.span >= row.size()) {
+      next(count.row, count.span);
+      continue;
+    }
+    const std::size_t end = std::min(row.size(), count.span + piece);
+    for (; count.span < end; ++count.span)
+      if (matches(timeline, rank.rank, row[count.span])) ++count.found;
+    if (Clock::now() >= until) return;
+  }
+  count.complete = true;
 }
 
 std::optional<Finding> SpanSearch::next(const Timeline& timeline, Picoseconds time, int by) const {

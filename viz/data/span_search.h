@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,7 +10,7 @@
 
 namespace lockstep::viz {
 
-/// A search for spans, as typed by the user. All words must match:
+/// A search for spans of one timeline, as typed by the user. All words must match:
 ///   - "F3", "B0", "W12": the pipeline action of that kind and microbatch;
 ///   - "rank:1", "step:2", "stage:0", "microbatch:5", "layer:4", "peer:3": that number;
 ///   - any other word: a part of the span's name, its category or its process group's name,
@@ -21,8 +22,15 @@ class SpanSearch {
 
   bool empty() const { return words_.empty(); }
   bool matches(const Timeline& timeline, int rank, const TimelineSpan& span) const;
-  /// Returns the number of spans that match, in the action and kernel bands of all lanes.
-  std::int64_t count(const Timeline& timeline) const;
+  /// The number of spans that match, in the action and kernel bands of all lanes, and how far they
+  /// have been counted.
+  struct Count {
+    std::int64_t found = 0;
+    bool complete = false;
+    std::size_t rank = 0, lane = 0, band = 0, row = 0, span = 0;  ///< the next one to look at
+  };
+  /// Goes on counting for about `budget`. If spans arrive meanwhile, some may be missed.
+  void count(const Timeline& timeline, Count& count, std::chrono::microseconds budget) const;
   /// Returns the first matching span that starts after `time` (`by` = 1), or the last one that
   /// starts before it (`by` = -1); of several, on the lowest rank.
   std::optional<Finding> next(const Timeline& timeline, Picoseconds time, int by) const;
@@ -33,7 +41,11 @@ class SpanSearch {
     Kind kind = Kind::text;
     std::string text{};  ///< lower case; for a label, its letter
     int number = 0;
+    /// For text: whether the names of the timeline contain it, by id. Names are few and spans are
+    /// many, so each name is looked at only once.
+    mutable std::vector<std::int8_t> in_names{};
   };
+  static bool in_name(const Timeline& timeline, const Word& word, NameId name);
   std::vector<Word> words_;
 };
 

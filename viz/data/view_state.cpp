@@ -3,6 +3,11 @@
 #include <cstdlib>
 
 namespace lockstep::viz {
+namespace {
+
+constexpr std::chrono::milliseconds count_budget{4};  // per frame
+
+}  // namespace
 
 void ViewState::mark(const Interval& time, Picoseconds near) {
   const auto same = [&](const Interval& each) {
@@ -14,16 +19,29 @@ void ViewState::mark(const Interval& time, Picoseconds near) {
 void ViewState::set_query(std::string_view text, const Timeline& timeline) {
   query = text;
   search = SpanSearch{text};
-  found = search.empty() ? 0 : search.count(timeline);
+  found = 0;
+  count_ = {};
+  recounts_ = false;
+  if (!search.empty()) count(timeline);
+}
+
+void ViewState::count(const Timeline& timeline) {
+  search.count(timeline, count_, count_budget);
+  if (count_.complete || !recounts_) found = count_.found;
 }
 
 void ViewState::refresh(const Timeline& timeline) {
   using Clock = std::chrono::steady_clock;
+  if (counting()) return count(timeline);
   if (timeline.span_count() == counted_spans_) return;
   if (took_ > std::chrono::milliseconds{2} && !timeline.ended()) return;
   const auto begin = Clock::now();
   counted_spans_ = timeline.span_count();
-  if (!search.empty()) found = search.count(timeline);
+  if (!search.empty()) {
+    count_ = {};
+    recounts_ = true;
+    count(timeline);
+  }
   // A range without ranks is still being dragged.
   if (range && !range->ranks.empty()) range = range_statistics(timeline, range->range);
   took_ = Clock::now() - begin;

@@ -18,12 +18,12 @@ enum class Export : std::uint8_t { nothing, png, svg, csv };
 /// The state of the controls. Every control changes one of these, so that tests can read it.
 struct ViewState {
   bool critical_path = false;
-  bool ghost = false;                      ///< whether the predicted schedule is shown
-  bool help = false;                       ///< whether the list of keys is shown
-  bool searching = false;                  ///< whether the search box is open
-  std::string query{};                     ///< in the search box
-  SpanSearch search{};                     ///< the same, parsed: other spans are dimmed
-  std::int64_t found = 0;                  ///< number of spans that match
+  bool ghost = false;      ///< whether the predicted schedule is shown
+  bool help = false;       ///< whether the list of keys is shown
+  bool searching = false;  ///< whether the search box is open
+  std::string query{};     ///< in the search box
+  SpanSearch search{};     ///< the same, parsed: other spans are dimmed
+  std::int64_t found = 0;  ///< number of spans that match, as last counted or counted so far
   std::optional<RangeStatistics> range{};  ///< of the range selected by dragging
   std::vector<Interval> marks{};           ///< a mark at one time has no length
   Theme theme = Theme::dark;
@@ -40,8 +40,14 @@ struct ViewState {
   /// Counts again and recomputes the range's statistics if spans have arrived. Waits for the run to
   /// end if that takes too long for every frame.
   void refresh(const Timeline& timeline);
+  /// Returns whether the next refresh() goes on counting.
+  bool counting() const { return !search.empty() && !count_.complete; }
 
  private:
+  void count(const Timeline& timeline);
+
+  SpanSearch::Count count_{};  ///< of the search
+  bool recounts_ = false;      ///< whether `found` is of an earlier, complete count
   std::int64_t counted_spans_ = 0;
   std::chrono::steady_clock::duration took_{};
 };

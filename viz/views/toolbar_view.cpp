@@ -116,8 +116,8 @@ int ToolbarView::draw_search(ButtonRow& row, Model& model) {
   }
   if (view.query != text.data()) view.set_query(text.data(), model.timeline);
   if (!view.search.empty()) {
-    row.text(fmt::format("{} found", view.found),
-             view.found > 0 ? colours::text_dim : colours::trouble);
+    row.text(fmt::format("{} found{}", view.found, view.counting() ? " ..." : ""),
+             view.found > 0 || view.counting() ? colours::text_dim : colours::trouble);
     if (row.button("<", false, "previous (Shift+N)")) jump = -1;
     if (row.button(">", false, "next (N or Enter)")) jump = 1;
   }
