@@ -127,6 +127,7 @@ class Timeline {
   bool ended() const;  ///< whether all ranks of the run have ended
 
   const std::string& name(NameId id) const { return *names_[id]; }
+  NameId name_count() const { return static_cast<NameId>(names_.size()); }
 
   /// A newly added span, for measuring display latency.
   struct FreshSpan {

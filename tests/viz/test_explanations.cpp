@@ -1,6 +1,9 @@
 // Why a rank was idle, as the timeline shades and explains it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <thread>
+
 #include "core/trace/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/explanations.h"
@@ -103,6 +106,79 @@ TEST_CASE("a step is explained once it is complete on every rank") {
   CHECK_FALSE(explanations.behind());
   add(1, Category::step, 0, 2 * ms);
   CHECK(explanations.find(timeline, timeline.steps().front()));
+}
+
+namespace {
+
+/// Returns whether two analyses agree.
+bool same_idle(const std::vector<std::vector<IdleInterval>>& a,
+               const std::vector<std::vector<IdleInterval>>& b) {
+  return std::ranges::equal(a, b, [](const auto& one, const auto& other) {
+    return std::ranges::equal(one, other, [](const IdleInterval& x, const IdleInterval& y) {
+      return x.time == y.time && x.causes == y.causes && x.stage == y.stage &&
+             x.microbatch == y.microbatch && x.category == y.category;
+    });
+  });
+}
+
+}  // namespace
+
+TEST_CASE("the copy of a step has the step's idle time and causes") {
+  Timeline timeline;
+  read_sample(sample_traces(sample_1f1b(4, 8, 3)), timeline);
+  for (const StepWindow& step : timeline.steps()) {
+    const auto idle = idle_intervals(timeline, step.step);
+    REQUIRE(idle.size() == 4);
+    CHECK(same_idle(idle_intervals(copy_of_step(timeline, step), step.step), idle));
+  }
+}
+
+TEST_CASE("a step of many spans is explained by another thread") {
+  Timeline timeline;
+  constexpr int ranks = 4, microbatches = 8000;
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const bool forward : {true, false}) {
+      for (int i = 0; i < microbatches; ++i) {
+        // A pipeline with gaps between actions, all forward ones first.
+        const int slot = forward ? i + rank : 2 * microbatches + i + ranks - rank;
+        TimelineSpan span{.start = 1000 * slot, .end = 1000 * slot + 900 - (i * 7 + rank) % 50};
+        span.category = forward ? Category::forward : Category::backward;
+        span.name = timeline.intern(forward ? "PP:F" : "PP:B");
+        span.step = 0;
+        span.stage = rank;
+        span.microbatch = i;
+        timeline.add(rank, 0, span);
+      }
+    }
+    timeline.end(rank, 2 * microbatches);
+  }
+  timeline.settle();
+  const StepWindow step = timeline.steps().front();
+  REQUIRE_FALSE(is_small(timeline, step));
+  const auto expected = idle_intervals(timeline, 0);
+  REQUIRE(expected.size() == ranks);
+
+  Explanations explanations;
+  explanations.update(std::chrono::milliseconds{50});
+  CHECK_FALSE(explanations.find(timeline, step));
+  CHECK(explanations.analyses());
+  const ExplainedStep* found = nullptr;
+  for (int i = 0; !found && i < 6000; ++i) {  // a minute
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    explanations.update(std::chrono::milliseconds{50});
+    found = explanations.find(timeline, step);
+  }
+  REQUIRE(found);
+  CHECK_FALSE(explanations.analyses());
+  CHECK(same_idle(found->idle, expected));
+  CHECK_FALSE(found->path);
+
+  // A picture waits for the analysis.
+  Explanations patient;
+  patient.update(std::chrono::hours{1});
+  found = patient.find(timeline, step);
+  REQUIRE(found);
+  CHECK(same_idle(found->idle, expected));
 }
 
 TEST_CASE("the chain of an action goes back to the data and on to the optimizer") {

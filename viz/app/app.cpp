@@ -283,7 +283,7 @@ void App::frame(double seconds) {
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
   if (model_.bubbles.behind() || model_.explanations.behind() || model_.view.counting() ||
-      (runs_ && runs_->model(Side::b).explanations.behind()))
+      model_.explanations.analyses() || (runs_ && runs_->model(Side::b).explanations.behind()))
     frames_due_ = std::max(frames_due_, 2);
   ++frames_;
   last_frame_seconds_ = seconds_between(begin, Clock::now());

@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <numeric>
+#include <thread>
+#include <utility>
 
+#include "core/trace/visit_band.h"
 #include "viz/data/folding.h"
 
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t most_steps = 512;  // kept; more than a window shows
+constexpr std::size_t most_steps = 512;      // kept; more than a window shows
+constexpr std::size_t most_large_steps = 8;  // the same, of those that need much memory
 
 /// Describes the action whose result the rank waits for: "the backward of microbatch 0 on stage 1".
 std::string awaited_words(const IdleInterval& idle) {
@@ -23,8 +27,8 @@ std::string awaited_words(const IdleInterval& idle) {
 
 }  // namespace
 
-bool is_small(const Timeline& timeline, const StepWindow& step) {
-  std::ptrdiff_t left = most_explained_spans;
+bool is_small(const Timeline& timeline, const StepWindow& step, std::ptrdiff_t most) {
+  std::ptrdiff_t left = most;
   for (const auto& rank : timeline.ranks()) {
     const Lane* lane = rank->compute();
     if (!lane) continue;
@@ -48,9 +52,37 @@ const IdleInterval* ExplainedStep::idle_at(std::size_t rank, double time) const 
   return &*after;
 }
 
+Timeline copy_of_step(const Timeline& timeline, const StepWindow& step) {
+  Timeline copy;
+  copy.run() = timeline.run();
+  // The names keep their ids.
+  for (NameId id = copy.name_count(); id < timeline.name_count(); ++id)
+    copy.intern(timeline.name(id));
+  for (const auto& rank : timeline.ranks()) {
+    copy.rank(rank->rank);
+    for (const auto& lane : rank->lanes) {
+      copy.lane(rank->rank, lane->tid());
+      for (const Band band : {Band::step, Band::action})
+        visit_band(*lane, band, {step.start, step.end},
+                   [&](const TimelineSpan& span) { copy.add(rank->rank, lane->tid(), span); });
+    }
+  }
+  copy.settle();
+  return copy;
+}
+
 void Explanations::update(std::chrono::milliseconds budget) {
-  if (steps_.size() >= most_steps) steps_.clear();
+  if (steps_.size() >= most_steps || large_steps_ >= most_large_steps) {
+    steps_.clear();
+    large_steps_ = 0;
+  }
+  if (job_ && job_->done.load(std::memory_order_acquire)) {
+    steps_.insert_or_assign(job_->step, std::move(job_->result));
+    ++large_steps_;
+    job_.reset();
+  }
   until_ = Clock::now() + budget;
+  patient_ = budget >= std::chrono::minutes{1};
   computed_ = behind_ = false;
 }
 
@@ -66,6 +98,18 @@ const ExplainedStep* Explanations::find(const Timeline& timeline, const StepWind
     computed_ = true;
     explained.idle = idle_intervals(timeline, step.step);
     explained.path = critical_path(timeline, step.step);
+  } else if (patient_ && is_small(timeline, step, most_spans)) {
+    explained.idle = idle_intervals(timeline, step.step);
+  } else if (is_small(timeline, step, most_spans)) {
+    if (job_) return nullptr;
+    job_ = std::make_shared<Job>();
+    job_->step = step.step;
+    job_->timeline = copy_of_step(timeline, step);
+    std::thread{[job = job_] {
+      job->result.idle = idle_intervals(job->timeline, job->step);
+      job->done.store(true, std::memory_order_release);
+    }}.detach();
+    return nullptr;
   }
   return &steps_.emplace(step.step, std::move(explained)).first->second;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -21,11 +23,19 @@ struct ExplainedStep {
   const IdleInterval* idle_at(std::size_t rank, double time) const;
 };
 
-/// Returns whether a step's compute lanes have few enough spans to analyse the step in a frame.
-bool is_small(const Timeline& timeline, const StepWindow& step);
+/// Returns whether a step's compute lanes have at most `most` spans: by default, few enough to
+/// analyse the step in a frame.
 constexpr std::ptrdiff_t most_explained_spans = 50'000;
+bool is_small(const Timeline& timeline, const StepWindow& step,
+              std::ptrdiff_t most = most_explained_spans);
 
-/// The explained steps, computed when they are first shown.
+/// Returns a timeline that contains the spans of the action band during a step, for an analysis on
+/// another thread.
+Timeline copy_of_step(const Timeline& timeline, const StepWindow& step);
+
+/// The explained steps, computed when they are first shown. Another thread analyses a step that
+/// would take longer than a frame; its critical path, which would have too many links to be drawn,
+/// is left out.
 class Explanations {
  public:
   using Clock = std::chrono::steady_clock;
@@ -33,15 +43,31 @@ class Explanations {
   /// step.
   void update(std::chrono::milliseconds budget);
   void clear() { *this = {}; }
+  /// The largest number of spans on the compute lanes of a step that is explained; the analysis
+  /// takes about 0.3 s.
+  static constexpr std::ptrdiff_t most_spans = 500'000;
   /// Returns the explanation of a step, valid until the next update(). Null if the step has not
-  /// completed, has more than `most_spans` spans on its compute lanes, or if the budget is used up.
+  /// completed or is not explained yet. A step of more than `most_spans` spans has an empty one.
   const ExplainedStep* find(const Timeline& timeline, const StepWindow& step);
   /// Returns whether find() ran out of budget since update(), so that another frame is due.
   bool behind() const { return behind_; }
+  /// Returns whether another thread analyses a step now.
+  bool analyses() const { return job_ != nullptr; }
 
  private:
+  /// An analysis on another thread. The thread outlives this object if necessary.
+  struct Job {
+    int step = 0;
+    Timeline timeline;
+    ExplainedStep result;
+    std::atomic<bool> done{false};
+  };
+
   std::unordered_map<int, ExplainedStep> steps_;
+  std::shared_ptr<Job> job_;
+  std::size_t large_steps_ = 0;  ///< explained by other threads
   Clock::time_point until_{};
+  bool patient_ = false;  ///< whether large steps are analysed on this thread, as for a picture
   bool computed_ = false;
   bool behind_ = false;
 };
