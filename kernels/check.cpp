@@ -120,10 +120,11 @@ void want_same_elements(const char* kernel, Named a, Named b) {
 constexpr std::size_t kernels_listed = [] {
   std::size_t count = 0;
   for_each_kernel([&count](auto...) { ++count; });
+  for_each_fusion([&count](auto...) { ++count; });
   return count;
 }();
 static_assert(sizeof(Kernels) == kernels_listed * sizeof(Kernel<void()>),
-              "for_each_kernel must list every member of Kernels");
+              "for_each_kernel and for_each_fusion must list every member of Kernels");
 
 void want_every_kernel(const char* device, const Kernels& kernels) {
   for_each_kernel([&](const char* name, auto kernel) {

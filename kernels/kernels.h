@@ -78,6 +78,12 @@ struct Kernels {
   Kernel<void(Queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd)> layernorm_forward;
   /// Computes dx (N, h) from dy (N, h) and the forward pass's x, mean and rstd. dx may be dy.
   Kernel<void(Queue, In dy, In x, In gain, In32 mean, In32 rstd, Out dx)> layernorm_backward_input;
+  /// A fusion (see for_each_fusion): sum = a + b, then layernorm_forward of it. sum may be a or b.
+  Kernel<void(Queue, In a, In b, Out sum, In gain, In bias, Out y, Out32 mean, Out32 rstd)>
+      add_layernorm_forward;
+  /// A fusion: layernorm_backward_input, then dx += other. dx may be dy, but not `other`.
+  Kernel<void(Queue, In dy, In x, In gain, In32 mean, In32 rstd, In other, Out dx)>
+      layernorm_backward_input_add;
   /// dgain (h) += Σ dy * x̂ and dbias (h) += Σ dy, summed over rows.
   Kernel<void(Queue, In dy, In x, In32 mean, In32 rstd, InOut dgain, InOut dbias)>
       layernorm_backward_weight;
@@ -220,8 +226,8 @@ struct Kernels {
   Kernel<void(Queue, Ins, Out32 sums)> counts_of_not_finite;
 };
 
-/// The list of all kernels, for code that treats them alike. Calls visit("add", &Kernels::add), and
-/// does the same for every other kernel.
+/// The list of all kernels except fusions, for code that treats them alike. Calls visit("add",
+/// &Kernels::add), and does the same for every other kernel.
 template <class Visit>
 constexpr void for_each_kernel(Visit visit) {
   visit("linear_forward", &Kernels::linear_forward);
@@ -260,6 +266,15 @@ constexpr void for_each_kernel(Visit visit) {
   visit("sums", &Kernels::sums);
   visit("sums_of_squares", &Kernels::sums_of_squares);
   visit("counts_of_not_finite", &Kernels::counts_of_not_finite);
+}
+
+/// The list of all fusions. Each does the work of two kernels in one launch, with less memory
+/// traffic and bitwise the same results. A device that gains nothing from a fusion lacks it: it is
+/// null.
+template <class Visit>
+constexpr void for_each_fusion(Visit visit) {
+  visit("add_layernorm_forward", &Kernels::add_layernorm_forward);
+  visit("layernorm_backward_input_add", &Kernels::layernorm_backward_input_add);
 }
 
 /// Returns the CPU kernels: a library's matrix products (kernels/cpu/gemm.h) and vectorised loops,

@@ -4,36 +4,49 @@
 
 namespace lockstep {
 
-Tensor Residual::forward(Tensor x, Stash& stash) {
-  Tensor y = branch_->forward(x.share(), stash);
+Block::Block(const LayerSite& site, const ModelBuilder& builder)
+    : ops_(site.device, site.layer, site.config.dtype) {
+  const auto layernorm = [&](BlockSlot gain, BlockSlot bias) {
+    return builder.layernorm(site, block_spec(site.config, site.layer, gain),
+                             block_spec(site.config, site.layer, bias));
+  };
+  ln_1_ = layernorm(BlockSlot::ln_1_weight, BlockSlot::ln_1_bias);
+  attention_ = std::make_unique<Attention>(site, builder);
+  ln_2_ = layernorm(BlockSlot::ln_2_weight, BlockSlot::ln_2_bias);
+  mlp_ = builder.mlp(site);
+}
+
+Tensor Block::forward(Tensor x, Stash& stash) {
+  Tensor branch = attention_->forward(ln_1_->forward(x.share(), stash), stash);
+  Tensor normalized = ln_2_->forward_of_sum(x, branch, stash);
+  x = std::move(branch);
+  Tensor y = mlp_->forward(std::move(normalized), stash);
   ops_.add(x, y, y);
   return y;
 }
 
-Tensor Residual::backward_input(Tensor dy, Stash& stash) {
-  Tensor dx = branch_->backward_input(dy.share(), stash);
-  ops_.add(dy, dx, dx);
-  return dx;
+// The gradient of x + branch(x) is dy plus the branch's gradient.
+Tensor Block::backward(Tensor dy, Stash& stash) {
+  dy = ln_2_->backward_input_plus(mlp_->backward(dy.share(), stash), dy, stash);
+  return ln_1_->backward_input_plus(attention_->backward(dy.share(), stash), dy, stash);
 }
 
-Tensor Residual::backward(Tensor dy, Stash& stash) {
-  Tensor dx = branch_->backward(dy.share(), stash);
-  ops_.add(dy, dx, dx);
-  return dx;
+Tensor Block::backward_input(Tensor dy, Stash& stash) {
+  dy = ln_2_->backward_input_plus(mlp_->backward_input(dy.share(), stash), dy, stash);
+  return ln_1_->backward_input_plus(attention_->backward_input(dy.share(), stash), dy, stash);
 }
 
-Block::Block(const LayerSite& site, const ModelBuilder& builder) {
-  const auto spec = [&](BlockSlot slot) { return block_spec(site.config, site.layer, slot); };
+void Block::backward_weight(Stash& stash) {
+  mlp_->backward_weight(stash);
+  ln_2_->backward_weight(stash);
+  attention_->backward_weight(stash);
+  ln_1_->backward_weight(stash);
+}
 
-  auto attention = std::make_unique<Chain>();
-  attention->add(builder.layernorm(site, spec(BlockSlot::ln_1_weight), spec(BlockSlot::ln_1_bias)));
-  attention->add(std::make_unique<Attention>(site, builder));
-  add(std::make_unique<Residual>(site, std::move(attention)));
-
-  auto mlp = std::make_unique<Chain>();
-  mlp->add(builder.layernorm(site, spec(BlockSlot::ln_2_weight), spec(BlockSlot::ln_2_bias)));
-  mlp->add(builder.mlp(site));
-  add(std::make_unique<Residual>(site, std::move(mlp)));
+void Block::collect(std::vector<Parameter*>& parameters) {
+  for (Layer* layer :
+       std::initializer_list<Layer*>{ln_1_.get(), attention_.get(), ln_2_.get(), mlp_.get()})
+    layer->collect(parameters);
 }
 
 }  // namespace lockstep

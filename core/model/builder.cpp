@@ -19,8 +19,8 @@ std::unique_ptr<TokenLayer> ModelBuilder::embedding(const LayerSite& site) const
 std::unique_ptr<Layer> ModelBuilder::linear(const LayerSite& site, const LinearSpec& spec) const {
   return std::make_unique<Linear>(site, spec);
 }
-std::unique_ptr<Layer> ModelBuilder::layernorm(const LayerSite& site, const ParameterSpec& gain,
-                                               const ParameterSpec& bias) const {
+std::unique_ptr<LayerNorm> ModelBuilder::layernorm(const LayerSite& site, const ParameterSpec& gain,
+                                                   const ParameterSpec& bias) const {
   return std::make_unique<LayerNorm>(site, gain, bias);
 }
 std::unique_ptr<Layer> ModelBuilder::attention_core(const LayerSite& site) const {

@@ -11,6 +11,8 @@
 
 namespace lockstep {
 
+class LayerNorm;
+
 /// The configuration, device and storage with which a layer is built. Needed only during
 /// construction.
 struct LayerSite {
@@ -75,8 +77,8 @@ class ModelBuilder {
   virtual std::vector<ParameterSpec> parameters(const GptConfig& config) const;
   virtual std::unique_ptr<TokenLayer> embedding(const LayerSite& site) const;
   virtual std::unique_ptr<Layer> linear(const LayerSite& site, const LinearSpec& spec) const;
-  virtual std::unique_ptr<Layer> layernorm(const LayerSite& site, const ParameterSpec& gain,
-                                           const ParameterSpec& bias) const;
+  virtual std::unique_ptr<LayerNorm> layernorm(const LayerSite& site, const ParameterSpec& gain,
+                                               const ParameterSpec& bias) const;
   /// Returns the positions of each sequence whose tokens are on this rank; empty means all.
   virtual std::vector<Positions> positions(const LayerSite&) const { return {}; }
   /// Returns the number of attention heads on this rank.

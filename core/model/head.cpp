@@ -1,5 +1,7 @@
 #include "core/model/head.h"
 
+#include "core/model/layernorm.h"
+
 namespace lockstep {
 
 Head::Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied,

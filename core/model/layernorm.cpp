@@ -2,25 +2,63 @@
 
 namespace lockstep {
 
-Tensor LayerNorm::forward(Tensor x, Stash& stash) {
+template <class Launch>
+Tensor LayerNorm::normalized(Tensor x, Stash& stash, Launch launch) {
   Saved& saved = stash.of<Saved>(this);
   saved.mean = ops_.statistic({x.shape().rows()});
   saved.rstd = ops_.statistic({x.shape().rows()});
   Tensor y = ops_.activation(x.shape());
-  ops_.layernorm_forward(x, gain_.value, bias_.value, y, saved.mean, saved.rstd);
   saved.x = std::move(x);
+  launch(y, saved);
   return y;
 }
 
-Tensor LayerNorm::backward_input(Tensor dy, Stash& stash) {
+Tensor LayerNorm::forward(Tensor x, Stash& stash) {
+  return normalized(std::move(x), stash, [&](const Tensor& y, const Saved& saved) {
+    ops_.layernorm_forward(saved.x, gain_.value, bias_.value, y, saved.mean, saved.rstd);
+  });
+}
+
+Tensor LayerNorm::forward_of_sum(View x, Tensor& branch, Stash& stash) {
+  if (!ops_.fuses()) {
+    ops_.add(x, branch, branch);
+    return forward(branch.share(), stash);
+  }
+  return normalized(branch.share(), stash, [&](const Tensor& y, const Saved& saved) {
+    ops_.add_layernorm_forward(x, saved.x, saved.x, gain_.value, bias_.value, y, saved.mean,
+                               saved.rstd);
+  });
+}
+
+template <class Launch>
+Tensor LayerNorm::gradient(Tensor dy, Stash& stash, Launch launch) {
   const Saved& saved = stash.saved<Saved>(this);
   Tensor dx = ops_.activation(dy.shape());
-  ops_.layernorm_backward_input(dy, saved.x, gain_.value, saved.mean, saved.rstd, dx);
+  launch(dx, saved);
   if (!gain_.frozen)
     ops_.layernorm_backward_weight(dy, saved.x, saved.mean, saved.rstd, gain_.gradient,
                                    bias_.gradient);
   stash.drop(this);
   return dx;
+}
+
+Tensor LayerNorm::backward_input(Tensor dy, Stash& stash) {
+  const View up = dy;
+  return gradient(std::move(dy), stash, [&](const Tensor& dx, const Saved& saved) {
+    ops_.layernorm_backward_input(up, saved.x, gain_.value, saved.mean, saved.rstd, dx);
+  });
+}
+
+Tensor LayerNorm::backward_input_plus(Tensor dy, View other, Stash& stash) {
+  if (!ops_.fuses()) {
+    Tensor dx = backward_input(std::move(dy), stash);
+    ops_.add(other, dx, dx);
+    return dx;
+  }
+  const View up = dy;
+  return gradient(std::move(dy), stash, [&](const Tensor& dx, const Saved& saved) {
+    ops_.layernorm_backward_input_add(up, saved.x, gain_.value, saved.mean, saved.rstd, other, dx);
+  });
 }
 
 }  // namespace lockstep

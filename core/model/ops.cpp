@@ -99,6 +99,19 @@ void Ops::layernorm_backward_input(View dy, View x, View gain, View mean, View r
   launch("layernorm_backward_input", &Kernels::layernorm_backward_input, dy, x, gain, mean, rstd,
          dx);
 }
+bool Ops::fuses() const {
+  return !device_.compute.clock().is_modelled() &&
+         device_.compute.kernels().layernorm_backward_input_add;
+}
+void Ops::add_layernorm_forward(View a, View b, View sum, View gain, View bias, View y, View mean,
+                                View rstd) const {
+  launch("add_layernorm", &Kernels::add_layernorm_forward, a, b, sum, gain, bias, y, mean, rstd);
+}
+void Ops::layernorm_backward_input_add(View dy, View x, View gain, View mean, View rstd, View other,
+                                       View dx) const {
+  launch("layernorm_backward_input_add", &Kernels::layernorm_backward_input_add, dy, x, gain, mean,
+         rstd, other, dx);
+}
 void Ops::layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain,
                                     View dbias) const {
   launch("layernorm_backward_weight", &Kernels::layernorm_backward_weight, dy, x, mean, rstd, dgain,

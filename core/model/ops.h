@@ -75,6 +75,13 @@ class Ops {
 
   void layernorm_forward(View x, View gain, View bias, View y, View mean, View rstd) const;
   void layernorm_backward_input(View dy, View x, View gain, View mean, View rstd, View dx) const;
+  /// Whether to call the two fusions below. They exist only on a GPU, and the modelled clock does
+  /// not use them: it describes each operation by itself, and the same operations on all devices.
+  bool fuses() const;
+  void add_layernorm_forward(View a, View b, View sum, View gain, View bias, View y, View mean,
+                             View rstd) const;
+  void layernorm_backward_input_add(View dy, View x, View gain, View mean, View rstd, View other,
+                                    View dx) const;
   void layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain,
                                  View dbias) const;
 

@@ -7,7 +7,8 @@ namespace lockstep {
 
 Kernels make_cuda_kernels(bool allow_tf32) {
   Kernels kernels;
-  cuda::set_layernorm(kernels);
+  cuda::set_layernorm_forward(kernels);
+  cuda::set_layernorm_backward(kernels);
   cuda::set_gelu(kernels);
   cuda::set_attention(kernels);
   cuda::set_embedding(kernels);

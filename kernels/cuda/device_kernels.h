@@ -6,7 +6,8 @@ namespace lockstep::cuda {
 
 /// Each function sets one family of `kernels`; the file of the same name defines it. Views are in
 /// GPU memory and need only their element type's alignment.
-void set_layernorm(Kernels& kernels);
+void set_layernorm_forward(Kernels& kernels);
+void set_layernorm_backward(Kernels& kernels);
 void set_gelu(Kernels& kernels);
 void set_attention(Kernels& kernels);
 void set_embedding(Kernels& kernels);

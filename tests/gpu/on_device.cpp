@@ -160,6 +160,8 @@ Kernels on_device(const Kernels& kernels) {
   Kernels result;
   for_each_kernel(
       [&](const char*, auto kernel) { result.*kernel = kernel_on_device(kernels.*kernel); });
+  for_each_fusion(
+      [&](const char*, auto fusion) { result.*fusion = kernel_on_device(kernels.*fusion); });
   return result;
 }
 

@@ -60,6 +60,54 @@ TEST_CASE("layernorm_forward and its gradients, over random shapes") {
   }
 }
 
+// In every type, at every alignment; with rows too long for the registers of a GPU's block.
+TEST_CASE("a fusion with an addition has the bits of the two kernels") {
+  if (!kernels().add_layernorm_forward) return;
+  Random random{23};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const std::int64_t h : {1, 7, 64, 300, 1024, 2049, 9000, 17001})
+      for (const std::int64_t offset : {0, 1}) {
+        CAPTURE(name_of(dtype));
+        CAPTURE(h);
+        const std::int64_t rows = h > 2000 ? 2 : 5;
+        Array mean{{rows}}, rstd{{rows}}, want_mean{{rows}}, want_rstd{{rows}};
+        std::vector<Array> memory;
+        memory.reserve(16);
+        // A contiguous view of random elements. An Array of f32 has room for any type.
+        const auto view = [&](Shape shape) {
+          Array& wide = memory.emplace_back(shape, 0, 0);
+          wide.randomize(random);
+          if (dtype == DType::f32 && offset == 0) return wide.view();
+          Array& array = memory.emplace_back(Shape{shape.elements() + 1}, 0, 0);
+          View narrow{
+              static_cast<std::byte*>(array.view().data) + offset * (dtype == DType::f32 ? 4 : 2),
+              shape, dtype};
+          cpu_kernels().convert({}, wide, narrow);
+          return narrow;
+        };
+        const auto same = [](const View& a, const View& b) {
+          return std::memcmp(a.data, b.data, a.bytes()) == 0;
+        };
+        const View a = view({rows, h}), b = view({rows, h}), gain = view({h}), bias = view({h});
+        const View sum = view({rows, h}), y = view({rows, h}), want_y = view({rows, h});
+        kernels().add({}, a, b, sum);
+        kernels().layernorm_forward({}, sum, gain, bias, want_y, want_mean, want_rstd);
+        kernels().add_layernorm_forward({}, a, b, b, gain, bias, y, mean, rstd);  // in place
+        CHECK(same(b, sum));
+        CHECK(same(y, want_y));
+        CHECK(same_bits(mean, want_mean));
+        CHECK(same_bits(rstd, want_rstd));
+
+        const View& dy = y;  // any numbers
+        kernels().layernorm_backward_input({}, dy, sum, gain, mean, rstd, want_y);
+        kernels().add({}, a, want_y, want_y);
+        kernels().layernorm_backward_input_add({}, dy, sum, gain, mean, rstd, a, b);
+        CHECK(same(b, want_y));
+        kernels().layernorm_backward_input_add({}, dy, sum, gain, mean, rstd, a, dy);
+        CHECK(same(dy, want_y));
+      }
+}
+
 TEST_CASE("layernorm of a row without variance is the bias") {
   Random random{21};
   for (std::int64_t h : {1, 2, 16, 100}) {

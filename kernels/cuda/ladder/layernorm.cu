@@ -1,7 +1,7 @@
 /// Three versions of layer normalisation's forward pass, each with one idea more than the version
-/// before it. The fourth is kernels/cuda/layernorm.cu. All need the mean before the variance, and
-/// both before y; the question is how often, and in what pattern, a row of h elements is read. The
-/// least possible traffic is one read of x and one write of y: 2 N h elements.
+/// before it. The fourth is kernels/cuda/layernorm_forward.cu. All need the mean before the
+/// variance, and both before y; the question is how often, and in what pattern, a row of h elements
+/// is read. The least possible traffic is one read of x and one write of y: 2 N h elements.
 
 #include "kernels/cuda/ladder/layernorm.h"
 

@@ -125,6 +125,13 @@ class MemoryBound {
     memory_bound("layernorm backward input " + type, passes(3, dtype), shape, make, [&](auto& v) {
       k_.layernorm_backward_input(q_, v[2], v[0], v[3], v[5], v[6], v[1]);
     });
+    memory_bound("add and layernorm forward " + type, passes(4, dtype), shape, make, [&](auto& v) {
+      k_.add_layernorm_forward(q_, v[0], v[2], v[2], v[3], v[4], v[1], v[5], v[6]);
+    });
+    memory_bound("layernorm backward input, add " + type, passes(4, dtype), shape, make,
+                 [&](auto& v) {
+                   k_.layernorm_backward_input_add(q_, v[1], v[0], v[3], v[5], v[6], v[2], v[1]);
+                 });
     memory_bound("layernorm backward weight " + type, passes(2, dtype), shape, make, [&](auto& v) {
       k_.layernorm_backward_weight(q_, v[2], v[0], v[5], v[6], v[7], v[8]);
     });

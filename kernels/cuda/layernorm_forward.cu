@@ -1,0 +1,112 @@
+/// Layer normalisation, forward: 2 N h elements move (x in, y out); gain and bias stay in cache.
+/// The variance is the mean of (x - E[x])², because E[x²] - E[x]² would lose digits to
+/// cancellation; this needs a second pass over the row, which layernorm_row.cuh keeps in registers.
+///
+/// Fused with the residual connection's addition before it, the kernel reads a and b and writes sum
+/// and y, 4 N h elements instead of the pair's 5: the sum is not read again. It continues from the
+/// rounded sum, so the results are bitwise those of the pair. For that, this file is compiled
+/// without fused multiply-adds, which the compiler could place differently in the two kernels.
+
+#include "kernels/arguments.h"
+#include "kernels/check.h"
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/layernorm_row.cuh"
+
+namespace lockstep::cuda {
+namespace {
+
+constexpr float epsilon = 1e-5F;
+
+/// Normalises the block's row.
+template <class T>
+__device__ __forceinline__ void normalise(const RowPart<T>& part, const T* gain, const T* bias,
+                                          T* y, float* means, float* rstds, int h) {
+  using Sums = BlockReduction<float, most_threads>;
+  __shared__ typename Sums::Storage storage;
+  constexpr int size = per_vector<T>;
+  const std::int64_t row = blockIdx.x;
+  const auto count_h = static_cast<float>(h);
+
+  float sum = 0.0F;
+  part.each([&](int, int count, const Chunk<T, size>& chunk) {
+    for (int i = 0; i < size; ++i) sum += i < count ? widen(chunk.at[i]) : 0.0F;
+  });
+  const float mean = Sums(storage)(sum, Sum{}) / count_h;
+
+  float squares = 0.0F;
+  part.each([&](int, int count, const Chunk<T, size>& chunk) {
+    for (int i = 0; i < size; ++i) {
+      const float centred = widen(chunk.at[i]) - mean;
+      squares += i < count ? centred * centred : 0.0F;
+    }
+  });
+  const float variance = Sums(storage)(squares, Sum{}) / count_h;
+  const float rstd = 1.0F / sqrtf(variance + epsilon);
+
+  part.each([&](int first, int count, const Chunk<T, size>& chunk) {
+    const Chunk<T, size> g = columns_of(gain, h, first, count);
+    const Chunk<T, size> b = columns_of(bias, h, first, count);
+    Chunk<T, size> out;
+    for (int i = 0; i < size; ++i)
+      out.at[i] = rounded<T>((widen(chunk.at[i]) - mean) * rstd * widen(g.at[i]) + widen(b.at[i]));
+    store(y + row * h + first, out, count);
+  });
+  if (threadIdx.x == 0) {
+    means[row] = mean;
+    rstds[row] = rstd;
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(most_threads, 2)  // two blocks per multiprocessor
+    layernorm_kernel(const T* x, const T* gain, const T* bias, T* y, float* means, float* rstds,
+                     int h) {
+  const RowPart<T> part(x + std::int64_t{blockIdx.x} * h, h);
+  normalise(part, gain, bias, y, means, rstds, h);
+}
+
+/// The same of the sum of a and b.
+template <class T>
+__global__ void __launch_bounds__(most_threads)
+    add_layernorm_kernel(const T* a, const T* b, T* sum, const T* gain, const T* bias, T* y,
+                         float* means, float* rstds, int h) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * h;
+  const RowPart<T> part(a + first, b + first, sum + first, h);
+  normalise(part, gain, bias, y, means, rstds, h);
+}
+
+void layernorm_forward(Queue queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd) {
+  constexpr const char* name = "layernorm_forward";
+  const auto n = arguments::layernorm_forward(x, gain, bias, y, mean, rstd);
+  want_one_type(name, {{"x", x}, {"gain", gain}, {"bias", bias}, {"y", y}});
+  with_type_of(x.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, layernorm_kernel<T>,
+           data_of<T>(x), data_of<T>(gain), data_of<T>(bias), data_of<T>(y), mean.f32(), rstd.f32(),
+           static_cast<int>(n.columns));
+  });
+}
+
+void add_layernorm_forward(Queue queue, In a, In b, Out sum, In gain, In bias, Out y, Out32 mean,
+                           Out32 rstd) {
+  constexpr const char* name = "add_layernorm_forward";
+  arguments::add(a, b, sum);
+  const auto n = arguments::layernorm_forward(sum, gain, bias, y, mean, rstd);
+  want_one_type(name, {{"a", a}, {"b", b}, {"sum", sum}, {"gain", gain}, {"bias", bias}, {"y", y}});
+  with_type_of(sum.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, add_layernorm_kernel<T>,
+           data_of<T>(a), data_of<T>(b), data_of<T>(sum), data_of<T>(gain), data_of<T>(bias),
+           data_of<T>(y), mean.f32(), rstd.f32(), static_cast<int>(n.columns));
+  });
+}
+
+}  // namespace
+
+void set_layernorm_forward(Kernels& kernels) {
+  kernels.layernorm_forward = layernorm_forward;
+  kernels.add_layernorm_forward = add_layernorm_forward;
+}
+
+}  // namespace lockstep::cuda
