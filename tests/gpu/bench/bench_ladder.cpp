@@ -1,6 +1,6 @@
 // Measures the steps of kernels/cuda/ladder and the kernel that Lockstep uses, relative to the
-// bandwidth of a copy. Each output line is one figure: name, value, unit and detail, separated by
-// tabs.
+// bandwidth of a copy or the rate of a large product. Each output line is one figure: name, value,
+// unit and detail, separated by tabs.
 //
 //   bench_ladder [--samples N]
 #include <fmt/format.h>
@@ -8,9 +8,12 @@
 #include <CLI/CLI.hpp>
 
 #include "core/base/error.h"
+#include "kernels/cuda/ladder/attention.h"
 #include "kernels/cuda/ladder/cross_entropy.h"
 #include "kernels/cuda/ladder/layernorm.h"
+#include "kernels/cuda/ladder/matrix_product.h"
 #include "tests/gpu/bench/memory_bound.h"
+#include "tests/gpu/bench/products.h"
 
 using namespace lockstep;
 
@@ -39,6 +42,22 @@ int main(int argc, char** argv) {
                                          DType::bf16, losses[i].forward);
     memory_bound.cross_entropy_forward(name("cross-entropy forward", losses.size() + 1, "in use"),
                                        DType::bf16, bench.kernels().cross_entropy_forward);
+    Products products{bench, Shapes{}, samples};
+    for (const DType dtype : {DType::f32, DType::bf16}) products.large_product(dtype);
+    const auto matrix_products = cuda::matrix_product_ladder();
+    for (std::size_t i = 0; i < matrix_products.size(); ++i)
+      products.linear_forward(name("matrix product", i + 1, matrix_products[i].name), DType::bf16,
+                              matrix_products[i].forward);
+    products.linear_forward(name("matrix product", matrix_products.size() + 1, "in use"),
+                            DType::bf16, bench.kernels().linear_forward);
+    const auto attentions = cuda::attention_ladder();
+    for (std::size_t i = 0; i < attentions.size(); ++i)
+      products.attention_forward(name("attention forward", i + 1, attentions[i].name), DType::bf16,
+                                 attentions[i].forward);
+    products.attention_forward(name("attention forward", attentions.size() + 1, "in use, f32"),
+                               DType::f32, bench.kernels().attention_forward);
+    products.attention_forward(name("attention forward", attentions.size() + 2, "in use"),
+                               DType::bf16, bench.kernels().attention_forward);
     return 0;
   } catch (const UsageError& error) {
     fmt::print(stderr, "bench_ladder: {}\n", error.what());

@@ -26,16 +26,8 @@ class Products {
     linears();
   }
 
- private:
-  void print_rate(const std::string& name, double flops, double seconds, DType dtype,
-                  const std::string& detail) {
-    const double reached = dtype == DType::bf16 ? bf16_rate_ : f32_rate_;
-    print({name, flops / seconds / 1e12, "TFLOP/s",
-           fmt::format("{:.0f} % of the large product, {:.1f} us, {}",
-                       100 * flops / seconds / reached, seconds * 1e6, detail)});
-  }
-
-  // Measures cuBLAS through linear_forward without a bias.
+  /// Measures cuBLAS's large product, of which the other figures are fractions, through
+  /// linear_forward without a bias.
   void large_product(DType dtype) {
     const std::int64_t n = dtype == DType::bf16 ? s_.product : s_.product / 2;
     const View w = bench_.random({n, n}, dtype), none;
@@ -53,9 +45,51 @@ class Products {
     bench_.release_all();
   }
 
-  // Half of causal attention is counted: 2 b s² h FLOPs for the forward pass. The backward pass
-  // recomputes the scores and so computes five products instead of two; it is counted as 2.5
-  // forward passes.
+  /// Measures a version of linear_forward, after large_product(): the attention's projection.
+  void linear_forward(const std::string& name, DType dtype,
+                      const decltype(Kernels::linear_forward)& kernel) {
+    const std::int64_t h = s_.hidden;
+    const View x = bench_.random({s_.rows(), h}, dtype), y = bench_.random({s_.rows(), h}, dtype);
+    const View w = bench_.random({h, h}, dtype), bias = bench_.random({h}, dtype);
+    const double flops = 2.0 * static_cast<double>(s_.rows() * h) * static_cast<double>(h);
+    print_rate(
+        name, flops,
+        bench_.seconds(samples_, [&](int) { kernel(q_, x, w, bias, y, WeightLayout::in_out); }),
+        dtype, fmt::format("({0}, {1}) by ({1}, {1})", s_.rows(), h));
+    bench_.release_all();
+  }
+  /// The same for attention_forward, on an eighth of the sequences.
+  void attention_forward(const std::string& name, DType dtype,
+                         const decltype(Kernels::attention_forward)& kernel) {
+    const std::int64_t batch = std::max<std::int64_t>(s_.batch / 8, 1), s = s_.sequence;
+    const View qkv = bench_.random({batch, s, 3 * s_.hidden}, dtype), none;
+    const View y = bench_.random({batch, s, s_.hidden}, dtype);
+    const View lse = bench_.random({batch, s_.heads, s}, DType::f32);
+    const auto part = [&](int i) { return qkv.columns(i * s_.hidden, s_.hidden); };
+    print_rate(
+        name, causal_flops(batch, s),
+        bench_.seconds(samples_,
+                       [&](int) { kernel(q_, part(0), part(1), part(2), s_.heads, y, lse, none); }),
+        dtype, fmt::format("b {}, s {}; causal, counted in half", batch, s));
+    bench_.release_all();
+  }
+
+ private:
+  void print_rate(const std::string& name, double flops, double seconds, DType dtype,
+                  const std::string& detail) {
+    const double reached = dtype == DType::bf16 ? bf16_rate_ : f32_rate_;
+    print({name, flops / seconds / 1e12, "TFLOP/s",
+           fmt::format("{:.0f} % of the large product, {:.1f} us, {}",
+                       100 * flops / seconds / reached, seconds * 1e6, detail)});
+  }
+
+  // Half of causal attention is counted: 2 b s² h FLOPs for the forward pass.
+  double causal_flops(std::int64_t batch, std::int64_t sequence) const {
+    return 2.0 * static_cast<double>(batch * sequence) * static_cast<double>(sequence * s_.hidden);
+  }
+
+  // The backward pass recomputes the scores and so computes five products instead of two; it is
+  // counted as 2.5 forward passes.
   void attention(DType dtype, std::int64_t batch, std::int64_t sequence) {
     const auto make = [&](std::int64_t columns) {
       return bench_.random({batch, sequence, columns}, dtype);
@@ -65,8 +99,7 @@ class Products {
     const View y = make(s_.hidden), dy = make(s_.hidden);
     const View lse = bench_.random({batch, s_.heads, sequence}, DType::f32);
     const auto part = [&](const View& of, int i) { return of.columns(i * s_.hidden, s_.hidden); };
-    const double flops =
-        2.0 * static_cast<double>(batch * sequence) * static_cast<double>(sequence * s_.hidden);
+    const double flops = causal_flops(batch, sequence);
     const std::string shape = fmt::format("b {}, s {}, {} heads of {}; causal, counted in half",
                                           batch, sequence, s_.heads, s_.hidden / s_.heads);
     const auto forward = [&](int) {

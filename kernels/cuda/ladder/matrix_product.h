@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+
+namespace lockstep::cuda {
+
+/// One version of linear_forward, from a ladder that begins with the most obvious one.
+struct MatrixProductStep {
+  std::string name;
+  decltype(Kernels::linear_forward) forward;
+};
+
+/// Returns the steps before kernels/cuda/linear.cu, the naive one first. All compute what
+/// Kernels::linear_forward says.
+std::vector<MatrixProductStep> matrix_product_ladder();
+
+}  // namespace lockstep::cuda
