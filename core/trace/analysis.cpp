@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <set>
 
 #include "core/trace/visit_band.h"
 
@@ -215,17 +214,22 @@ std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimelin
   return whole;
 }
 
+std::set<int> sending_lanes(const Timeline& timeline, const RankTimeline& rank,
+                            const Interval& window) {
+  std::set<int> lanes;
+  const auto& messages = timeline.messages();
+  auto message = std::partition_point(messages.begin(), messages.end(), [&](const Message& each) {
+    return each.sent < window.start;
+  });
+  for (; message != messages.end() && message->sent <= window.end; ++message)
+    if (message->from_rank == rank.rank) lanes.insert(message->from_lane);
+  return lanes;
+}
+
 std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step) {
   const StepWindow* window = timeline.find_step(step);
   if (!window) return 0;
-  // The lanes from which messages leave. Spans of a collective are on its receiving lane, too.
-  std::set<int> sending;
-  const auto& messages = timeline.messages();
-  auto message = std::partition_point(messages.begin(), messages.end(), [&](const Message& each) {
-    return each.sent < window->start;
-  });
-  for (; message != messages.end() && message->sent <= window->end; ++message)
-    if (message->from_rank == rank.rank) sending.insert(message->from_lane);
+  const std::set<int> sending = sending_lanes(timeline, rank, {window->start, window->end});
   std::int64_t sent = 0;
   for (const auto& lane : rank.lanes) {
     const bool sends = sending.contains(lane->tid());

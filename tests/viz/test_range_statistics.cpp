@@ -73,6 +73,18 @@ TEST_CASE("a send counts where it ends, and an empty range has nothing") {
   CHECK(empty.totals[0].spans == 0);
 }
 
+TEST_CASE("a collective's messages count on the lane that sends them") {
+  Hand hand;
+  hand.add(0, 2, Category::communication, 5, 7, "all_gather", 30);
+  hand.add(0, 3, Category::communication, 6, 9, "all_gather", 30);
+  hand.timeline.flow_start(1, 0, 2, 5 * us);
+  hand.timeline.flow_end(1, 1, 1, 8 * us);
+  hand.timeline.settle();
+  CHECK(range_statistics(hand.timeline, {6 * us, 11 * us}).ranks[0].sent == 30);
+  CHECK(range_statistics(hand.timeline, {6 * us, 12 * us}).ranks[0].sent == 70);
+  CHECK(range_statistics(hand.timeline, {6 * us, 12 * us}).ranks[1].sent == 0);
+}
+
 TEST_CASE("neighbouring ranges add up, and a whole step equals core/trace's analysis") {
   Timeline timeline;
   read_sample(sample_traces(sample_1f1b(4, 8, 3)), timeline);

@@ -12,7 +12,11 @@ RangeStatistics range_statistics(const Timeline& timeline, const Interval& range
   for (const auto& rank : timeline.ranks()) {
     RankStatistics& mine = statistics.ranks.emplace_back(RankStatistics{.rank = rank->rank});
     std::vector<Interval> waits, messages;
+    // A message that ends within the range may have left before it.
+    const std::set<int> sending =
+        sending_lanes(timeline, *rank, {range.start - timeline.longest_message(), range.end});
     for (const auto& lane : rank->lanes) {
+      const bool sends = sending.contains(lane->tid());
       visit_band(*lane, Band::action, range, [&](const TimelineSpan& span) {
         const Interval part{std::max(span.start, range.start), std::min(span.end, range.end)};
         if (part.start >= part.end) return;
@@ -22,7 +26,8 @@ RangeStatistics range_statistics(const Timeline& timeline, const Interval& range
         if (span.category == Category::wait && lane->is_compute()) waits.push_back(part);
         if (span.category != Category::communication) return;
         messages.push_back(part);
-        if (span.bytes > 0 && span.end <= range.end && timeline.name(span.name) == "send")
+        if (span.bytes > 0 && span.end <= range.end &&
+            (sends || timeline.name(span.name) == "send"))
           mine.sent = plus(mine.sent, span.bytes);
       });
     }

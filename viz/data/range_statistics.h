@@ -16,7 +16,7 @@ struct RankStatistics {
   Picoseconds idle = 0;           ///< neither
   Picoseconds communication = 0;  ///< at least one communication span is running
   Picoseconds hidden = 0;         ///< of that, while the rank computes
-  std::int64_t sent = 0;          ///< bytes of the sends that end within the range
+  std::int64_t sent = 0;          ///< bytes of the messages that the rank finishes sending
 };
 
 /// The statistics of exactly one range of time.
