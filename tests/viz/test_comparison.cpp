@@ -296,11 +296,11 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
         "but the time to fill and drain the pipeline does not.");
   CHECK(free[1].claim ==
         "B (1f1b) needs 28.0 % less memory than A (GPipe): the highest peak of a "
-        "rank is 2.5 MiB instead of 3.5 MiB.");
+        "rank is 2672.9 kB instead of 3714.6 kB.");
   CHECK(free[1].reason ==
         "At most 4 microbatches are in flight on a rank instead of 8, and each "
         "keeps its activations until its backward pass.");
-  CHECK(free[2].claim == "Both send the same number of bytes, 768 KiB.");
+  CHECK(free[2].claim == "Both send the same number of bytes, 786.4 kB.");
   // The same schedule with itself.
   Timeline run;
   read_sample(sample_traces(sample_1f1b(4, 8, 3)), run);
@@ -309,7 +309,7 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
   CHECK(same[0].claim == "Both steps take 35.11 ms.");
   CHECK(same[0].reason.find(" Every rank runs the same actions in the same order.") !=
         std::string::npos);
-  CHECK(same[1].claim == "Peak memory is the same, 2.5 MiB.");
+  CHECK(same[1].claim == "Peak memory is the same, 2672.9 kB.");
   // If one stage is slower than the others, it sets the pace of both schedules.
   CHECK(explain(0, 1e30, 4 * ms)[0].reason.ends_with(
       " Both critical paths run through stage 3 for 40.00 ms of 49.00 ms, so this stage sets the "

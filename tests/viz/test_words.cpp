@@ -23,7 +23,7 @@ TEST_CASE("times and sizes in the unit that suits them") {
   CHECK(duration_words(0) == "0 s");
   CHECK(axis_words(12.5e9, 0.5e9) == "12.5 ms");
   CHECK(axis_words(2e12, 1e12) == "2 s");
-  CHECK(bytes_words(16384) == "16.0 KiB");
+  CHECK(bytes_words(16384) == "16.4 kB");
   CHECK(bytes_words(100) == "100 B");
 }
 
@@ -88,8 +88,8 @@ TEST_CASE("a message has a bandwidth, waiting for one has none") {
     for (const std::string& line : finding_words(timeline, found)) all += line + "\n";
     return all;
   };
-  CHECK(words(1).find("1.0 MiB, 1000 MiB/s\n") != std::string::npos);
-  CHECK(words(0).find("1.0 MiB\n") != std::string::npos);
+  CHECK(words(1).find("1048.6 kB, 1048.6 MB/s\n") != std::string::npos);
+  CHECK(words(0).find("1048.6 kB\n") != std::string::npos);
   CHECK(words(0).find("/s") == std::string::npos);
 }
 

@@ -1,7 +1,7 @@
 #include "viz/app/screen.h"
 
 #include <algorithm>
-#include <iterator>
+#include <vector>
 
 #include "viz/views/button.h"
 #include "viz/views/imgui_shim.h"
@@ -13,8 +13,21 @@ constexpr float cards_height = 256;
 constexpr float cards_share = 0.32f;  // of the window height, at most
 constexpr float edge = 12;
 constexpr float recent_height = 30;  // of a line in the list of recent traces
-/// Shares of the width for the cards: bubble, loss, memory, what if.
-constexpr float card_shares[] = {0.19f, 0.17f, 0.28f, 0.36f};
+/// Returns a card's share of the width, relative to the other cards.
+constexpr float share_of(Panel panel) {
+  switch (panel) {
+    case Panel::bubble:
+    case Panel::communication:
+      return 0.23f;
+    case Panel::loss:
+      return 0.15f;
+    case Panel::memory:
+      return 0.27f;
+    case Panel::what_if:
+      return 0.35f;
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -60,24 +73,7 @@ void Screen::draw(Model& model, const Look& look) {
   const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
   if (jump != 0) timeline_.go_to_match(jump, model);
-  float left = card_row.left;
-  const float room =
-      card_row.width() - static_cast<float>(std::size(card_shares) - 1) * painter.px(edge);
-  const auto next_card = [&](float share) {
-    const Rect card{left, card_row.top, left + share * room, card_row.bottom};
-    left = card.right + painter.px(edge);
-    return card;
-  };
-  bubble_.draw(painter, next_card(card_shares[0]), model);
-  loss_.draw(painter, next_card(card_shares[1]), model);
-  memory_.draw(painter, next_card(card_shares[2]), model);
-  // A selection takes the place of the what-if simulation, so that it covers no lane.
-  const Rect last_card = next_card(card_shares[3]);
-  if (DetailsView::has_selection(model)) {
-    details_.draw_selection(painter, last_card, model);
-  } else {
-    lab_.draw(painter, last_card, model);
-  }
+  draw_cards(painter, card_row, model);
   status_.draw_bar(painter, bar, model);
   status_.draw_line(painter, line, model);
   if (model.timeline.empty()) {
@@ -97,6 +93,41 @@ void Screen::draw(Model& model, const Look& look) {
     details_.draw_tooltip(front, model);
   }
   ImGui::End();
+}
+
+void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
+  std::vector<Panel> panels = panels_for(contents_of(model.timeline));
+  // A selection takes the place of the last card, so that it covers no lane.
+  const bool selection = DetailsView::has_selection(model);
+  if (selection && panels.empty()) return details_.draw_selection(painter, row, model);
+  float shares = 0;
+  for (const Panel panel : panels) shares += share_of(panel);
+  const float gaps = static_cast<float>(panels.size()) - 1;
+  float left = row.left;
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    const float width = (row.width() - gaps * painter.px(edge)) * share_of(panels[i]) / shares;
+    const Rect card{left, row.top, left + width, row.bottom};
+    left = card.right + painter.px(edge);
+    if (selection && i + 1 == panels.size()) {
+      details_.draw_selection(painter, card, model);
+    } else {
+      draw_panel(panels[i], painter, card, model);
+    }
+  }
+}
+
+void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, Model& model) {
+  switch (panel) {
+    case Panel::bubble:
+    case Panel::communication:
+      return bubble_.draw(painter, card, model);
+    case Panel::loss:
+      return loss_.draw(painter, card, model);
+    case Panel::memory:
+      return memory_.draw(painter, card, model);
+    case Panel::what_if:
+      return lab_.draw(painter, card, model);
+  }
 }
 
 }  // namespace lockstep::viz

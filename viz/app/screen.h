@@ -1,6 +1,7 @@
 #pragma once
 
 #include "viz/data/model.h"
+#include "viz/data/panels.h"
 #include "viz/views/bubble_view.h"
 #include "viz/views/details_view.h"
 #include "viz/views/export_view.h"
@@ -26,6 +27,9 @@ class Screen {
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
+  /// Draws the cards below the timeline: the panels that fit the run, and a selection.
+  void draw_cards(const Painter& painter, const Rect& row, Model& model);
+  void draw_panel(Panel panel, const Painter& painter, const Rect& card, Model& model);
 
   StatusView status_;
   ToolbarView toolbar_;

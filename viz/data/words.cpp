@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
+#include "core/run/report/text_table.h"
 #include "viz/data/explanations.h"
 #include "viz/data/folding.h"
 
@@ -60,10 +60,7 @@ std::string axis_words(double picoseconds, double spacing) {
 }
 
 std::string bytes_words(double bytes) {
-  const char* names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < std::size(names); ++unit) bytes /= 1024;
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, names[unit]);
+  return human_bytes(std::llround(bytes));
 }
 
 std::string exposed_words(const StepParts& sum, double ranks) {

@@ -14,7 +14,7 @@ namespace lockstep::viz {
 std::string duration_words(double picoseconds);
 /// Formats a time on an axis with marks `spacing` apart: "12.5 ms".
 std::string axis_words(double picoseconds, double spacing);
-/// Formats a size: "16.0 KiB".
+/// Formats a size with the terminal's units: "16.4 kB".
 std::string bytes_words(double bytes);
 /// Describes a span: "forward of microbatch 3 on stage 0", "send to rank 1", or its name.
 std::string span_words(const Timeline& timeline, const TimelineSpan& span);

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "viz/data/panels.h"
+#include "viz/views/paragraph.h"
+
 namespace lockstep::viz {
 namespace {
 
@@ -49,38 +52,24 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
                  colours::text_dim, look.small);
     y += size_of(look.large) + painter.px(6);
   };
-  // Text that is too long for a line continues on the next one, after a comma.
-  const auto line = [&](std::string_view words) {
-    while (!words.empty()) {
-      std::size_t end = words.size();
-      while (painter.text_width(words.substr(0, end), look.small) > inside.width()) {
-        const std::size_t comma = words.substr(0, end - 1).rfind(", ");
-        if (comma == std::string_view::npos) break;
-        end = comma + 1;
-      }
-      painter.text(inside.left, y, words.substr(0, end), colours::text_dim, look.small);
-      y += size_of(look.small) + painter.px(5);
-      words.remove_prefix(std::min(end + 1, words.size()));
+  const auto explain = [&](const std::vector<std::string>& sentences) {
+    for (const std::string& sentence : sentences) {
+      y = paragraph(painter, {inside.left, y, inside.right, inside.bottom}, sentence,
+                    colours::text_dim) +
+          painter.px(3);
     }
   };
-  const auto ranks = static_cast<double>(std::max<std::size_t>(model.timeline.ranks().size(), 1));
+  const std::size_t ranks = model.timeline.ranks().size();
   if (pipeline) {
     headline(point.bubble.share(), "of the ranks' time is idle");
     y = draw_bars(painter, {inside.left, y, inside.right, inside.bottom}, point,
                   model.timeline.prediction(point.step));
-    std::string facts = fmt::format("internal {:.1f} %", 100 * point.internal.share());
-    if (point.overlap.communication > 0) {
-      facts += fmt::format(", communication hidden {:.0f} %", 100 * point.overlap.share());
-    }
-    line(facts);
+    explain(bubble_sentences(point, ranks));
   } else if (point.overlap.communication > 0) {
-    headline(point.overlap.share(), "hidden by compute");
-    line(fmt::format("{} per rank, exposed {}",
-                     duration_words(static_cast<double>(point.overlap.communication) / ranks),
-                     duration_words(static_cast<double>(point.parts.exposed()) / ranks)));
-    if (point.parts.exposed() > 0) line(exposed_words(point.parts, ranks));
+    headline(point.overlap.share(), "of communication is hidden by compute");
+    explain(communication_sentences(point, ranks));
   } else {
-    painter.text(inside.left, y, "none in this step", colours::text_faint, look.body);
+    painter.text(inside.left, inside.top, "none in this step", colours::text_faint, look.body);
     return;
   }
   y += painter.px(3);

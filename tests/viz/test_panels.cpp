@@ -1,0 +1,114 @@
+// The panels that each kind of run gets, and the words on them.
+#include <doctest/doctest.h>
+
+#include "core/trace/reader.h"
+#include "tests/viz/sample_run.h"
+#include "viz/data/panels.h"
+
+using namespace lockstep;
+using namespace lockstep::viz;
+
+namespace {
+
+constexpr Picoseconds us = 1'000'000;
+using Panels = std::vector<Panel>;
+
+void add(Timeline& timeline, int rank, int tid, Category category, Picoseconds start,
+         Picoseconds end, int stage = -1) {
+  TimelineSpan span{.start = start * us, .end = end * us, .step = 0, .stage = stage};
+  span.category = category;
+  timeline.add(rank, tid, span);
+}
+
+Panels panels_of(Timeline& timeline) {
+  timeline.settle();
+  return panels_for(contents_of(timeline));
+}
+
+/// A training step of one rank: compute, memory and a loss.
+void train(Timeline& timeline, int rank, int stage = -1) {
+  add(timeline, rank, 0, Category::forward, 0, 10, stage);
+  add(timeline, rank, 0, Category::backward, 10, 30, stage);
+  MemorySample memory;
+  memory.bytes[0] = 1000;
+  timeline.sample_memory(rank, memory);
+  timeline.rank(rank).losses.push_back({30 * us, 2.5});
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline gets the bubble and the what-if simulation") {
+  Timeline timeline;
+  for (int rank = 0; rank < 2; ++rank) train(timeline, rank, rank);
+  CHECK(panels_of(timeline) == Panels{Panel::bubble, Panel::loss, Panel::memory, Panel::what_if});
+  Timeline sample;
+  read_sample(sample_traces(sample_1f1b(4, 8, 1)), sample);
+  CHECK(contents_of(sample).pipeline);
+  // The description of the run says so before any span arrives.
+  Timeline announced;
+  announced.predict({.stages = 2, .microbatches = 4});
+  CHECK(contents_of(announced).pipeline);
+}
+
+TEST_CASE("data, tensor and expert parallelism get the overlap of communication") {
+  Timeline timeline;
+  for (int rank = 0; rank < 2; ++rank) {
+    train(timeline, rank);
+    add(timeline, rank, 1, Category::communication, 20, 35);
+  }
+  CHECK(panels_of(timeline) == Panels{Panel::communication, Panel::loss, Panel::memory});
+  // Stages with one number are no pipeline.
+  Timeline staged;
+  train(staged, 0, 0);
+  train(staged, 1, 0);
+  staged.predict({.stages = 1});
+  add(staged, 0, 1, Category::communication, 20, 35);
+  CHECK(panels_of(staged) == Panels{Panel::communication, Panel::loss, Panel::memory});
+}
+
+TEST_CASE("a run without communication, without compute or without anything gets no share") {
+  Timeline alone;
+  train(alone, 0);
+  CHECK(panels_of(alone) == Panels{Panel::loss, Panel::memory});
+  // Collectives alone have no compute that could hide them.
+  Timeline collectives;
+  add(collectives, 0, 1, Category::communication, 0, 5);
+  CHECK(panels_of(collectives).empty());
+  CHECK(contents_of(collectives).communication);
+  Timeline nothing;
+  CHECK(panels_of(nothing).empty());
+}
+
+TEST_CASE("the bubble's figures in sentences") {
+  BubbleSeries::Point point;
+  point.bubble = {.window = 100 * us, .busy = 320 * us, .ranks = 4};  // 20 of 100 µs idle
+  point.internal = {.window = 80 * us, .busy = 60 * us, .ranks = 1};
+  auto words = bubble_sentences(point, 4);
+  REQUIRE(words.size() == 2);  // none about communication
+  CHECK(words[0] == "idle: 20.00 µs of 100.0 µs per rank");
+  CHECK(words[1] ==
+        "The rank that works longest idles 25.0 % of its time from its first to its last action.");
+  point.internal.busy = 80 * us;
+  point.overlap = {.communication = 40 * us, .hidden = 10 * us};
+  words = bubble_sentences(point, 4);
+  CHECK(words[1] == "The rank that works longest never idles between its first and last action.");
+  CHECK(words[2] == "communication: 10.00 µs per rank, 25.0 % hidden by compute");
+  point.overlap.hidden = 0;
+  CHECK(bubble_sentences(point, 4)[2] == "communication: 10.00 µs per rank, not hidden by compute");
+}
+
+TEST_CASE("the figures of communication in sentences") {
+  BubbleSeries::Point point;
+  point.overlap = {.communication = 40 * us, .hidden = 10 * us};
+  auto words = communication_sentences(point, 2);
+  CHECK(words[0] == "20.00 µs per rank, 5.00 µs of it while the rank computes");
+  CHECK(words[1] == "Compute never stalls for communication.");
+  point.overlap.hidden = 0;
+  CHECK(communication_sentences(point, 2)[0] ==
+        "20.00 µs per rank, none of it while the rank computes");
+  point.parts.transfer = 24 * us;
+  point.parts.latency = 6 * us;
+  words = communication_sentences(point, 2);
+  CHECK(words[1] ==
+        "exposed: compute stalls for 15.00 µs per rank (transfer 12.00 µs, latency 3.00 µs)");
+}

@@ -1,0 +1,121 @@
+#include "viz/data/panels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+namespace {
+
+/// The number of spans of each row that decide what a run contains.
+constexpr std::size_t looked_at = 256;
+
+template <class Visit>
+void visit_first(const Lane& lane, Band band, Visit visit) {
+  for (const SpanRow& row : lane.rows(band)) {
+    const std::size_t count = std::min(row.size(), looked_at);
+    for (std::size_t i = 0; i < count; ++i) visit(row.begin()[i]);
+  }
+}
+
+bool is_computation(Category category) {
+  switch (category) {
+    case Category::forward:
+    case Category::backward:
+    case Category::backward_input:
+    case Category::backward_weight:
+    case Category::recompute:
+    case Category::optimizer:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string mean(Picoseconds sum, std::size_t ranks) {
+  return duration_words(static_cast<double>(sum) /
+                        static_cast<double>(std::max<std::size_t>(ranks, 1)));
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+}  // namespace
+
+RunContents contents_of(const Timeline& timeline) {
+  RunContents contents;
+  contents.communication = !timeline.messages().empty();
+  for (const auto& [step, prediction] : timeline.predictions())
+    contents.pipeline |= prediction.stages > 1;
+  int stage = -1;  // of the first action
+  for (const auto& rank : timeline.ranks()) {
+    contents.loss |= !rank->losses.empty();
+    contents.memory |= rank->memory_peak && rank->memory_peak->total() > 0;
+    for (const auto& lane : rank->lanes) {
+      contents.computation |= !lane->rows(Band::kernel).empty();
+      visit_first(*lane, Band::action, [&](const TimelineSpan& span) {
+        contents.computation |= is_computation(span.category);
+        contents.communication |= span.category == Category::communication;
+        if (span.stage < 0 || !is_pipeline_action(timeline, span)) return;
+        if (stage < 0) stage = span.stage;
+        contents.pipeline |= span.stage != stage;
+      });
+    }
+  }
+  return contents;
+}
+
+std::vector<Panel> panels_for(const RunContents& contents) {
+  std::vector<Panel> panels;
+  if (contents.pipeline)
+    panels.push_back(Panel::bubble);
+  else if (contents.communication && contents.computation)
+    panels.push_back(Panel::communication);
+  if (contents.loss) panels.push_back(Panel::loss);
+  if (contents.memory) panels.push_back(Panel::memory);
+  if (contents.pipeline) panels.push_back(Panel::what_if);
+  return panels;
+}
+
+std::vector<std::string> bubble_sentences(const BubbleSeries::Point& point, std::size_t ranks) {
+  std::vector<std::string> sentences;
+  sentences.push_back(fmt::format("idle: {} of {} per rank", mean(point.bubble.idle(), ranks),
+                                  duration_words(static_cast<double>(point.bubble.window))));
+  // The internal bubble is that of the rank with the longest window.
+  sentences.push_back(
+      point.internal.idle() > 0
+          ? fmt::format("The rank that works longest idles {} of its time from its first to its "
+                        "last action.",
+                        percent(point.internal.share()))
+          : "The rank that works longest never idles between its first and last action.");
+  if (point.overlap.communication > 0)
+    sentences.push_back(point.overlap.hidden > 0
+                            ? fmt::format("communication: {} per rank, {} hidden by compute",
+                                          mean(point.overlap.communication, ranks),
+                                          percent(point.overlap.share()))
+                            : fmt::format("communication: {} per rank, not hidden by compute",
+                                          mean(point.overlap.communication, ranks)));
+  return sentences;
+}
+
+std::vector<std::string> communication_sentences(const BubbleSeries::Point& point,
+                                                 std::size_t ranks) {
+  std::vector<std::string> sentences;
+  sentences.push_back(fmt::format(
+      "{} per rank, {} of it while the rank computes", mean(point.overlap.communication, ranks),
+      point.overlap.hidden > 0 ? mean(point.overlap.hidden, ranks) : "none"));
+  const Picoseconds exposed = point.parts.exposed();
+  if (exposed == 0) {
+    sentences.emplace_back("Compute never stalls for communication.");
+  } else {
+    sentences.push_back(fmt::format("exposed: compute stalls for {} per rank ({})",
+                                    mean(exposed, ranks),
+                                    exposed_words(point.parts, static_cast<double>(ranks))));
+  }
+  return sentences;
+}
+
+}  // namespace lockstep::viz
