@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/trace/visit_band.h"
+#include "core/trace/visit_sends.h"
 
 namespace lockstep {
 namespace {
@@ -227,18 +228,9 @@ std::set<int> sending_lanes(const Timeline& timeline, const RankTimeline& rank,
 }
 
 std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step) {
-  const StepWindow* window = timeline.find_step(step);
-  if (!window) return 0;
-  const std::set<int> sending = sending_lanes(timeline, rank, {window->start, window->end});
   std::int64_t sent = 0;
-  for (const auto& lane : rank.lanes) {
-    const bool sends = sending.contains(lane->tid());
-    visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
-      if (span.step == step && span.bytes > 0 && span.category == Category::communication &&
-          (sends || timeline.name(span.name) == "send"))
-        sent = plus(sent, span.bytes);
-    });
-  }
+  visit_sends(timeline, rank, step,
+              [&](const TimelineSpan& span) { sent = plus(sent, span.bytes); });
   return sent;
 }
 

@@ -43,7 +43,12 @@ TEST_CASE("a pipeline gets the bubble and the what-if simulation") {
   CHECK(panels_of(timeline) == Panels{Panel::bubble, Panel::loss, Panel::memory, Panel::what_if});
   Timeline sample;
   read_sample(sample_traces(sample_1f1b(4, 8, 1)), sample);
-  CHECK(contents_of(sample).pipeline);
+  const RunContents contents = contents_of(sample);
+  CHECK(contents.pipeline);
+  CHECK(panels_for(contents).back() == Panel::what_if);
+  CHECK(panels_for(contents, true).back() == Panel::traffic);
+  // Without messages there is no traffic to choose.
+  CHECK(panels_for(contents_of(timeline), true).back() == Panel::what_if);
   // The description of the run says so before any span arrives.
   Timeline announced;
   announced.predict({.stages = 2, .microbatches = 4});
@@ -56,14 +61,16 @@ TEST_CASE("data, tensor and expert parallelism get the overlap of communication"
     train(timeline, rank);
     add(timeline, rank, 1, Category::communication, 20, 35);
   }
-  CHECK(panels_of(timeline) == Panels{Panel::communication, Panel::loss, Panel::memory});
+  CHECK(panels_of(timeline) ==
+        Panels{Panel::communication, Panel::loss, Panel::memory, Panel::traffic});
   // Stages with one number are no pipeline.
   Timeline staged;
   train(staged, 0, 0);
   train(staged, 1, 0);
   staged.predict({.stages = 1});
   add(staged, 0, 1, Category::communication, 20, 35);
-  CHECK(panels_of(staged) == Panels{Panel::communication, Panel::loss, Panel::memory});
+  CHECK(panels_of(staged) ==
+        Panels{Panel::communication, Panel::loss, Panel::memory, Panel::traffic});
 }
 
 TEST_CASE("a run without communication, without compute or without anything gets no share") {
@@ -73,7 +80,7 @@ TEST_CASE("a run without communication, without compute or without anything gets
   // Collectives alone have no compute that could hide them.
   Timeline collectives;
   add(collectives, 0, 1, Category::communication, 0, 5);
-  CHECK(panels_of(collectives).empty());
+  CHECK(panels_of(collectives) == Panels{Panel::traffic});
   CHECK(contents_of(collectives).communication);
   Timeline nothing;
   CHECK(panels_of(nothing).empty());

@@ -24,6 +24,7 @@ constexpr float share_of(Panel panel) {
     case Panel::memory:
       return 0.27f;
     case Panel::what_if:
+    case Panel::traffic:
       return 0.35f;
   }
   return 0;
@@ -96,7 +97,8 @@ void Screen::draw(Model& model, const Look& look) {
 }
 
 void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
-  std::vector<Panel> panels = panels_for(contents_of(model.timeline));
+  const RunContents contents = contents_of(model.timeline);
+  const std::vector<Panel> panels = panels_for(contents, shows_traffic_);
   // A selection takes the place of the last card, so that it covers no lane.
   const bool selection = DetailsView::has_selection(model);
   if (selection && panels.empty()) return details_.draw_selection(painter, row, model);
@@ -112,6 +114,8 @@ void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
       details_.draw_selection(painter, card, model);
     } else {
       draw_panel(panels[i], painter, card, model);
+      if (contents.pipeline && contents.communication && i + 1 == panels.size())
+        draw_exchange(painter, card);
     }
   }
 }
@@ -127,7 +131,19 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
       return memory_.draw(painter, card, model);
     case Panel::what_if:
       return lab_.draw(painter, card, model);
+    case Panel::traffic:
+      return traffic_.draw(painter, card, model);
   }
+}
+
+void Screen::draw_exchange(const Painter& painter, const Rect& card) {
+  // Right of the panel's title.
+  const std::string title = shows_traffic_ ? "Traffic" : "What if";
+  const float left = card.left + painter.px(24) + painter.text_width(title, painter.look().bold);
+  ButtonRow row{painter, {card.left, card.top, card.right, card.top + painter.px(34)}, left};
+  if (row.button(shows_traffic_ ? "What if" : "Traffic", false,
+                 shows_traffic_ ? "simulate another schedule" : "who sends how much to whom"))
+    shows_traffic_ = !shows_traffic_;
 }
 
 }  // namespace lockstep::viz

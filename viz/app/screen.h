@@ -12,6 +12,7 @@
 #include "viz/views/status_view.h"
 #include "viz/views/timeline_view.h"
 #include "viz/views/toolbar_view.h"
+#include "viz/views/traffic_view.h"
 
 namespace lockstep::viz {
 
@@ -24,12 +25,17 @@ class Screen {
   /// Returns whether the picture changes without new events.
   bool growing() const { return timeline_.growing(); }
   const StripLayout& lanes() const { return timeline_.lanes(); }
+  /// Whether a pipeline's last panel is its traffic, instead of the what-if simulation.
+  bool shows_traffic() const { return shows_traffic_; }
+  const TrafficView& traffic() const { return traffic_; }
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
   /// Draws the cards below the timeline: the panels that fit the run, and a selection.
   void draw_cards(const Painter& painter, const Rect& row, Model& model);
   void draw_panel(Panel panel, const Painter& painter, const Rect& card, Model& model);
+  /// Draws the button that exchanges the last panel of a pipeline.
+  void draw_exchange(const Painter& painter, const Rect& card);
 
   StatusView status_;
   ToolbarView toolbar_;
@@ -38,6 +44,8 @@ class Screen {
   LossView loss_;
   MemoryView memory_;
   LabView lab_;
+  TrafficView traffic_;
+  bool shows_traffic_ = false;
   DetailsView details_;
   HelpView help_;
   ExportView export_;

@@ -68,7 +68,7 @@ RunContents contents_of(const Timeline& timeline) {
   return contents;
 }
 
-std::vector<Panel> panels_for(const RunContents& contents) {
+std::vector<Panel> panels_for(const RunContents& contents, bool traffic) {
   std::vector<Panel> panels;
   if (contents.pipeline)
     panels.push_back(Panel::bubble);
@@ -76,7 +76,10 @@ std::vector<Panel> panels_for(const RunContents& contents) {
     panels.push_back(Panel::communication);
   if (contents.loss) panels.push_back(Panel::loss);
   if (contents.memory) panels.push_back(Panel::memory);
-  if (contents.pipeline) panels.push_back(Panel::what_if);
+  if (contents.pipeline && !(traffic && contents.communication))
+    panels.push_back(Panel::what_if);
+  else if (contents.communication)
+    panels.push_back(Panel::traffic);
   return panels;
 }
 

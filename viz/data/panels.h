@@ -26,10 +26,12 @@ enum class Panel {
   loss,
   memory,
   what_if,  ///< of a pipeline
+  traffic,
 };
 
-/// Returns the panels for a run, from left to right.
-std::vector<Panel> panels_for(const RunContents& contents);
+/// Returns the panels for a run, from left to right. The last one of a pipeline that communicates
+/// is either the what-if simulation or the traffic, because there is no room for both.
+std::vector<Panel> panels_for(const RunContents& contents, bool traffic = false);
 
 /// Explains a step's bubble in sentences: the idle time, the internal bubble, and the communication
 /// between the stages if there is any.

@@ -66,7 +66,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
                   model.timeline.prediction(point.step));
     explain(bubble_sentences(point, ranks));
   } else if (point.overlap.communication > 0) {
-    headline(point.overlap.share(), "of communication is hidden by compute");
+    headline(point.overlap.share(), "of communication is hidden");
     explain(communication_sentences(point, ranks));
   } else {
     painter.text(inside.left, inside.top, "none in this step", colours::text_faint, look.body);

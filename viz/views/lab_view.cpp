@@ -50,10 +50,10 @@ void LabView::refresh(const Timeline& timeline) {
 
 void LabView::draw(const Painter& painter, const Rect& rect, const Model& model) {
   refresh(model.timeline);
-  const std::string times = fmt::format(
-      "{}: forward {}, backward {}", !question_.measured.empty() ? "this run's times" : "textbook",
-      duration_words(static_cast<double>(question_.forward)),
-      duration_words(static_cast<double>(question_.backward)));
+  const std::string times = fmt::format("{}: forward {}, backward {}",
+                                        !question_.measured.empty() ? "measured" : "textbook",
+                                        duration_words(static_cast<double>(question_.forward)),
+                                        duration_words(static_cast<double>(question_.backward)));
   const Rect inside = painter.card(rect, "What if", times);
   draw_controls(painter, inside);
   const float controls = ImGui::GetFrameHeight() + painter.px(8);

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <set>
+
+#include "core/trace/visit_band.h"
+
+namespace lockstep {
+
+/// Calls `visit(span)` for each span in which one rank sends a message in a step, those of
+/// collectives included. The trace shows no messages within a library's collective (NCCL, MPI).
+template <class Visit>
+void visit_sends(const Timeline& timeline, const RankTimeline& rank, int step, Visit visit) {
+  const StepWindow* window = timeline.find_step(step);
+  if (!window) return;
+  const std::set<int> sending = sending_lanes(timeline, rank, {window->start, window->end});
+  for (const auto& lane : rank.lanes) {
+    const bool sends = sending.contains(lane->tid());
+    visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
+      if (span.step == step && span.bytes > 0 && span.category == Category::communication &&
+          (sends || timeline.name(span.name) == "send"))
+        visit(span);
+    });
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,107 @@
+#include "viz/data/traffic_matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "core/time/cluster_file.h"
+#include "core/trace/analysis.h"
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+namespace {
+
+/// Returns 0 if the trace does not tell. Real clocks run on machines that the trace does not
+/// describe.
+int ranks_per_node_of(const RunInfo& run) {
+  if (run.clock != "modelled") return 0;
+  try {
+    if (!run.cluster_description.empty())
+      return parse_cluster(run.cluster_description, "cluster_description").ranks_per_node;
+  } catch (const UsageError&) {
+    return 0;
+  }
+  const auto preset = cluster_preset(run.cluster);
+  return preset ? preset->ranks_per_node : 0;
+}
+
+std::string bytes_of(std::int64_t bytes) {
+  return bytes_words(static_cast<double>(bytes));
+}
+
+std::vector<TrafficSum> sums_of(const Timeline& timeline, const std::vector<Traffic>& parts) {
+  std::map<std::pair<NameId, NameId>, TrafficSum> sums;
+  for (const Traffic& part : parts) {
+    TrafficSum& sum = sums[{part.group, part.operation}];
+    sum.bytes = plus(sum.bytes, part.bytes);
+    sum.messages += part.messages;
+  }
+  std::vector<TrafficSum> all;
+  for (auto& [key, sum] : sums) {
+    const std::string& group = timeline.name(key.first);
+    sum.words = group.empty() ? timeline.name(key.second) : group + " " + timeline.name(key.second);
+    all.push_back(std::move(sum));
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{}, &TrafficSum::bytes);
+  return all;
+}
+
+}  // namespace
+
+std::int64_t TrafficMatrix::bytes(int from, int to) const {
+  const auto found = cells.find({from, to});
+  return found == cells.end() ? 0 : found->second;
+}
+
+TrafficMatrix traffic_matrix(const Timeline& timeline, int step) {
+  TrafficMatrix matrix{.step = step, .parts = step_traffic(timeline, step)};
+  matrix.ranks_per_node = std::max(ranks_per_node_of(timeline.run()), 0);
+  for (const auto& rank : timeline.ranks()) matrix.ranks.push_back(rank->rank);
+  for (const Traffic& part : matrix.parts) {
+    std::int64_t& cell = matrix.cells[{part.from, part.to}];
+    cell = plus(cell, part.bytes);
+    matrix.highest = std::max(matrix.highest, cell);
+    matrix.total = plus(matrix.total, part.bytes);
+    if (matrix.ranks_per_node > 0 && part.to >= 0 &&
+        matrix.node_of(part.from) != matrix.node_of(part.to))
+      matrix.between_nodes = plus(matrix.between_nodes, part.bytes);
+  }
+  return matrix;
+}
+
+std::vector<TrafficSum> traffic_sums(const Timeline& timeline, const TrafficMatrix& matrix) {
+  return sums_of(timeline, matrix.parts);
+}
+
+std::string node_words(const TrafficMatrix& matrix) {
+  if (matrix.ranks_per_node == 0 || matrix.total == 0) return "";
+  if (matrix.between_nodes == 0) return "all of it within nodes";
+  if (matrix.between_nodes == matrix.total) return "all of it between nodes";
+  return fmt::format("{} within nodes, {} between nodes",
+                     bytes_of(matrix.total - matrix.between_nodes), bytes_of(matrix.between_nodes));
+}
+
+std::vector<std::string> cell_words(const Timeline& timeline, const TrafficMatrix& matrix, int from,
+                                    int to) {
+  std::vector<std::string> lines{fmt::format("rank {} to rank {}", from, to)};
+  std::vector<Traffic> parts;
+  std::ranges::copy_if(matrix.parts, std::back_inserter(parts),
+                       [&](const Traffic& part) { return part.from == from && part.to == to; });
+  if (parts.empty()) {
+    lines.emplace_back("sends nothing in this step");
+    return lines;
+  }
+  lines.push_back(bytes_of(matrix.bytes(from, to)));
+  if (matrix.ranks_per_node > 0)
+    lines.push_back(
+        matrix.node_of(from) == matrix.node_of(to)
+            ? fmt::format("both on node {}", matrix.node_of(from))
+            : fmt::format("node {} to node {}", matrix.node_of(from), matrix.node_of(to)));
+  for (const TrafficSum& sum : sums_of(timeline, parts))
+    lines.push_back(fmt::format("{}: {} in {} message{}", sum.words, bytes_of(sum.bytes),
+                                sum.messages, sum.messages == 1 ? "" : "s"));
+  return lines;
+}
+
+}  // namespace lockstep::viz
