@@ -13,11 +13,13 @@
 
 namespace lockstep::viz {
 
-/// The analysis of a completed step by core/trace: why its ranks were idle, and what determined its
-/// length. Empty for a step without pipeline actions.
+/// The analysis of a completed step by core/trace: why its ranks were idle, what determined its
+/// length, and how many microbatches were in flight. Empty for a step without pipeline actions.
 struct ExplainedStep {
   std::vector<std::vector<IdleInterval>> idle;  ///< by rank, in timeline order; each by time
   std::optional<CriticalPath> path;
+  /// See microbatches_in_flight(); by rank, in timeline order.
+  std::vector<std::vector<InFlight>> in_flight;
 
   /// Returns the rank's idle interval at `time`, or null. `rank` is the index in the timeline.
   const IdleInterval* idle_at(std::size_t rank, double time) const;

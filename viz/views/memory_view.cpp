@@ -16,10 +16,13 @@ constexpr float column_width = 2;  // pixels
 
 }  // namespace
 
-void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
+void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) const {
   const Look& look = painter.look();
   Rect inside = painter.card(rect, "Memory", "dashed: the run's peak");
-  inside.top = draw_legend(painter, inside) + painter.px(6);
+  const std::vector<InFlightRank> in_flight = in_flight_in_view(model);
+  int most = 0;
+  for (const InFlightRank& rank : in_flight) most = std::max(most, rank.most);
+  inside.top = draw_legend(painter, inside, most) + painter.px(6);
   const auto& ranks = model.timeline.ranks();
   double top = 0;
   for (const auto& rank : ranks) {
@@ -43,12 +46,13 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, const Model& mod
       break;
     }
     draw_rank(painter, {inside.left, y, inside.right, y + row - painter.px(row_gap)}, *ranks[i],
-              model.viewport.window(), top);
+              model.viewport.window(), top, most > 0 ? &in_flight[i] : nullptr, most);
   }
 }
 
 void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
-                           const TimeWindow& window, double top) const {
+                           const TimeWindow& window, double top, const InFlightRank* in_flight,
+                           int most) const {
   const Look& look = painter.look();
   const float middle = (rect.top + rect.bottom - size_of(look.small)) / 2;
   painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), colours::text_dim, look.small);
@@ -73,15 +77,43 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
     }
     i = next;
   }
+  if (in_flight) draw_in_flight(painter, plot, in_flight_columns(*in_flight, window, count), most);
   if (!rank.memory_peak) return;
   const std::int64_t peak = rank.memory_peak->total();
   const float y = plot.bottom - static_cast<float>(peak) * scale;
   painter.dashes(plot.left, plot.right, y, faded(colours::highlight, 0.6f));
-  painter.text(rect.right, middle, bytes_words(static_cast<double>(peak)), colours::text,
-               look.small, Align::right);
+  const float line = size_of(look.small) + painter.px(1);
+  const bool two_lines = in_flight && in_flight->most > 0 && rect.height() >= 2 * line;
+  if (two_lines)
+    painter.text(rect.right, middle + line / 2, fmt::format("{} in flight", in_flight->most),
+                 colours::text_dim, look.small, Align::right);
+  painter.text(rect.right, two_lines ? middle - line / 2 : middle,
+               bytes_words(static_cast<double>(peak)), colours::text, look.small, Align::right);
 }
 
-float MemoryView::draw_legend(const Painter& painter, const Rect& rect) const {
+void MemoryView::draw_in_flight(const Painter& painter, const Rect& plot,
+                                const std::vector<int>& columns, int most) const {
+  const float thickness = painter.px(1.5f);
+  const auto y_of = [&](int number) {
+    return plot.bottom - thickness -
+           (plot.height() - 2 * thickness) * static_cast<float>(number) / static_cast<float>(most);
+  };
+  for (std::size_t i = 0; i < columns.size();) {
+    std::size_t next = i + 1;
+    while (next < columns.size() && columns[next] == columns[i]) ++next;
+    const float left = plot.left + column_width * static_cast<float>(i);
+    const float right = plot.left + column_width * static_cast<float>(next);
+    if (columns[i] >= 0) {
+      const float y = y_of(columns[i]);
+      painter.line(left, y, right, y, colours::text, thickness);
+      if (next < columns.size() && columns[next] >= 0)
+        painter.line(right, y, right, y_of(columns[next]), colours::text, thickness);
+    }
+    i = next;
+  }
+}
+
+float MemoryView::draw_legend(const Painter& painter, const Rect& rect, int most_in_flight) const {
   const Look& look = painter.look();
   const float size = painter.px(8);
   float x = rect.left, top = rect.top;
@@ -96,6 +128,16 @@ float MemoryView::draw_legend(const Painter& painter, const Rect& rect) const {
     painter.fill({x, y, x + size, y + size}, colour_of(category), painter.px(2));
     painter.text(x + size + painter.px(4), top, name_of(category), colours::text_dim, look.small);
     x += width + painter.px(8);
+  }
+  if (most_in_flight > 0) {
+    const std::string words = fmt::format("microbatches in flight, at most {}", most_in_flight);
+    if (x > rect.left && x + 2 * size + painter.text_width(words, look.small) > rect.right) {
+      x = rect.left;
+      top += size_of(look.small) + painter.px(3);
+    }
+    const float y = top + size_of(look.small) / 2 + 1;
+    painter.line(x, y, x + size, y, colours::text, painter.px(1.5f));
+    painter.text(x + size + painter.px(4), top, words, colours::text_dim, look.small);
   }
   return top + size_of(look.small);
 }

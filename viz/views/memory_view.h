@@ -1,21 +1,26 @@
 #pragma once
 
+#include "viz/data/in_flight.h"
 #include "viz/data/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {
 
 /// Plots each rank's memory over the time window, stacked by category, and marks each rank's peak.
-/// All ranks share one scale.
+/// All ranks share one scale. For a pipeline, a line shows the number of microbatches in flight,
+/// from whose forward passes the activations are.
 class MemoryView {
  public:
-  void draw(const Painter& painter, const Rect& rect, const Model& model) const;
+  void draw(const Painter& painter, const Rect& rect, Model& model) const;
 
  private:
   void draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
-                 const TimeWindow& window, double top) const;
+                 const TimeWindow& window, double top, const InFlightRank* in_flight,
+                 int most) const;
+  void draw_in_flight(const Painter& painter, const Rect& plot, const std::vector<int>& columns,
+                      int most) const;
   /// Returns the bottom of the legend, which may take two lines.
-  float draw_legend(const Painter& painter, const Rect& rect) const;
+  float draw_legend(const Painter& painter, const Rect& rect, int most_in_flight) const;
 };
 
 }  // namespace lockstep::viz
