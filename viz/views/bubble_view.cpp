@@ -133,7 +133,7 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
     top_share = std::max({top_share, observed(point), predicted(point)});
   }
   if (top_share <= 0) return;
-  top_share *= 1.15;
+  top_share = 1.15 * std::max(top_share, 0.05);  // a share near 0 looks small
   const float column =
       std::min(plot.width() / static_cast<float>(points.size()), painter.px(widest_column));
   for (std::size_t i = 0; i < points.size(); ++i) {
