@@ -34,12 +34,12 @@ bool is_computation(Category category) {
   }
 }
 
-std::string mean(Picoseconds sum, std::size_t ranks) {
+std::string mean_words(Picoseconds sum, std::size_t ranks) {
   return duration_words(static_cast<double>(sum) /
                         static_cast<double>(std::max<std::size_t>(ranks, 1)));
 }
 
-std::string percent(double share) {
+std::string share_words(double share) {
   return fmt::format("{:.1f} %", 100 * share);
 }
 
@@ -85,37 +85,38 @@ std::vector<Panel> panels_for(const RunContents& contents, bool traffic) {
 
 std::vector<std::string> bubble_sentences(const BubbleSeries::Point& point, std::size_t ranks) {
   std::vector<std::string> sentences;
-  sentences.push_back(fmt::format("idle: {} of {} per rank", mean(point.bubble.idle(), ranks),
+  sentences.push_back(fmt::format("idle: {} of {} per rank", mean_words(point.bubble.idle(), ranks),
                                   duration_words(static_cast<double>(point.bubble.window))));
   // The internal bubble is that of the rank with the longest window.
   sentences.push_back(
       point.internal.idle() > 0
           ? fmt::format("The rank that works longest idles {} of its time from its first to its "
                         "last action.",
-                        percent(point.internal.share()))
+                        share_words(point.internal.share()))
           : "The rank that works longest never idles between its first and last action.");
   if (point.overlap.communication > 0)
     sentences.push_back(point.overlap.hidden > 0
                             ? fmt::format("communication: {} per rank, {} hidden by compute",
-                                          mean(point.overlap.communication, ranks),
-                                          percent(point.overlap.share()))
+                                          mean_words(point.overlap.communication, ranks),
+                                          share_words(point.overlap.share()))
                             : fmt::format("communication: {} per rank, not hidden by compute",
-                                          mean(point.overlap.communication, ranks)));
+                                          mean_words(point.overlap.communication, ranks)));
   return sentences;
 }
 
 std::vector<std::string> communication_sentences(const BubbleSeries::Point& point,
                                                  std::size_t ranks) {
   std::vector<std::string> sentences;
-  sentences.push_back(fmt::format(
-      "{} per rank, {} of it while the rank computes", mean(point.overlap.communication, ranks),
-      point.overlap.hidden > 0 ? mean(point.overlap.hidden, ranks) : "none"));
+  sentences.push_back(
+      fmt::format("{} per rank, {} of it while the rank computes",
+                  mean_words(point.overlap.communication, ranks),
+                  point.overlap.hidden > 0 ? mean_words(point.overlap.hidden, ranks) : "none"));
   const Picoseconds exposed = point.parts.exposed();
   if (exposed == 0) {
     sentences.emplace_back("Compute never stalls for communication.");
   } else {
     sentences.push_back(fmt::format("exposed: compute stalls for {} per rank ({})",
-                                    mean(exposed, ranks),
+                                    mean_words(exposed, ranks),
                                     exposed_words(point.parts, static_cast<double>(ranks))));
   }
   return sentences;
