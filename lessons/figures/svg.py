@@ -11,10 +11,11 @@ INK, DIM, LINE, PALE = '#1f2630', '#5b6675', '#c5ccd6', '#eef1f5'
 
 
 def viewer_colours():
-    """The colours of span categories by name and of memory categories as 'memory NAME', from theme.h."""
+    """The dark theme's colours by name, and those of memory categories as 'memory NAME', from theme.h."""
     text = THEME.read_text(encoding='utf-8')
     rgb = r'IM_COL32\((\d+), (\d+), (\d+), 255\)'
-    found = re.findall(r'constexpr ImU32 (\w+) = ' + rgb, text)
+    dark = re.search(r'dark_palette\{.*?\n\n', text, re.DOTALL)[0]
+    found = re.findall(r'\.(\w+) = ' + rgb, dark)
     found += [('memory ' + name, *values)
               for name, *values in re.findall(r'case MemoryCategory::(\w+):\s*return ' + rgb, text)]
     return {name: '#' + ''.join(f'{int(value):02x}' for value in values) for name, *values in found}

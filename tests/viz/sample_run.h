@@ -40,5 +40,6 @@ std::vector<std::string> sample_traces(const SampleRun& run);
 void read_sample(const std::vector<std::string>& traces, Timeline& timeline);
 
 constexpr Picoseconds ms = 1'000'000'000;
+constexpr Picoseconds us = 1'000'000;
 
 }  // namespace lockstep

@@ -10,7 +10,6 @@ using namespace lockstep::viz;
 
 namespace {
 
-constexpr Picoseconds us = 1'000'000;
 using Panels = std::vector<Panel>;
 
 void add(Timeline& timeline, int rank, int tid, Category category, Picoseconds start,

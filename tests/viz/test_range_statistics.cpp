@@ -10,9 +10,7 @@ using namespace lockstep::viz;
 
 namespace {
 
-constexpr Picoseconds us = 1'000'000;
-
-struct Hand {
+struct WorkedRange {
   Timeline timeline;
   void add(int rank, int tid, Category category, Picoseconds start, Picoseconds end,
            const char* name = "", std::int64_t bytes = -1) {
@@ -23,7 +21,7 @@ struct Hand {
   }
   /// Rank 0 computes from 0 to 10 and from 14 to 20, waits from 10 to 13, and within its forward
   /// from 4 to 6. Its sends run from 2 to 5 and from 8 to 12. Rank 1 computes from 5 to 9.
-  Hand() {
+  WorkedRange() {
     add(0, 0, Category::forward, 0, 10, "forward");
     add(0, 0, Category::wait, 4, 6, "all_reduce");
     add(0, 0, Category::wait, 10, 13, "recv");
@@ -39,7 +37,7 @@ struct Hand {
 }  // namespace
 
 TEST_CASE("the statistics of exactly one range") {
-  const Hand hand;
+  const WorkedRange hand;
   // From 3 to 16: rank 0 computes in 3-4, 6-10 and 14-16, and communicates in 3-5 and 8-12.
   const RangeStatistics part = range_statistics(hand.timeline, {3 * us, 16 * us});
   REQUIRE(part.ranks.size() == 2);
@@ -64,7 +62,7 @@ TEST_CASE("the statistics of exactly one range") {
 }
 
 TEST_CASE("a send counts where it ends, and an empty range has nothing") {
-  const Hand hand;
+  const WorkedRange hand;
   CHECK(range_statistics(hand.timeline, {8 * us, 11 * us}).ranks[0].sent == 0);
   CHECK(range_statistics(hand.timeline, {11 * us, 12 * us}).ranks[0].sent == 40);
   const RangeStatistics empty = range_statistics(hand.timeline, {7 * us, 7 * us});
@@ -74,7 +72,7 @@ TEST_CASE("a send counts where it ends, and an empty range has nothing") {
 }
 
 TEST_CASE("a collective's messages count on the lane that sends them") {
-  Hand hand;
+  WorkedRange hand;
   hand.add(0, 2, Category::communication, 5, 7, "all_gather", 30);
   hand.add(0, 3, Category::communication, 6, 9, "all_gather", 30);
   hand.timeline.flow_start(1, 0, 2, 5 * us);

@@ -5,6 +5,7 @@
 
 #include "core/trace/analysis.h"
 #include "tests/viz/interactive.h"
+#include "tests/viz/sample_run.h"
 #include "viz/data/traffic_matrix.h"
 
 using namespace lockstep;
@@ -12,12 +13,10 @@ using namespace lockstep::viz;
 
 namespace {
 
-constexpr Picoseconds us = 1'000'000;
-
 /// In step 0, rank 0 sends 100 and 40 bytes to rank 1 in all_reduces of "tp" and 7 bytes to rank 2,
 /// and rank 2 sends 50 bytes to rank 0 in an all_reduce of "dp". In step 1, rank 1 sends 9 bytes.
 /// Each receiver has a span of the collective, too.
-struct Hand {
+struct WorkedTraffic {
   Timeline timeline;
   std::uint64_t message = 0;
   void send(int step, int from, int to, Picoseconds start, const char* name, const char* group,
@@ -34,7 +33,7 @@ struct Hand {
     timeline.flow_start(++message, from, 1, span.start);
     timeline.flow_end(message, to, 2, span.end);
   }
-  Hand() {
+  WorkedTraffic() {
     send(0, 0, 1, 0, "all_reduce", "tp", 100);
     send(0, 0, 1, 3, "all_reduce", "tp", 40);
     send(0, 0, 2, 6, "send", "pp", 7);
@@ -47,7 +46,7 @@ struct Hand {
 }  // namespace
 
 TEST_CASE("the traffic of a step") {
-  Hand hand;
+  WorkedTraffic hand;
   const TrafficMatrix matrix = traffic_matrix(hand.timeline, 0);
   CHECK(matrix.bytes(0, 1) == 140);
   CHECK(matrix.bytes(0, 2) == 7);
@@ -74,7 +73,7 @@ TEST_CASE("the traffic of a step") {
 }
 
 TEST_CASE("traffic within and between nodes, if the trace tells") {
-  Hand hand;
+  WorkedTraffic hand;
   CHECK(node_words(traffic_matrix(hand.timeline, 0)).empty());
   const Cluster cluster{.name = "two", .nodes = 2, .ranks_per_node = 2};
   hand.timeline.run().cluster_description = cluster.json();
