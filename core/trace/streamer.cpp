@@ -206,6 +206,8 @@ void Streamer::finish(double patience_seconds) {
 
 void Streamer::work() {
   while (!stop_) {
+    // Read before the connections are listed: none is added after finish().
+    const bool complete = complete_;
     std::vector<Connection*> connections;
     {
       std::lock_guard lock{mutex_};
@@ -237,13 +239,13 @@ void Streamer::work() {
       polled.push_back({c.socket, static_cast<short>(events), 0});
       owners.push_back(&c);
     }
-    if (complete_ && all_done) {
+    if (complete && all_done) {
       if (is_deaf)
         fmt::print(stderr, "the viewer has not read the whole trace; the run's files have it\n");
       stop_ = true;
       return;
     }
-    ::poll(polled.data(), polled.size(), complete_ ? 20 : 100);
+    ::poll(polled.data(), polled.size(), complete ? 20 : 100);
     char drained[256];
     while (::read(wake_[0], drained, sizeof drained) > 0) {
     }
