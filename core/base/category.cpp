@@ -16,4 +16,22 @@ char letter_of(Category category) {
   return category <= Category::recompute ? letters[static_cast<std::size_t>(category)] : '\0';
 }
 
+bool computes(Category category) {
+  switch (category) {
+    case Category::forward:
+    case Category::backward:
+    case Category::backward_input:
+    case Category::backward_weight:
+    case Category::recompute:
+    case Category::optimizer:
+    case Category::kernel:
+      return true;
+    case Category::communication:
+    case Category::wait:
+    case Category::step:
+      return false;
+  }
+  return false;
+}
+
 }  // namespace lockstep

@@ -22,5 +22,7 @@ const char* name_of(Category category);
 /// Returns PyTorch's letter for a pipeline action: F, B, I (input) or W (weight). Returns R for
 /// recompute, and '\0' for other categories.
 char letter_of(Category category);
+/// Returns whether a device computes during a span of this category.
+bool computes(Category category);
 
 }  // namespace lockstep

@@ -8,24 +8,6 @@
 #include "core/trace/visit_sends.h"
 
 namespace lockstep {
-namespace {
-
-bool computes(Category category) {
-  switch (category) {
-    case Category::forward:
-    case Category::backward:
-    case Category::backward_input:
-    case Category::backward_weight:
-    case Category::recompute:
-    case Category::optimizer:
-    case Category::kernel:
-      return true;
-    default:
-      return false;
-  }
-}
-
-}  // namespace
 
 Intervals merged(std::vector<Interval> intervals) {
   std::erase_if(intervals, [](const Interval& one) { return one.end <= one.start; });

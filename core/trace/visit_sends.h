@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/trace/analysis.h"
 #include "core/trace/visit_band.h"
 
 namespace lockstep {

@@ -10,7 +10,9 @@ using namespace lockstep::viz;
 
 namespace {
 
-using Panels = std::vector<Panel>;
+PanelRow row(std::vector<Panel> fixed, std::vector<Panel> choices) {
+  return {.fixed = std::move(fixed), .choices = std::move(choices)};
+}
 
 void add(Timeline& timeline, int rank, int tid, Category category, Picoseconds start,
          Picoseconds end, int stage = -1) {
@@ -19,7 +21,7 @@ void add(Timeline& timeline, int rank, int tid, Category category, Picoseconds s
   timeline.add(rank, tid, span);
 }
 
-Panels panels_of(Timeline& timeline) {
+PanelRow panels_of(Timeline& timeline) {
   timeline.settle();
   return panels_for(contents_of(timeline));
 }
@@ -39,15 +41,20 @@ void train(Timeline& timeline, int rank, int stage = -1) {
 TEST_CASE("a pipeline gets the bubble and the what-if simulation") {
   Timeline timeline;
   for (int rank = 0; rank < 2; ++rank) train(timeline, rank, rank);
-  CHECK(panels_of(timeline) == Panels{Panel::bubble, Panel::loss, Panel::memory, Panel::what_if});
+  CHECK(panels_of(timeline) == row({Panel::bubble, Panel::loss, Panel::memory}, {Panel::what_if}));
   Timeline sample;
   read_sample(sample_traces(sample_1f1b(4, 8, 1)), sample);
   const RunContents contents = contents_of(sample);
   CHECK(contents.pipeline);
-  CHECK(panels_for(contents).back() == Panel::what_if);
-  CHECK(panels_for(contents, true).back() == Panel::traffic);
+  const PanelRow panels = panels_for(contents);
+  CHECK(panels.choices == std::vector{Panel::what_if, Panel::traffic});
+  CHECK(panels.shown(std::nullopt) == Panel::what_if);
+  CHECK(panels.shown(Panel::traffic) == Panel::traffic);
+  CHECK(panels.next(std::nullopt) == Panel::traffic);
+  CHECK(panels.next(Panel::traffic) == Panel::what_if);
   // Without messages there is no traffic to choose.
-  CHECK(panels_for(contents_of(timeline), true).back() == Panel::what_if);
+  CHECK(panels_of(timeline).shown(Panel::traffic) == Panel::what_if);
+  CHECK(PanelRow{}.shown(Panel::traffic) == std::nullopt);
   // The description of the run says so before any span arrives.
   Timeline announced;
   announced.predict({.stages = 2, .microbatches = 4});
@@ -61,7 +68,7 @@ TEST_CASE("data, tensor and expert parallelism get the overlap of communication"
     add(timeline, rank, 1, Category::communication, 20, 35);
   }
   CHECK(panels_of(timeline) ==
-        Panels{Panel::communication, Panel::loss, Panel::memory, Panel::traffic});
+        row({Panel::communication, Panel::loss, Panel::memory}, {Panel::traffic}));
   // Stages with one number are no pipeline.
   Timeline staged;
   train(staged, 0, 0);
@@ -69,20 +76,20 @@ TEST_CASE("data, tensor and expert parallelism get the overlap of communication"
   staged.predict({.stages = 1});
   add(staged, 0, 1, Category::communication, 20, 35);
   CHECK(panels_of(staged) ==
-        Panels{Panel::communication, Panel::loss, Panel::memory, Panel::traffic});
+        row({Panel::communication, Panel::loss, Panel::memory}, {Panel::traffic}));
 }
 
 TEST_CASE("a run without communication, without compute or without anything gets no share") {
   Timeline alone;
   train(alone, 0);
-  CHECK(panels_of(alone) == Panels{Panel::loss, Panel::memory});
+  CHECK(panels_of(alone) == row({Panel::loss, Panel::memory}, {}));
   // Collectives alone have no compute that could hide them.
   Timeline collectives;
   add(collectives, 0, 1, Category::communication, 0, 5);
-  CHECK(panels_of(collectives) == Panels{Panel::traffic});
+  CHECK(panels_of(collectives) == row({}, {Panel::traffic}));
   CHECK(contents_of(collectives).communication);
   Timeline nothing;
-  CHECK(panels_of(nothing).empty());
+  CHECK(panels_of(nothing) == row({}, {}));
 }
 
 TEST_CASE("the bubble's figures in sentences") {

@@ -94,11 +94,11 @@ TEST_CASE("traffic within and between nodes, if the trace tells") {
 
 TEST_CASE("the traffic panel of a pipeline explains the cell under the cursor") {
   Interactive viewer{sample_1f1b(4, 8, 3)};
-  CHECK_FALSE(viewer.screen.shows_traffic());
+  CHECK(viewer.model.panels.shown(viewer.model.view.panel) == Panel::what_if);
   CHECK(viewer.screen.traffic().matrix().total == 0);
-  // The button is right of the panel's title.
-  viewer.click(1600 * 0.65f + 24 + 8 * 7 + 20, 900 - 24 - 256 + 20);
-  REQUIRE(viewer.screen.shows_traffic());
+  // The second button in the place of the card's title.
+  viewer.click(1600 * 0.65f + 120, 900 - 24 - 256 + 18);
+  REQUIRE(viewer.model.view.panel == Panel::traffic);
   const TrafficView& view = viewer.screen.traffic();
   // Eight activations from rank 0 to rank 1, and eight gradients back.
   CHECK(view.matrix().bytes(0, 1) == 8 * 16384);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "viz/app/screen_parts.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
@@ -29,20 +30,11 @@ float middle_of(const Painter& painter, const Rect& rect, const ComparedRuns& ru
 
 void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({0, 0});
-  ImGui::SetNextWindowSize(size);
-  ImGui::Begin("Lockstep", nullptr,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNav |
-                   ImGuiWindowFlags_NoBackground);
+  begin_screen();
   const Painter painter{ImGui::GetWindowDrawList(), look};
-  const Rect bar{0, 0, size.x, painter.px(ComparisonView::bar_height)};
-  const Rect line{0, size.y - painter.px(StatusView::line_height), size.x, size.y};
-  const float cards = std::min(painter.px(cards_height), cards_share * size.y);
-  const Rect row{painter.px(edge), line.top - cards, size.x - painter.px(edge), line.top};
-  const Rect toolbar{0, bar.bottom, size.x, bar.bottom + painter.px(ToolbarView::height)};
-  Rect middle{0, toolbar.bottom, size.x, row.top - painter.px(edge)};
+  auto [bar, toolbar, middle, row, line] = screen_parts(
+      painter,
+      {.bar = ComparisonView::bar_height, .cards = cards_height, .cards_share = cards_share});
 
   take_comparison_keys(runs);
   if (!comparison_.draw_bar(painter, bar, runs)) {

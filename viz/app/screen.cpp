@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "viz/app/screen_parts.h"
 #include "viz/views/button.h"
 #include "viz/views/imgui_shim.h"
 
@@ -51,30 +52,22 @@ void Screen::draw_recent(const Look& look, float middle, float top, float bottom
 
 void Screen::draw(Model& model, const Look& look) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos({0, 0});
-  ImGui::SetNextWindowSize(size);
-  ImGui::Begin("Lockstep", nullptr,
-               ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                   ImGuiWindowFlags_NoSavedSettings | ImGuiWindowFlags_NoBringToFrontOnFocus |
-                   ImGuiWindowFlags_NoScrollWithMouse | ImGuiWindowFlags_NoNav |
-                   ImGuiWindowFlags_NoBackground);
+  begin_screen();
   const Painter painter{ImGui::GetWindowDrawList(), look};
-  const Rect bar{0, 0, size.x, painter.px(StatusView::bar_height)};
-  const Rect line{0, size.y - painter.px(StatusView::line_height), size.x, size.y};
-  const float cards = std::min(painter.px(cards_height), cards_share * size.y);
-  const Rect card_row{painter.px(edge), line.top - cards, size.x - painter.px(edge), line.top};
-  const Rect toolbar{0, bar.bottom, size.x, bar.bottom + painter.px(ToolbarView::height)};
-  const Rect middle{0, toolbar.bottom, size.x, card_row.top - painter.px(edge)};
+  const auto [bar, toolbar, middle, cards, line] = screen_parts(
+      painter, {.bar = StatusView::bar_height, .cards = cards_height, .cards_share = cards_share});
 
   if (!ImGui::GetIO().WantTextInput) {
     if (key_pressed(keys::e, false)) model.view.exports = !model.view.exports;
     if (key_pressed(keys::b, false)) model.view.toggle_theme();
+    if (key_pressed(keys::r, false)) model.view.panel = model.panels.next(model.view.panel);
   }
+  model.panels = panels_for(contents_of(model.timeline));
   model.view.refresh(model.timeline);
   const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
   if (jump != 0) timeline_.go_to_match(jump, model);
-  draw_cards(painter, card_row, model);
+  draw_cards(painter, cards, model);
   status_.draw_bar(painter, bar, model);
   status_.draw_line(painter, line, model);
   if (model.timeline.empty()) {
@@ -97,8 +90,8 @@ void Screen::draw(Model& model, const Look& look) {
 }
 
 void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
-  const RunContents contents = contents_of(model.timeline);
-  const std::vector<Panel> panels = panels_for(contents, shows_traffic_);
+  std::vector<Panel> panels = model.panels.fixed;
+  if (const auto last = model.panels.shown(model.view.panel)) panels.push_back(*last);
   // A selection takes the place of the last card, so that it covers no lane.
   const bool selection = DetailsView::has_selection(model);
   if (selection && panels.empty()) return details_.draw_selection(painter, row, model);
@@ -114,8 +107,6 @@ void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
       details_.draw_selection(painter, card, model);
     } else {
       draw_panel(panels[i], painter, card, model);
-      if (contents.pipeline && contents.communication && i + 1 == panels.size())
-        draw_exchange(painter, card);
     }
   }
 }
@@ -134,16 +125,6 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
     case Panel::traffic:
       return traffic_.draw(painter, card, model);
   }
-}
-
-void Screen::draw_exchange(const Painter& painter, const Rect& card) {
-  // Right of the panel's title.
-  const std::string title = shows_traffic_ ? "Traffic" : "What if";
-  const float left = card.left + painter.px(24) + painter.text_width(title, painter.look().bold);
-  ButtonRow row{painter, {card.left, card.top, card.right, card.top + painter.px(34)}, left};
-  if (row.button(shows_traffic_ ? "What if" : "Traffic", false,
-                 shows_traffic_ ? "simulate another schedule" : "who sends how much to whom"))
-    shows_traffic_ = !shows_traffic_;
 }
 
 }  // namespace lockstep::viz

@@ -25,8 +25,6 @@ class Screen {
   /// Returns whether the picture changes without new events.
   bool growing() const { return timeline_.growing(); }
   const StripLayout& lanes() const { return timeline_.lanes(); }
-  /// Whether a pipeline's last panel is its traffic, instead of the what-if simulation.
-  bool shows_traffic() const { return shows_traffic_; }
   const TrafficView& traffic() const { return traffic_; }
 
  private:
@@ -34,8 +32,6 @@ class Screen {
   /// Draws the cards below the timeline: the panels that fit the run, and a selection.
   void draw_cards(const Painter& painter, const Rect& row, Model& model);
   void draw_panel(Panel panel, const Painter& painter, const Rect& card, Model& model);
-  /// Draws the button that exchanges the last panel of a pipeline.
-  void draw_exchange(const Painter& painter, const Rect& card);
 
   StatusView status_;
   ToolbarView toolbar_;
@@ -45,7 +41,6 @@ class Screen {
   MemoryView memory_;
   LabView lab_;
   TrafficView traffic_;
-  bool shows_traffic_ = false;
   DetailsView details_;
   HelpView help_;
   ExportView export_;

@@ -99,7 +99,7 @@ constexpr double least_marked = 0.005;
 std::vector<ComparedRank> compare_ranks(const StepMetrics& a, const StepMetrics& b,
                                         bool clocks_differ);
 
-/// The words for a value, such as "3.25 ms", "32.1 %", "16.0 KiB"; "-" if it is unknown.
+/// The words for a value, such as "3.25 ms", "32.1 %", "16.4 kB"; "-" if it is unknown.
 std::string value_words(ComparedValue::Unit unit, std::optional<double> value);
 /// The difference B - A with its sign: "+1.20 ms", "-4.8 pts" (percentage points); "=" if there is
 /// none.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "viz/data/explanations.h"
@@ -37,12 +38,17 @@ struct Model {
   Ghosts ghosts;
   Source source;
   ViewState view;
+  PanelRow panels;                            ///< those that fit the run
   Picoseconds origin = 0;                     ///< the time that the views show as 0
   SelectedChain chain;                        ///< of `selected`
   Finding hovered;                            ///< under the cursor in this frame
   float hovered_top = 0, hovered_bottom = 0;  ///< of its row on the screen
   Finding selected;                           ///< last clicked
 };
+
+/// Returns the index of the completed step that panels describe: the one in view, or the last one
+/// before it. None if no step is complete.
+std::optional<std::size_t> described_step(const Model& model);
 
 /// Follows a live run, or stops following it. Following ends a playback.
 inline void follow(Model& model, bool on) {

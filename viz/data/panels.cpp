@@ -20,20 +20,6 @@ void visit_first(const Lane& lane, Band band, Visit visit) {
   }
 }
 
-bool is_computation(Category category) {
-  switch (category) {
-    case Category::forward:
-    case Category::backward:
-    case Category::backward_input:
-    case Category::backward_weight:
-    case Category::recompute:
-    case Category::optimizer:
-      return true;
-    default:
-      return false;
-  }
-}
-
 std::string mean_words(Picoseconds sum, std::size_t ranks) {
   return duration_words(static_cast<double>(sum) /
                         static_cast<double>(std::max<std::size_t>(ranks, 1)));
@@ -57,7 +43,7 @@ RunContents contents_of(const Timeline& timeline) {
     for (const auto& lane : rank->lanes) {
       contents.computation |= !lane->rows(Band::kernel).empty();
       visit_first(*lane, Band::action, [&](const TimelineSpan& span) {
-        contents.computation |= is_computation(span.category);
+        contents.computation |= computes(span.category);
         contents.communication |= span.category == Category::communication;
         if (span.stage < 0 || !is_pipeline_action(timeline, span)) return;
         if (stage < 0) stage = span.stage;
@@ -68,19 +54,47 @@ RunContents contents_of(const Timeline& timeline) {
   return contents;
 }
 
-std::vector<Panel> panels_for(const RunContents& contents, bool traffic) {
-  std::vector<Panel> panels;
+PanelTitle title_of(Panel panel) {
+  switch (panel) {
+    case Panel::bubble:
+      return {"Bubble", "idle time of each step"};
+    case Panel::communication:
+      return {"Communication", "how much of it is hidden by compute, step by step"};
+    case Panel::loss:
+      return {"Loss", "over the steps"};
+    case Panel::memory:
+      return {"Memory", "of each rank over time"};
+    case Panel::what_if:
+      return {"What if", "simulate another schedule"};
+    case Panel::traffic:
+      return {"Traffic", "who sends how much to whom"};
+  }
+  return {};
+}
+
+std::optional<Panel> PanelRow::shown(std::optional<Panel> chosen) const {
+  if (choices.empty()) return std::nullopt;
+  return chosen && std::ranges::count(choices, *chosen) > 0 ? *chosen : choices.front();
+}
+
+std::optional<Panel> PanelRow::next(std::optional<Panel> chosen) const {
+  const auto now = shown(chosen);
+  if (!now) return std::nullopt;
+  const auto after = std::ranges::find(choices, *now) + 1;
+  return after == choices.end() ? choices.front() : *after;
+}
+
+PanelRow panels_for(const RunContents& contents) {
+  PanelRow row;
   if (contents.pipeline)
-    panels.push_back(Panel::bubble);
+    row.fixed.push_back(Panel::bubble);
   else if (contents.communication && contents.computation)
-    panels.push_back(Panel::communication);
-  if (contents.loss) panels.push_back(Panel::loss);
-  if (contents.memory) panels.push_back(Panel::memory);
-  if (contents.pipeline && !(traffic && contents.communication))
-    panels.push_back(Panel::what_if);
-  else if (contents.communication)
-    panels.push_back(Panel::traffic);
-  return panels;
+    row.fixed.push_back(Panel::communication);
+  if (contents.loss) row.fixed.push_back(Panel::loss);
+  if (contents.memory) row.fixed.push_back(Panel::memory);
+  if (contents.pipeline) row.choices.push_back(Panel::what_if);
+  if (contents.communication) row.choices.push_back(Panel::traffic);
+  return row;
 }
 
 std::vector<std::string> bubble_sentences(const BubbleSeries::Point& point, std::size_t ranks) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,7 @@ struct RunContents {
 /// every frame.
 RunContents contents_of(const Timeline& timeline);
 
-enum class Panel {
+enum class Panel : std::uint8_t {
   bubble,         ///< of a pipeline
   communication,  ///< its overlap with compute, of all other runs
   loss,
@@ -29,9 +31,26 @@ enum class Panel {
   traffic,
 };
 
-/// Returns the panels for a run, from left to right. The last one of a pipeline that communicates
-/// is either the what-if simulation or the traffic, because there is no room for both.
-std::vector<Panel> panels_for(const RunContents& contents, bool traffic = false);
+/// The name of a panel, and what it shows.
+struct PanelTitle {
+  std::string name;
+  std::string purpose;
+};
+PanelTitle title_of(Panel panel);
+
+/// The panels for a run, from left to right: the `fixed` ones, and one of the `choices`, because
+/// there is no room for all of them.
+struct PanelRow {
+  std::vector<Panel> fixed;
+  std::vector<Panel> choices;
+
+  /// Returns the chosen one if this run has it, and otherwise the first.
+  std::optional<Panel> shown(std::optional<Panel> chosen) const;
+  /// Returns the choice after the one that is shown; after the last, the first.
+  std::optional<Panel> next(std::optional<Panel> chosen) const;
+  bool operator==(const PanelRow&) const = default;
+};
+PanelRow panels_for(const RunContents& contents);
 
 /// Explains a step's bubble in sentences: the idle time, the internal bubble, and the communication
 /// between the stages if there is any.

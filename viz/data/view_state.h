@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/trace/pipeline_analysis.h"
+#include "viz/data/panels.h"
 #include "viz/data/range_statistics.h"
 #include "viz/data/settings.h"
 #include "viz/data/span_search.h"
@@ -18,12 +19,13 @@ enum class Export : std::uint8_t { nothing, png, svg, csv };
 /// The state of the controls. Every control changes one of these, so that tests can read it.
 struct ViewState {
   bool critical_path = false;
-  bool ghost = false;      ///< whether the predicted schedule is shown
-  bool help = false;       ///< whether the list of keys is shown
-  bool searching = false;  ///< whether the search box is open
-  std::string query{};     ///< in the search box
-  SpanSearch search{};     ///< the same, parsed: other spans are dimmed
-  std::int64_t found = 0;  ///< number of spans that match, as last counted or counted so far
+  bool ghost = false;            ///< whether the predicted schedule is shown
+  std::optional<Panel> panel{};  ///< the panel chosen for the last card
+  bool help = false;             ///< whether the list of keys is shown
+  bool searching = false;        ///< whether the search box is open
+  std::string query{};           ///< in the search box
+  SpanSearch search{};           ///< the same, parsed: other spans are dimmed
+  std::int64_t found = 0;        ///< number of spans that match, as last counted or counted so far
   std::optional<RangeStatistics> range{};  ///< of the range selected by dragging
   std::vector<Interval> marks{};           ///< a mark at one time has no length
   Theme theme = Theme::dark;

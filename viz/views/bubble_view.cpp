@@ -23,24 +23,20 @@ std::string step_words(const Timeline& timeline, int step) {
 
 void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) const {
   const Look& look = painter.look();
-  // The step in view, or the last completed step before it.
-  const std::size_t completed = model.bubbles.count();
-  const std::size_t last = std::max<std::size_t>(completed, 1) - 1;
-  const std::size_t in_view = model.viewport.following()
-                                  ? last
-                                  : std::min(last, model.viewport.step_in_view(model.timeline));
+  const auto described = described_step(model);
   const BubbleSeries::Point* found =
-      completed > 0 ? model.bubbles.find(model.timeline, in_view) : nullptr;
+      described ? model.bubbles.find(model.timeline, *described) : nullptr;
   if (!found) {
-    const Rect inside = painter.card(rect, "Bubble");
-    painter.text(inside.left, inside.top, completed > 0 ? "computing" : "no step is complete yet",
+    const Rect inside = painter.card(rect, title_of(Panel::bubble).name);
+    painter.text(inside.left, inside.top, described ? "computing" : "no step is complete yet",
                  colours::text_faint, look.body);
     return;
   }
   const BubbleSeries::Point& point = *found;
   const std::string step = step_words(model.timeline, point.step);
   const bool pipeline = point.bubble.window > 0;
-  const Rect inside = painter.card(rect, pipeline ? "Bubble" : "Communication", step);
+  const Rect inside =
+      painter.card(rect, title_of(pipeline ? Panel::bubble : Panel::communication).name, step);
   float y = inside.top;
   const auto headline = [&](double share, std::string_view words) {
     const float number =

@@ -26,6 +26,7 @@ constexpr Control controls[] = {
     {"Home", "show the whole run"},
     {"L", "follow a live run"},
     {"Space", "replay the run slowly, or pause; drag in the time axis to scrub"},
+    {"R", "next panel in the last card below"},
     {"P", "critical path"},
     {"G", "predicted schedule, below the observed one"},
     {"M", "mark the selection or the time at the cursor; again: remove the mark"},

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "viz/views/panel_card.h"
+
 namespace lockstep::viz {
 namespace {
 
@@ -48,13 +50,13 @@ void LabView::refresh(const Timeline& timeline) {
   answer_ = answer(question_);
 }
 
-void LabView::draw(const Painter& painter, const Rect& rect, const Model& model) {
+void LabView::draw(const Painter& painter, const Rect& rect, Model& model) {
   refresh(model.timeline);
   const std::string times = fmt::format("{}: forward {}, backward {}",
                                         !question_.measured.empty() ? "measured" : "textbook",
                                         duration_words(static_cast<double>(question_.forward)),
                                         duration_words(static_cast<double>(question_.backward)));
-  const Rect inside = painter.card(rect, "What if", times);
+  const Rect inside = panel_card(painter, rect, Panel::what_if, times, model);
   draw_controls(painter, inside);
   const float controls = ImGui::GetFrameHeight() + painter.px(8);
   const float verdict = verdict_lines * (size_of(painter.look().small) + painter.px(4));

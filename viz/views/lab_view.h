@@ -12,7 +12,7 @@ namespace lockstep::viz {
 /// own times. This is the only view that depends on lessons.
 class LabView {
  public:
-  void draw(const Painter& painter, const Rect& rect, const Model& model);
+  void draw(const Painter& painter, const Rect& rect, Model& model);
 
  private:
   void refresh(const Timeline& timeline);

@@ -18,7 +18,7 @@ constexpr float column_width = 2;  // pixels
 
 void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) const {
   const Look& look = painter.look();
-  Rect inside = painter.card(rect, "Memory", "dashed: the run's peak");
+  Rect inside = painter.card(rect, title_of(Panel::memory).name, "dashed: the run's peak");
   const std::vector<InFlightRank> in_flight = in_flight_in_view(model);
   int most = 0;
   for (const InFlightRank& rank : in_flight) most = std::max(most, rank.most);

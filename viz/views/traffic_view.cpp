@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
 
 namespace lockstep::viz {
@@ -18,15 +19,12 @@ constexpr float gap = 14;
 }  // namespace
 
 void TrafficView::refresh(const Model& model) {
-  // The step in view, or the last completed step before it.
-  const std::size_t completed = model.bubbles.count();
-  if (completed == 0) {
+  const auto described = described_step(model);
+  if (!described) {
     matrix_ = {};
     return;
   }
-  const std::size_t in_view =
-      model.viewport.following() ? completed - 1 : model.viewport.step_in_view(model.timeline);
-  const int step = model.timeline.steps()[std::min(completed - 1, in_view)].step;
+  const int step = model.timeline.steps()[*described].step;
   if (matrix_.step == step && run_ == model.timeline.run().run &&
       matrix_.ranks.size() == model.timeline.ranks().size())
     return;
@@ -40,12 +38,12 @@ std::optional<ImVec2> TrafficView::centre_of(std::size_t from, std::size_t to) c
                 cells_.top + cell_ * (static_cast<float>(from) + 0.5f)};
 }
 
-void TrafficView::draw(const Painter& painter, const Rect& rect, const Model& model) {
+void TrafficView::draw(const Painter& painter, const Rect& rect, Model& model) {
   refresh(model);
   const Look& look = painter.look();
-  const Rect inside = painter.card(
-      rect, "Traffic",
-      matrix_.step < 0 ? "" : fmt::format("step {}, sent by row to column", matrix_.step));
+  const Rect inside = panel_card(
+      painter, rect, Panel::traffic,
+      matrix_.step < 0 ? "" : fmt::format("step {}, sent by row to column", matrix_.step), model);
   shown_ = 0;
   explanation_.clear();
   if (matrix_.total == 0) {

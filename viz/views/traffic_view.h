@@ -10,7 +10,7 @@ namespace lockstep::viz {
 /// the sums by group and operation or, of the cell under the cursor, what it consists of.
 class TrafficView {
  public:
-  void draw(const Painter& painter, const Rect& rect, const Model& model);
+  void draw(const Painter& painter, const Rect& rect, Model& model);
   const TrafficMatrix& matrix() const { return matrix_; }
   /// Returns the centre of a cell on the screen, if the ranks at these indices are shown.
   std::optional<ImVec2> centre_of(std::size_t from, std::size_t to) const;

@@ -1,0 +1,15 @@
+#include "viz/data/model.h"
+
+#include <algorithm>
+
+namespace lockstep::viz {
+
+std::optional<std::size_t> described_step(const Model& model) {
+  const std::size_t completed = model.bubbles.count();
+  if (completed == 0) return std::nullopt;
+  const std::size_t last = completed - 1;
+  return model.viewport.following() ? last
+                                    : std::min(last, model.viewport.step_in_view(model.timeline));
+}
+
+}  // namespace lockstep::viz
