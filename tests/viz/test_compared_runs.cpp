@@ -125,6 +125,29 @@ TEST_CASE("V and X choose the layout, as do their buttons") {
   CHECK_FALSE(runs.alternates());
 }
 
+TEST_CASE("theme, exports and the list of keys belong to both runs") {
+  Comparing viewer;
+  ViewState &a = viewer.model.view, &b = viewer.runs.model(Side::b).view;
+  viewer.move(800, Comparing::in_b);  // B leads
+  viewer.press(keys::b);
+  viewer.frame();
+  CHECK(viewer.runs.leads() == Side::b);
+  CHECK(a.theme == Theme::light);
+  CHECK(b.theme == Theme::light);
+  viewer.move(800, Comparing::in_a);
+  viewer.press(keys::e);
+  viewer.frame();
+  CHECK(a.exports);
+  CHECK(b.exports);
+  viewer.press(keys::escape);
+  viewer.frame();
+  CHECK_FALSE(a.exports);
+  CHECK_FALSE(b.exports);
+  viewer.type("?");
+  viewer.frame();
+  CHECK(b.help);
+}
+
 TEST_CASE("page keys go to other steps of both runs, with Shift of the one under the cursor") {
   Comparing viewer;
   ComparedRuns& runs = viewer.runs;

@@ -1,6 +1,8 @@
 // Keys, clicks and drags on the whole screen, without a window: each changes a named state.
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "tests/viz/interactive.h"
 
 using namespace lockstep;
@@ -101,6 +103,39 @@ TEST_CASE("panning pauses following, and a visible button resumes it") {
   CHECK_FALSE(viewer.model.viewport.following());
   viewer.press(keys::l);
   CHECK(viewer.model.viewport.following());
+}
+
+TEST_CASE("only a pipeline has buttons for the critical path and the prediction") {
+  {
+    Interactive pipeline{sample_1f1b(4, 8, 3)};
+    pipeline.click(40, 50 + 17);
+    CHECK(pipeline.model.view.critical_path);
+  }
+  Interactive alone{sample_1f1b(1, 8, 3)};
+  alone.click(40, 50 + 17);  // "Space  Play" comes first
+  CHECK_FALSE(alone.model.view.critical_path);
+  CHECK(alone.model.playback.active());
+}
+
+TEST_CASE("spans that overlap on one lane get rows of their own, and the cursor finds each") {
+  Interactive viewer{sample_1f1b(1, 1, 1)};
+  Timeline timeline;
+  for (int i = 0; i < 4; ++i) {
+    TimelineSpan span{.start = i * ms, .end = (10 + i) * ms, .step = 0};
+    span.category = Category::communication;
+    timeline.add(0, 1, span);
+  }
+  timeline.settle();
+  viewer.model.timeline = std::move(timeline);
+  viewer.model.viewport.fit(viewer.model.timeline);
+  viewer.frame();
+  std::set<Picoseconds> found;
+  for (float y = 100; y < 640; y += 1) {
+    viewer.move(viewer.x_of(5 * ms), y);
+    if (viewer.model.hovered.kind == Finding::Kind::span)
+      found.insert(viewer.model.hovered.span.start);
+  }
+  CHECK(found == std::set<Picoseconds>{0, 1 * ms, 2 * ms, 3 * ms});
 }
 
 TEST_CASE("arrow keys go from span to span, and to other lanes") {

@@ -77,6 +77,17 @@ TEST_CASE("malformed settings are the defaults") {
   }
 }
 
+TEST_CASE("text grows with a very tall window, unless the screen asks for more") {
+  CHECK(scale_of_window(1, 768) == 1);
+  CHECK(scale_of_window(1, 1440) == 1);
+  CHECK(scale_of_window(1, 2160) == 1.5);
+  CHECK(scale_of_window(1, 2880) == 2);
+  CHECK(scale_of_window(2, 2160) == 2);
+  CHECK(scale_of_window(1.25, 900) == 1.25);
+  CHECK(scale_of_window(0, 900) == 1);
+  CHECK(scale_of_window(100, 900) == most_scale);
+}
+
 TEST_CASE("the latest trace comes first, once, and only a few are kept") {
   Settings settings;
   for (int i = 0; i < 20; ++i) remember(settings, "/run" + std::to_string(i));

@@ -105,6 +105,7 @@ App::App(const ViewerOptions& options)
     window_ = open_window();
   }
   model_.source.export_folder = options_.export_folder.string();
+  if (runs_) runs_->model(Side::b).source.export_folder = model_.source.export_folder;
   for (const std::string& path : preferences_.settings().recent) {
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) model_.source.recent.push_back(path);
@@ -115,6 +116,10 @@ std::unique_ptr<Window> App::open_window() const {
   return std::make_unique<Window>(
       "Lockstep", options_.width, options_.height, !options_.screenshot,
       Appearance{options_.theme.value_or(Theme::dark), options_.scale.value_or(0), options_.font});
+}
+
+Model& App::leading() {
+  return runs_ ? runs_->leader() : model_;
 }
 
 App::~App() {
@@ -242,7 +247,7 @@ int App::run() {
       break;
     }
   }
-  preferences_.save(options_, model_.view, window_->size());
+  preferences_.save(options_, leading().view, window_->size());
   if (options_.stats) write_stats();
   if (options_.screenshot && !screenshot_seconds_) {
     throw RunError("the viewer was closed before it took the picture " +
@@ -265,7 +270,7 @@ void App::frame(double seconds) {
   }
   model_.bubbles.update(model_.timeline, budget);
   model_.explanations.update(budget);
-  window_->set_appearance(model_.view.theme, model_.view.scale);
+  window_->set_appearance(leading().view.theme, leading().view.scale);
   window_->begin_frame();
   draw();
   build_seconds_ += seconds_between(begin, Clock::now());
@@ -279,7 +284,7 @@ void App::frame(double seconds) {
   if (due && options_.click) click();
   window_->render();
   if (due) take_picture();
-  if (model_.view.wanted != Export::nothing) export_wanted();
+  if (leading().view.wanted != Export::nothing) export_wanted();
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
   if (model_.bubbles.behind() || model_.explanations.behind() || model_.view.counting() ||
@@ -334,9 +339,8 @@ void App::draw() {
 }
 
 void App::take_keys() {
-  ViewState& view = model_.view;
+  ViewState& view = leading().view;
   if (key_pressed(keys::q, false)) window_->close();
-  if (runs_ && key_pressed(keys::b, false)) view.toggle_theme();  // Screen does it otherwise
   const double scale = static_cast<double>(window_->look().scale);
   if (typed('+')) view.scale = std::min(scale * scale_step, most_scale);
   if (typed('-')) view.scale = std::max(scale / scale_step, least_scale);
@@ -344,9 +348,9 @@ void App::take_keys() {
 }
 
 void App::export_wanted() {
-  ViewState& view = model_.view;
+  ViewState& view = leading().view;
   const Export what = std::exchange(view.wanted, Export::nothing);
-  view.exported = export_view(what, options_, model_, screen_.lanes(), [&](const auto& file) {
+  const auto write_picture = [&](const std::filesystem::path& file) {
     // Without the choice of exports over it.
     view.exports = false;
     window_->begin_frame();
@@ -356,7 +360,17 @@ void App::export_wanted() {
     int width = 0, height = 0;
     const auto rgb = window_->pixels(width, height);
     write_png(file, rgb, width, height);
-  });
+  };
+  if (runs_ && what != Export::png) {
+    std::string exported;
+    for (const Side side : both_sides)
+      exported += (side == Side::a ? "" : "; ") + export_view(what, options_, runs_->model(side),
+                                                              comparison_screen_.lanes(side),
+                                                              write_picture);
+    view.exported = exported;
+  } else {
+    view.exported = export_view(what, options_, model_, screen_.lanes(), write_picture);
+  }
   frames_due_ = std::max(frames_due_, 2);
 }
 

@@ -46,6 +46,8 @@ class App {
   void frame(double seconds);
   void take_keys();
   void export_wanted();
+  /// Returns the run that the user works with.
+  Model& leading();
   std::unique_ptr<Window> open_window() const;
   void draw();
   /// Draws frames that the user does not see, in which the pixel of --click is clicked.

@@ -46,6 +46,7 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   choose_leader(painter, middle, runs);
   for (const Side side : both_sides) runs.model(side).view.refresh(runs.model(side).timeline);
   const Side leads = runs.leads();
+  runs.leader().contents = contents_of(runs.leader().timeline);
   const int jump = toolbar_.draw(painter, toolbar, runs.leader());
   draw_timelines(painter, middle, runs);
   if (jump != 0) timelines_[static_cast<std::size_t>(leads)].go_to_match(jump, runs.leader());
@@ -65,8 +66,10 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   draw_last_card(painter, next_card(shares[3]), runs);
   status_.draw_line(painter, line, runs.model(Side::a));
   const Painter front{ImGui::GetForegroundDrawList(), look};
-  if (runs.leader().view.help) {
-    help_.draw(front, size);
+  if (runs.leader().view.exports) {
+    export_.draw(look, size, runs.leader());
+  } else if (runs.leader().view.help) {
+    help_.draw(front, size, HelpView::Runs::two);
   } else {
     for (const Side side : both_sides)
       if (runs.shows(side)) details_.draw_tooltip(front, runs.model(side));

@@ -4,6 +4,7 @@
 
 #include "viz/views/comparison_view.h"
 #include "viz/views/details_view.h"
+#include "viz/views/export_view.h"
 #include "viz/views/help_view.h"
 #include "viz/views/status_view.h"
 #include "viz/views/timeline_view.h"
@@ -33,6 +34,7 @@ class ComparisonScreen {
   std::array<TimelineView, 2> timelines_;
   DetailsView details_;
   HelpView help_;
+  ExportView export_;
 };
 
 }  // namespace lockstep::viz

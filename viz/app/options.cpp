@@ -101,7 +101,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("dark|light")
       ->check(CLI::IsMember({"dark", "light"}));
   app.add_option("--scale", options.scale,
-                 "The size of text and everything else: 1.5, 2; by default as the screen asks")
+                 "The size of text and everything else: 1.5, 2; by default as the screen "
+                 "asks, and larger in a very tall window")
       ->type_name("FACTOR")
       ->check(CLI::Range(least_scale, most_scale));
   app.add_option("--font", options.font, "A TrueType font for all text")

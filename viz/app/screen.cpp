@@ -57,12 +57,10 @@ void Screen::draw(Model& model, const Look& look) {
   const auto [bar, toolbar, middle, cards, line] = screen_parts(
       painter, {.bar = StatusView::bar_height, .cards = cards_height, .cards_share = cards_share});
 
-  if (!ImGui::GetIO().WantTextInput) {
-    if (key_pressed(keys::e, false)) model.view.exports = !model.view.exports;
-    if (key_pressed(keys::b, false)) model.view.toggle_theme();
-    if (key_pressed(keys::r, false)) model.view.panel = model.panels.next(model.view.panel);
-  }
-  model.panels = panels_for(contents_of(model.timeline));
+  if (!ImGui::GetIO().WantTextInput && key_pressed(keys::r, false))
+    model.view.panel = model.panels.next(model.view.panel);
+  model.contents = contents_of(model.timeline);
+  model.panels = panels_for(model.contents);
   model.view.refresh(model.timeline);
   const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
@@ -82,7 +80,7 @@ void Screen::draw(Model& model, const Look& look) {
   if (model.view.exports) {
     export_.draw(look, size, model);
   } else if (model.view.help) {
-    help_.draw(front, size);
+    help_.draw(front, size, HelpView::Runs::one);
   } else {
     details_.draw_tooltip(front, model);
   }

@@ -116,14 +116,15 @@ Window::Window(const std::string& title, int width, int height, bool visible, Ap
   sharpen_fonts();
 }
 
-float Window::scale_of_screen() const {
+float Window::wanted_scale() const {
+  if (appearance_.scale > 0) return static_cast<float>(appearance_.scale);
   float x_scale = 1, y_scale = 1;
-  glfwGetWindowContentScale(window_, &x_scale, &y_scale);
-  return visible_ ? std::clamp(x_scale, 1.0f, 4.0f) : 1.0f;
+  if (visible_) glfwGetWindowContentScale(window_, &x_scale, &y_scale);
+  return static_cast<float>(scale_of_window(static_cast<double>(x_scale), size().second));
 }
 
 void Window::use_appearance() {
-  look_.scale = appearance_.scale > 0 ? static_cast<float>(appearance_.scale) : scale_of_screen();
+  look_.scale = wanted_scale();
   apply_theme(look_.scale, appearance_.theme);
 #if IMGUI_VERSION_NUM < 19200
   ImGui::GetStyle().AntiAliasedLinesUseTex = false;  // see sharpen_fonts()
@@ -132,9 +133,11 @@ void Window::use_appearance() {
 }
 
 void Window::set_appearance(Theme theme, double scale) {
-  if (theme == appearance_.theme && scale == appearance_.scale) return;
+  const bool same_theme = theme == appearance_.theme;
   appearance_.theme = theme;
   appearance_.scale = scale;
+  // The window may also have been enlarged, or moved to another screen.
+  if (same_theme && wanted_scale() == look_.scale) return;
 #if IMGUI_VERSION_NUM < 19200
   ImGui_ImplOpenGL3_DestroyFontsTexture();
 #endif

@@ -17,7 +17,7 @@ namespace lockstep::viz {
 /// How everything in the window looks.
 struct Appearance {
   Theme theme = Theme::dark;
-  double scale = 0;              ///< 0: as the screen asks; for a hidden window, 1
+  double scale = 0;              ///< 0: as the screen asks; see scale_of_window()
   std::filesystem::path font{};  ///< a TrueType file for all text; empty: the system's
 };
 
@@ -63,7 +63,7 @@ class Window {
   static void sharpen_fonts();
   void make_hatch();
 
-  float scale_of_screen() const;
+  float wanted_scale() const;
 
   GLFWwindow* window_ = nullptr;
   Appearance appearance_;

@@ -109,10 +109,7 @@ void ComparedRuns::follow() {
                               : 1;
   to.viewport.mirror(from.viewport, theirs, mine, scale);
   to.playback.mirror(from.playback, theirs, mine, scale);
-  to.view.critical_path = from.view.critical_path;
-  to.view.ghost = from.view.ghost;
-  to.view.help = from.view.help;
-  to.view.searching = from.view.searching;
+  static_cast<Controls&>(to.view) = from.view;
   if (to.view.query != from.view.query) to.view.set_query(from.view.query, to.timeline);
   const auto mirrored = [&](const Interval& time) {
     const auto at = [&](Picoseconds each) {

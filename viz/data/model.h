@@ -38,7 +38,8 @@ struct Model {
   Ghosts ghosts;
   Source source;
   ViewState view;
-  PanelRow panels;                            ///< those that fit the run
+  RunContents contents;
+  PanelRow panels;                            ///< those that fit the contents
   Picoseconds origin = 0;                     ///< the time that the views show as 0
   SelectedChain chain;                        ///< of `selected`
   Finding hovered;                            ///< under the cursor in this frame

@@ -78,4 +78,9 @@ void remember(Settings& settings, const std::filesystem::path& path) {
   if (settings.recent.size() > most_recent) settings.recent.resize(most_recent);
 }
 
+double scale_of_window(double of_screen, int height) {
+  const double least = height > 2700 ? 2 : height > 1800 ? 1.5 : 1;
+  return std::clamp(of_screen, least, most_scale);
+}
+
 }  // namespace lockstep::viz

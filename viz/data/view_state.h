@@ -16,24 +16,28 @@ namespace lockstep::viz {
 
 enum class Export : std::uint8_t { nothing, png, svg, csv };
 
-/// The state of the controls. Every control changes one of these, so that tests can read it.
-struct ViewState {
+/// The controls that two compared runs share.
+struct Controls {
   bool critical_path = false;
-  bool ghost = false;            ///< whether the predicted schedule is shown
+  bool ghost = false;      ///< whether the predicted schedule is shown
+  bool help = false;       ///< whether the list of keys is shown
+  bool searching = false;  ///< whether the search box is open
+  Theme theme = Theme::dark;
+  double scale = 0;                 ///< of text and everything else; 0: scale_of_window()
+  bool exports = false;             ///< whether the choice of exports is shown
+  Export wanted = Export::nothing;  ///< to be written after this frame
+  std::string exported{};           ///< what was written last, or why it could not be
+};
+
+/// The state of the controls. Every control changes one of these, so that tests can read it.
+struct ViewState : Controls {
   std::optional<Panel> panel{};  ///< the panel chosen for the last card
-  bool help = false;             ///< whether the list of keys is shown
-  bool searching = false;        ///< whether the search box is open
   std::string query{};           ///< in the search box
   SpanSearch search{};           ///< the same, parsed: other spans are dimmed
   std::int64_t found = 0;        ///< number of spans that match, as last counted or counted so far
   std::optional<RangeStatistics> range{};  ///< of the range selected by dragging
   std::vector<Interval> marks{};           ///< a mark at one time has no length
-  Theme theme = Theme::dark;
-  double scale = 0;                 ///< of text and everything else; 0: as the screen asks
-  bool exports = false;             ///< whether the choice of exports is shown
-  Export wanted = Export::nothing;  ///< to be written after this frame
-  std::string open{};               ///< a recent trace that the user chose
-  std::string exported{};           ///< what was written last, or why it could not be
+  std::string open{};                      ///< a recent trace that the user chose
 
   void toggle_theme() { theme = theme == Theme::dark ? Theme::light : Theme::dark; }
   /// Adds a mark, or removes it if there is one within `near` of it.

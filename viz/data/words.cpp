@@ -146,14 +146,20 @@ bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding
 }  // namespace
 
 Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
-                double tolerance) {
-  Finding finding{.rank = &rank, .lane = &lane};
+                double tolerance, std::size_t deepest) {
+  const Finding nothing{.rank = &rank, .lane = &lane};
+  Finding finding = nothing, hidden = nothing;
   const auto& rows = lane.rows(band);
   // Search the innermost rows first, to report the wait within a forward rather than the forward
   // itself.
-  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
-    if (find_in(*row, time, tolerance, finding)) return finding;
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    finding = nothing;
+    if (!find_in(rows[i], time, tolerance, finding)) continue;
+    if (i <= deepest || finding.span.category == Category::wait) return finding;
+    if (hidden.kind == Finding::Kind::nothing) hidden = finding;
   }
+  if (hidden.kind != Finding::Kind::nothing) return hidden;
+  finding = nothing;
   if (band == Band::action) {
     for (const AnnouncedSpan& open : lane.open()) {
       const bool within = static_cast<double>(open.span.start) <= time + tolerance &&

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,9 +39,11 @@ struct Finding {
 
 /// Finds the object that a lane shows at `time` in `band`: its innermost span, a span that is still
 /// open, or an idle gap. Spans within `tolerance` (say, one pixel) also match; more than two small
-/// spans within `tolerance` count as a fold.
+/// spans within `tolerance` count as a fold. Rows after `deepest` are not drawn at the cursor's
+/// height, so they count only if no other row has a span, except for waits: a wait within an action
+/// stops all of the action.
 Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
-                double tolerance);
+                double tolerance, std::size_t deepest = std::numeric_limits<std::size_t>::max());
 
 /// Returns the lines of text that describe a finding: a title, then details.
 /// Times count from `origin`.

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include "viz/views/imgui_shim.h"
 #include "viz/views/status_view.h"
@@ -13,6 +15,7 @@ namespace {
 
 constexpr float edge = 16;
 constexpr float gap = 12;
+constexpr float least_gap = 8;  // between two columns
 constexpr float line_gap = 4;
 constexpr float badge_size = 20;
 /// A wider table would be hard to read across.
@@ -287,27 +290,43 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
   }
   const float line = std::min(size_of(look.small) + painter.px(line_gap),
                               inside.height() / static_cast<float>(values.size() + 1));
-  const float name_share = 0.385f;
-  constexpr float ends[] = {0.54f, 0.695f, 0.865f, 1};  // of the columns, in widths of the card
-  const auto cell = [&](std::size_t i, float at, const std::string& words, ImU32 colour,
-                        ImFont* font) {
-    painter.text(inside.left + ends[i] * inside.width(), at, words, colour, font, Align::right);
+  // The columns are as wide as their words, and share what the names leave.
+  constexpr std::size_t columns = 4;
+  using Cells = std::array<std::string, columns>;
+  std::vector<Cells> rows{{"A", "B", "B - A", "%"}};
+  float names = 0;
+  for (const ComparedValue& value : values) {
+    rows.push_back({value_words(value.unit, value.a), value_words(value.unit, value.b),
+                    difference_words(value), relative_words(value)});
+    const float indent = value.part ? painter.px(gap) : 0;
+    names = std::max(names, indent + painter.text_width(value.name, look.small));
+  }
+  std::array<float, columns> widths{};
+  for (const Cells& row : rows)
+    for (std::size_t i = 0; i < columns; ++i)
+      widths[i] = std::max(widths[i], painter.text_width(row[i], look.small));
+  const float taken = std::accumulate(widths.begin(), widths.end(), 0.0f);
+  const float between =
+      std::max(painter.px(least_gap), (inside.width() - names - taken) / float{columns});
+  std::array<float, columns> ends{};
+  float end = inside.right;
+  for (std::size_t i = columns; i-- > 0; end -= widths[i] + between) ends[i] = end;
+  const auto cell = [&](std::size_t row, std::size_t column, float at, ImU32 colour) {
+    painter.text(ends[column], at, rows[row][column], colour, look.small, Align::right);
   };
   float y = inside.top;
-  const char* heads[] = {"A", "B", "B - A", "%"};
-  for (std::size_t i = 0; i < 4; ++i) cell(i, y, heads[i], colours::text_faint, look.small);
-  for (const ComparedValue& value : values) {
+  for (std::size_t i = 0; i < columns; ++i) cell(0, i, y, colours::text_faint);
+  for (std::size_t row = 1; row < rows.size(); ++row) {
+    const ComparedValue& value = values[row - 1];
     y += line;
     if (y + size_of(look.small) > inside.bottom + 1) break;
     const float indent = value.part ? painter.px(gap) : 0;
     painter.text(inside.left + indent, y,
-                 painter.fitted(value.name, look.small, name_share * inside.width() - indent),
+                 painter.fitted(value.name, look.small, end - inside.left - indent),
                  value.part ? colours::text_faint : colours::text_dim, look.small);
-    const ImU32 colour = value.part ? colours::text_dim : colours::text;
-    cell(0, y, value_words(value.unit, value.a), colour, look.small);
-    cell(1, y, value_words(value.unit, value.b), colour, look.small);
-    cell(2, y, difference_words(value), colour_of_difference(value), look.small);
-    cell(3, y, relative_words(value), colour_of_difference(value), look.small);
+    for (std::size_t i = 0; i < 2; ++i)
+      cell(row, i, y, value.part ? colours::text_dim : colours::text);
+    for (std::size_t i = 2; i < columns; ++i) cell(row, i, y, colour_of_difference(value));
   }
 }
 
@@ -431,8 +450,9 @@ void take_comparison_keys(ComparedRuns& runs) {
   if (io.WantTextInput) return;
   if (key_pressed(keys::v, false)) runs.toggle_layout();
   if (key_pressed(keys::x, false)) runs.exchange();
-  // In the leading run, Escape clears more than the selection, and closes the list of keys first.
-  if (key_pressed(keys::escape, false) && !runs.leader().view.help) {
+  // In the leading run, Escape clears more than the selection, and closes what covers it first.
+  const ViewState& view = runs.leader().view;
+  if (key_pressed(keys::escape, false) && !view.help && !view.exports) {
     Model& other = runs.model(other_side(runs.leads()));
     other.selected = {};
     other.chain = {};

@@ -9,7 +9,9 @@ namespace lockstep::viz {
 /// Shows all keys and mouse actions, in the middle of the screen.
 class HelpView {
  public:
-  void draw(const Painter& painter, ImVec2 size) const;
+  enum class Runs { one, two };
+  /// Leaves out what has no effect with this number of runs.
+  void draw(const Painter& painter, ImVec2 size, Runs runs) const;
 };
 
 /// Returns the same as text, one line each, for --help.

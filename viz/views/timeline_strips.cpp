@@ -67,6 +67,24 @@ void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const 
 }
 
 /// Returns the part of a strip from the run's first span to its last.
+std::size_t TimelineView::rows_shown(const Rect& strip, Band band, std::size_t rows) {
+  const std::size_t room = band == Band::kernel
+                               ? whole_number(strip.height() / least_row)
+                               : 1 + whole_number(strip.height() * inset_share / least_row);
+  return std::min(rows, room);
+}
+
+Rect TimelineView::row_part(const Rect& strip, Band band, std::size_t row, std::size_t shown) {
+  Rect part = strip;
+  if (band == Band::kernel) {
+    part.top += strip.height() * static_cast<float>(row) / static_cast<float>(shown);
+    part.bottom = part.top + strip.height() / static_cast<float>(shown);
+  } else if (row > 0) {
+    part.top = strip.bottom - strip.height() * inset_share / static_cast<float>(row);
+  }
+  return part;
+}
+
 Rect TimelineView::run_part(const Frame& frame, const Model& model, const Rect& rect) {
   Rect part = rect;
   part.left = std::max(rect.left, frame.x(static_cast<double>(model.timeline.start())));
@@ -129,15 +147,13 @@ void TimelineView::draw_compute(const Painter& painter, const Frame& frame, cons
     draw_ghosts(painter, frame, strip.rank_index, below);
   }
   const auto& rows = lane.rows(Band::action);
-  const std::size_t shown =
-      std::min(rows.size(), 1 + whole_number(rect.height() * inset_share / least_row));
+  const std::size_t shown = rows_shown(rect, Band::action, rows.size());
   // From back to front: waits between actions, their causes, actions, spans within them, labels.
   draw_boxes(painter, frame, model, strip.rank->rank, outer_, rect, Draw::waits);
   draw_causes(painter, frame, rect);
   draw_boxes(painter, frame, model, strip.rank->rank, outer_, rect, Draw::work);
   for (std::size_t i = 1; i < shown; ++i) {
-    Rect part = rect;
-    part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
+    const Rect part = row_part(rect, Band::action, i, shown);
     fold_row(frame, rows[i], boxes_);
     draw_boxes(painter, frame, model, strip.rank->rank, boxes_, part, Draw::work);
     for (const Box& box : boxes_) {
@@ -215,26 +231,12 @@ void TimelineView::draw_ghosts(const Painter& painter, const Frame& frame, std::
 
 void TimelineView::draw_lane(const Painter& painter, const Frame& frame, const Model& model,
                              const Strip& strip, const Lane& lane, const Rect& rect) {
-  if (strip.kind == StripKind::kernels) {
-    const auto& rows = lane.rows(Band::kernel);
-    const std::size_t shown = std::min(rows.size(), whole_number(rect.height() / least_row));
-    for (std::size_t i = 0; i < shown; ++i) {
-      Rect part = rect;
-      part.top += rect.height() * static_cast<float>(i) / static_cast<float>(shown);
-      part.bottom = part.top + rect.height() / static_cast<float>(shown);
-      draw_row(painter, frame, model, strip.rank->rank, rows[i], part);
-    }
-    return;
-  }
-  const auto& rows = lane.rows(Band::action);
-  const std::size_t shown =
-      std::min(rows.size(), 1 + whole_number(rect.height() * inset_share / least_row));
-  for (std::size_t i = 0; i < shown; ++i) {
-    Rect part = rect;
-    if (i > 0) part.top = rect.bottom - rect.height() * inset_share / static_cast<float>(i);
-    draw_row(painter, frame, model, strip.rank->rank, rows[i], part);
-  }
-  draw_open(painter, frame, model, lane, rect);
+  const Band band = strip.kind == StripKind::kernels ? Band::kernel : Band::action;
+  const auto& rows = lane.rows(band);
+  const std::size_t shown = rows_shown(rect, band, rows.size());
+  for (std::size_t i = 0; i < shown; ++i)
+    draw_row(painter, frame, model, strip.rank->rank, rows[i], row_part(rect, band, i, shown));
+  if (band == Band::action) draw_open(painter, frame, model, lane, rect);
 }
 
 void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Model& model,

@@ -168,8 +168,11 @@ void TimelineView::hover(const Frame& frame, Model& model) const {
   model.hovered_bottom = row.bottom;
   const Band band = strip->kind == StripKind::kernels ? Band::kernel : Band::action;
   for (const Lane* lane : strip->lanes) {
+    const std::size_t shown = rows_shown(row, band, lane->rows(band).size());
+    std::size_t deepest = std::max<std::size_t>(shown, 1) - 1;
+    while (deepest > 0 && !row_part(row, band, deepest, shown).contains(mouse)) --deepest;
     const Finding finding = find_at(*strip->rank, *lane, band, frame.time(mouse.x),
-                                    hover_pixels / frame.pixels_per_picosecond);
+                                    hover_pixels / frame.pixels_per_picosecond, deepest);
     const bool better =
         finding.kind != Finding::Kind::idle || model.hovered.kind == Finding::Kind::nothing;
     if (finding.kind != Finding::Kind::nothing && better) model.hovered = finding;

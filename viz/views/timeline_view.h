@@ -169,6 +169,11 @@ class TimelineView {
   float layout_y(const Frame& frame, float y) const;
   /// Returns a strip's rectangle on the screen.
   Rect place(const Frame& frame, const Strip& strip) const;
+  /// Returns how many of a lane's rows a strip has room for.
+  static std::size_t rows_shown(const Rect& strip, Band band, std::size_t rows);
+  /// Returns the part of a strip in which a row is drawn. Kernels have rows of equal height. Spans
+  /// within an action, or that overlap others on their lane, cover the lower part of it.
+  static Rect row_part(const Rect& strip, Band band, std::size_t row, std::size_t shown);
 
   StripLayout layout_;
   const ComparedTimeline* compared_ = nullptr;  ///< valid during draw()

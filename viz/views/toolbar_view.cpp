@@ -19,13 +19,19 @@ constexpr float scrub_width = 140;
 
 int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
   ViewState& view = model.view;
+  if (!ImGui::GetIO().WantTextInput) {
+    if (key_pressed(keys::e, false)) view.exports = !view.exports;
+    if (key_pressed(keys::b, false)) view.toggle_theme();
+  }
   ButtonRow row{painter, rect, rect.left + painter.px(edge)};
-  if (row.button("P  Critical path", view.critical_path,
-                 "the chain of actions and messages that determines the step's length"))
-    view.critical_path = !view.critical_path;
-  if (row.button("G  Predicted", view.ghost,
-                 "below each lane: the same schedule, simulated with the mean times of each stage"))
-    view.ghost = !view.ghost;
+  if (model.contents.pipeline) {
+    if (row.button("P  Critical path", view.critical_path,
+                   "the chain of actions and messages that determines the step's length"))
+      view.critical_path = !view.critical_path;
+    if (row.button("G  Predicted", view.ghost,
+                   "below each lane: the schedule, simulated with the mean times of each stage"))
+      view.ghost = !view.ghost;
+  }
   draw_playback(row, model);
   const int jump = draw_search(row, model);
 
