@@ -110,6 +110,25 @@ TEST_CASE("the bubble's figures in sentences") {
   CHECK(bubble_sentences(point, 4)[2] == "communication: 10.00 µs per rank, not hidden by compute");
 }
 
+TEST_CASE("the straggler in sentences") {
+  Timeline timeline;
+  Straggler late{.rank = 5,
+                 .operation = timeline.intern("all_reduce"),
+                 .group = timeline.intern("dp"),
+                 .sequence = 3,
+                 .late = 25 * us,
+                 .compute = 227 * us,
+                 .median_compute = 174 * us};
+  CHECK(straggler_words(timeline, late) ==
+        "Straggler: rank 5 enters all_reduce 3 of dp 25.00 µs after the median rank: it computes "
+        "for 227.0 µs, the median rank for 174.0 µs. If it kept up, the step would take up to "
+        "53.00 µs less.");
+  late.compute = late.median_compute;  // it is late for another reason
+  CHECK(straggler_words(timeline, late) ==
+        "Straggler: rank 5 enters all_reduce 3 of dp 25.00 µs after the median rank. If it kept "
+        "up, the step would take up to 25.00 µs less.");
+}
+
 TEST_CASE("the figures of communication in sentences") {
   BubbleSeries::Point point;
   point.overlap = {.communication = 40 * us, .hidden = 10 * us};

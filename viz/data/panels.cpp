@@ -136,4 +136,17 @@ std::vector<std::string> communication_sentences(const BubbleSeries::Point& poin
   return sentences;
 }
 
+std::string straggler_words(const Timeline& timeline, const Straggler& late) {
+  const auto time = [](Picoseconds value) { return duration_words(static_cast<double>(value)); };
+  std::string words =
+      fmt::format("Straggler: rank {} enters {} {} of {} {} after the median rank", late.rank,
+                  timeline.name(late.operation), late.sequence,
+                  late.group == 0 ? "all ranks" : timeline.name(late.group), time(late.late));
+  if (late.compute - late.median_compute >= late.late / 2)
+    words += fmt::format(": it computes for {}, the median rank for {}", time(late.compute),
+                         time(late.median_compute));
+  return words +
+         fmt::format(". If it kept up, the step would take up to {} less.", time(late.cost()));
+}
+
 }  // namespace lockstep::viz

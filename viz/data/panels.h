@@ -61,4 +61,7 @@ std::vector<std::string> bubble_sentences(const BubbleSeries::Point& point, std:
 std::vector<std::string> communication_sentences(const BubbleSeries::Point& point,
                                                  std::size_t ranks);
 
+/// Names the straggler of a step, the collective that shows it, and what it costs at most.
+std::string straggler_words(const Timeline& timeline, const Straggler& late);
+
 }  // namespace lockstep::viz

@@ -42,6 +42,7 @@ const BubbleSeries::Point* BubbleSeries::find(const Timeline& timeline, std::siz
   computed_ = true;
   Point point{.step = step, .overlap = communication_overlap(timeline, step)};
   for (const StepParts& part : step_parts(timeline, step)) point.parts += part;
+  point.late = straggler(timeline, step);
   if (const auto found = bubble(timeline, step)) point.bubble = *found;
   if (const auto found = internal_bubble(timeline, step)) point.internal = *found;
   return &points_.emplace(step, point).first->second;

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "core/trace/analysis.h"
+#include "core/trace/straggler.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {
@@ -28,6 +30,7 @@ class BubbleSeries {
     Bubble internal{};
     Overlap overlap{};
     StepParts parts{};  ///< summed over ranks
+    std::optional<Straggler> late{};
   };
   /// Counts the steps that have ended. Until the next call, find() spends about `budget` on
   /// computing points, but computes at least one.

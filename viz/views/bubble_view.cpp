@@ -64,6 +64,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   } else if (point.overlap.communication > 0) {
     headline(point.overlap.share(), "of communication is hidden");
     explain(communication_sentences(point, ranks));
+    if (point.late) explain({straggler_words(model.timeline, *point.late)});
   } else {
     painter.text(inside.left, inside.top, "none in this step", colours::text_faint, look.body);
     return;
