@@ -178,7 +178,7 @@ StepParts& StepParts::operator+=(const StepParts& other) {
   return *this;
 }
 
-std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
+std::vector<StepTimes> step_times(const Timeline& timeline, int step) {
   const StepWindow* found = timeline.find_step(step);
   if (!found) return {};
   const Interval window{found->start, found->end};
@@ -186,25 +186,38 @@ std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
   const bool of_others = timeline.run().clock.empty();
   std::vector<MessageTimes> messages(timeline.ranks().size());
   if (!of_others) messages = message_times(timeline, window);
-  std::vector<StepParts> parts;
+  std::vector<StepTimes> times;
   for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
     const RankTimeline& rank = *timeline.ranks()[i];
-    const Intervals compute = compute_of(timeline, rank, window);
     const Intervals bytes = moving(rank, window, messages[i]);
     const Intervals still = intersection(of_others ? bytes : waits(rank, window), whole);
-    const Intervals exposed = difference(still, compute);
+    StepTimes& part = times.emplace_back();
+    part.compute = compute_of(timeline, rank, window);
+    part.exposed = difference(still, part.compute);
     // While a message to the rank is in flight but not yet arriving, the time counts as latency,
     // even if the rank's own send is moving bytes. (In a ring, a rank's own send overlaps the
     // latency of the message that the rank is waiting for.)
-    const Intervals not_arriving = difference(exposed, merged(std::move(messages[i].arriving)));
+    const Intervals not_arriving =
+        difference(part.exposed, merged(std::move(messages[i].arriving)));
     const Intervals nothing_comes =
         difference(not_arriving, merged(std::move(messages[i].in_flight)));
+    part.latency = difference(not_arriving, nothing_comes);
+    part.late_peer = difference(nothing_comes, bytes);
+  }
+  return times;
+}
+
+std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
+  const std::vector<StepTimes> times = step_times(timeline, step);
+  std::vector<StepParts> parts;
+  for (const StepTimes& rank : times) {
+    const StepWindow& window = *timeline.find_step(step);
     StepParts& part = parts.emplace_back();
     part.step = window.end - window.start;
-    part.compute = length(compute);
-    part.latency = length(not_arriving) - length(nothing_comes);
-    part.late_peer = length(difference(nothing_comes, bytes));
-    part.transfer = length(exposed) - part.latency - part.late_peer;
+    part.compute = length(rank.compute);
+    part.latency = length(rank.latency);
+    part.late_peer = length(rank.late_peer);
+    part.transfer = length(rank.exposed) - part.latency - part.late_peer;
     part.idle = part.step - part.compute - part.exposed();
   }
   return parts;
