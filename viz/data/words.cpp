@@ -52,6 +52,14 @@ std::string duration_words(double picoseconds) {
   return fmt::format("{:.{}f} {}", value, decimals, unit.name);
 }
 
+double round_spacing(double least) {
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least) return factor * power;
+  }
+  return 10 * power;
+}
+
 std::string axis_words(double picoseconds, double spacing) {
   const Unit unit = unit_for(std::max(std::abs(picoseconds), spacing));
   const double digits = -std::floor(std::log10(spacing / unit.picoseconds) + 1e-9);
@@ -61,6 +69,11 @@ std::string axis_words(double picoseconds, double spacing) {
 
 std::string bytes_words(double bytes) {
   return human_bytes(std::llround(bytes));
+}
+
+std::string step_words(const Timeline& timeline, int step) {
+  const std::string& phase = timeline.prediction(step).phase;
+  return fmt::format("step {}{}{}", step, phase.empty() ? "" : ", ", phase);
 }
 
 std::string exposed_words(const StepParts& sum, double ranks) {

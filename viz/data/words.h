@@ -13,12 +13,17 @@ namespace lockstep::viz {
 
 /// Formats a duration with a suitable unit and about three digits: "3.25 ms".
 std::string duration_words(double picoseconds);
+/// Returns a spacing for the marks of an axis: 1, 2 or 5 times a power of ten, at least `least`.
+double round_spacing(double least);
 /// Formats a time on an axis with marks `spacing` apart: "12.5 ms".
 std::string axis_words(double picoseconds, double spacing);
 /// Formats a size with the terminal's units: "16.4 kB".
 std::string bytes_words(double bytes);
 /// Describes a span: "forward of microbatch 3 on stage 0", "send to rank 1", or its name.
 std::string span_words(const Timeline& timeline, const TimelineSpan& span);
+
+/// Names a step and its phase: "step 2, overlap".
+std::string step_words(const Timeline& timeline, int step);
 
 /// Formats the nonzero parts of exposed communication as means over `ranks`: "transfer 2.00 µs,
 /// latency 27.0 µs".

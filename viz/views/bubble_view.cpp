@@ -14,11 +14,6 @@ constexpr float bar_height = 13;
 constexpr float label_width = 92;
 constexpr float widest_column = 18;
 
-std::string step_words(const Timeline& timeline, int step) {
-  const std::string& phase = timeline.prediction(step).phase;
-  return fmt::format("step {}{}{}", step, phase.empty() ? "" : ", ", phase);
-}
-
 }  // namespace
 
 void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) const {

@@ -15,15 +15,6 @@ constexpr float least_step_label = 14;
 constexpr std::size_t most_overview_ranks = 32;
 constexpr auto free_folding = std::chrono::milliseconds{2};  // cheap enough for every frame
 
-/// Returns 1, 2 or 5 times a power of ten, at least `least`.
-double round_spacing(double least) {
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  for (double factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= least) return factor * power;
-  }
-  return 10 * power;
-}
-
 }  // namespace
 
 void TimelineView::fold_overview(const Timeline& timeline, const TimeWindow& whole, float width) {

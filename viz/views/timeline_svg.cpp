@@ -171,11 +171,7 @@ std::string timeline_svg(Model& model, const StripLayout& layout, int width) {
 
   svg.text(edge, axis_height / 2, timeline.run().lesson, colours::text, "start");
   const double least = window.width() * mark_spacing / (right - left);
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  const double spacing = power * (least <= power       ? 1
-                                  : least <= 2 * power ? 2
-                                  : least <= 5 * power ? 5
-                                                       : 10);
+  const double spacing = round_spacing(least);
   for (double n = std::ceil(window.begin / spacing); n * spacing < window.end; ++n) {
     const double at = left + (n * spacing - window.begin) / window.width() * (right - left);
     svg.line(at, axis_height, at, bottom, colours::grid);
