@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,12 @@ class Interactive : public Headless {
   viz::Model model;
   viz::Screen screen;
 
-  explicit Interactive(const SampleRun& run) {
+  explicit Interactive(const SampleRun& run)
+      : Interactive([&](Timeline& timeline) { read_sample(sample_traces(run), timeline); }) {}
+  /// `fill` adds the spans.
+  explicit Interactive(const std::function<void(Timeline&)>& fill) {
     viz::map_keys();
-    for (const std::string& text : sample_traces(run)) {
-      TraceReader reader{model.timeline};
-      reader.feed(text);
-      reader.finish();
-    }
+    fill(model.timeline);
     model.timeline.settle();
     model.viewport.fit_steps(model.timeline, 1, 1);
     frame();

@@ -1,8 +1,12 @@
 // The panels that each kind of run gets, and the words on them.
 #include <doctest/doctest.h>
 
+#include <array>
+
+#include "core/base/error.h"
 #include "core/trace/reader.h"
 #include "tests/viz/sample_run.h"
+#include "viz/app/options.h"
 #include "viz/data/panels.h"
 
 using namespace lockstep;
@@ -77,6 +81,38 @@ TEST_CASE("data, tensor and expert parallelism get the overlap of communication"
   add(staged, 0, 1, Category::communication, 20, 35);
   CHECK(panels_of(staged) ==
         row({Panel::communication, Panel::loss, Panel::memory}, {Panel::traffic}));
+}
+
+TEST_CASE(
+    "the collectives of data parallelism come first, but after the simulation of a pipeline") {
+  for (const int stages : {1, 2}) {
+    Timeline timeline;
+    for (int rank = 0; rank < 2; ++rank) {
+      train(timeline, rank, rank % stages);
+      TimelineSpan span{.start = 20 * us, .end = 35 * us, .step = 0};
+      span.category = Category::communication;
+      span.name = timeline.intern("all_reduce");
+      timeline.add(rank, 1, span);
+    }
+    const std::vector<Panel> choices = panels_of(timeline).choices;
+    if (stages == 1) CHECK(choices == std::vector{Panel::buckets, Panel::traffic});
+    if (stages == 2) CHECK(choices == std::vector{Panel::what_if, Panel::buckets, Panel::traffic});
+  }
+}
+
+TEST_CASE("a panel by its name on the command line") {
+  CHECK(panel_named("what-if") == Panel::what_if);
+  CHECK(panel_named("buckets") == Panel::buckets);
+  CHECK(panel_named("loss") == std::nullopt);  // it is always shown
+  CHECK(panel_names({Panel::what_if, Panel::traffic}) == "what-if, traffic");
+  const auto parsed = [](std::string name) {
+    std::string program = "lockstep_view", option = "--panel";
+    std::array<char*, 4> words{program.data(), option.data(), name.data(), nullptr};
+    return parse_options(3, words.data()).options.panel;
+  };
+  CHECK(parsed("traffic") == Panel::traffic);
+  const std::string all = "--panel rockets: give one of " + panel_names(choosable_panels());
+  CHECK_THROWS_WITH_AS(parsed("rockets"), all.c_str(), UsageError);
 }
 
 TEST_CASE("a run without communication, without compute or without anything gets no share") {

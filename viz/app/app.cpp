@@ -70,6 +70,7 @@ App::App(const ViewerOptions& options)
     : options_(options), preferences_(options_), begun_(Clock::now()) {
   model_.view.critical_path = options_.critical_path;
   model_.view.ghost = options_.ghost;
+  model_.view.panel = options_.panel;
   model_.view.theme = options_.theme.value_or(Theme::dark);
   model_.view.scale = options_.scale.value_or(0);
   watch_stop_signals();

@@ -62,6 +62,13 @@ std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& mo
     read_run(given.b, *other);
     return compare(options.steps, model, std::move(other));
   }
+  if (options.panel) {
+    const auto choices = panels_for(contents_of(model.timeline)).choices;
+    if (std::ranges::count(choices, *options.panel) == 0)
+      throw UsageError(
+          fmt::format("--panel {}: this run has {}", panel_names({*options.panel}),
+                      choices.empty() ? "none of these panels" : panel_names(choices)));
+  }
   const std::size_t count = model.timeline.steps().size();
   int first = 0, last = 0;
   if (const int read = std::sscanf(options.steps.c_str(), "%d-%d", &first, &last); read > 0) {

@@ -41,7 +41,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   ViewerOptions& options = parsed.options;
   std::string listen, token, token_file, memory, size, when, screenshot, stats, hover, click;
   std::vector<std::string> shown;
-  std::string theme;
+  std::string theme, panel;
   bool forgets = false;
 
   CLI::App app{
@@ -97,6 +97,10 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("NAME,...")
       ->delimiter(',')
       ->check(CLI::IsMember({"critical-path", "predicted"}));
+  app.add_option(
+         "--panel", panel,
+         "The panel in the last card: " + panel_names(choosable_panels()) + ", if the run has it")
+      ->type_name("NAME");
   app.add_option("--theme", theme, "Colours on a dark or on a light background (default dark)")
       ->type_name("dark|light")
       ->check(CLI::IsMember({"dark", "light"}));
@@ -158,6 +162,12 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!stats.empty()) options.stats = stats;
   options.size_given = !size.empty();
   if (!theme.empty()) options.theme = theme == "light" ? Theme::light : Theme::dark;
+  if (!panel.empty()) {
+    options.panel = panel_named(panel);
+    if (!options.panel)
+      throw UsageError(
+          fmt::format("--panel {}: give one of {}", panel, panel_names(choosable_panels())));
+  }
   options.remembers = !forgets;
   for (const auto& file : options.exports) {
     if (file.extension() != ".svg" && file.extension() != ".csv")

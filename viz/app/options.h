@@ -8,6 +8,7 @@
 
 #include "viz/data/endpoint.h"
 #include "viz/data/memory_limit.h"
+#include "viz/data/panels.h"
 #include "viz/data/settings.h"
 
 namespace lockstep::viz {
@@ -29,6 +30,7 @@ struct ViewerOptions {
   bool critical_path = false, ghost = false;   ///< --show: turned on from the start
   std::optional<std::pair<int, int>> click;    ///< clicked before the screenshot
   std::optional<std::pair<int, int>> drag_to;  ///< where that button is released
+  std::optional<Panel> panel;                  ///< for the last card
   std::optional<Theme> theme;
   std::optional<double> scale;
   std::filesystem::path font;  ///< empty: the system's

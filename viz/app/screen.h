@@ -3,6 +3,7 @@
 #include "viz/data/model.h"
 #include "viz/data/panels.h"
 #include "viz/views/bubble_view.h"
+#include "viz/views/buckets_view.h"
 #include "viz/views/details_view.h"
 #include "viz/views/export_view.h"
 #include "viz/views/help_view.h"
@@ -26,6 +27,7 @@ class Screen {
   bool growing() const { return timeline_.growing(); }
   const StripLayout& lanes() const { return timeline_.lanes(); }
   const TrafficView& traffic() const { return traffic_; }
+  const BucketsView& buckets() const { return buckets_; }
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
@@ -41,6 +43,7 @@ class Screen {
   MemoryView memory_;
   LabView lab_;
   TrafficView traffic_;
+  BucketsView buckets_;
   DetailsView details_;
   HelpView help_;
   ExportView export_;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
+#include "viz/data/buckets.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -45,6 +47,8 @@ RunContents contents_of(const Timeline& timeline) {
       visit_first(*lane, Band::action, [&](const TimelineSpan& span) {
         contents.computation |= computes(span.category);
         contents.communication |= span.category == Category::communication;
+        contents.buckets = contents.buckets || (span.category == Category::communication &&
+                                                is_of_bucket(timeline, span));
         if (span.stage < 0 || !is_pipeline_action(timeline, span)) return;
         if (stage < 0) stage = span.stage;
         contents.pipeline |= span.stage != stage;
@@ -66,10 +70,34 @@ PanelTitle title_of(Panel panel) {
       return {"Memory", "of each rank over time"};
     case Panel::what_if:
       return {"What if", "simulate another schedule"};
+    case Panel::buckets:
+      return {"Buckets", "which collectives of data parallelism are hidden by compute"};
     case Panel::traffic:
       return {"Traffic", "who sends how much to whom"};
   }
   return {};
+}
+
+const std::vector<Panel>& choosable_panels() {
+  static const std::vector<Panel> panels{Panel::what_if, Panel::buckets, Panel::traffic};
+  return panels;
+}
+
+std::string panel_names(const std::vector<Panel>& panels) {
+  std::string names;
+  for (const Panel panel : panels) {
+    std::string name = title_of(panel).name;
+    for (char& letter : name)
+      letter = letter == ' ' ? '-' : static_cast<char>(std::tolower(letter));
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return names;
+}
+
+std::optional<Panel> panel_named(std::string_view name) {
+  for (const Panel panel : choosable_panels())
+    if (panel_names({panel}) == name) return panel;
+  return std::nullopt;
 }
 
 std::optional<Panel> PanelRow::shown(std::optional<Panel> chosen) const {
@@ -93,6 +121,7 @@ PanelRow panels_for(const RunContents& contents) {
   if (contents.loss) row.fixed.push_back(Panel::loss);
   if (contents.memory) row.fixed.push_back(Panel::memory);
   if (contents.pipeline) row.choices.push_back(Panel::what_if);
+  if (contents.buckets && contents.computation) row.choices.push_back(Panel::buckets);
   if (contents.communication) row.choices.push_back(Panel::traffic);
   return row;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "viz/data/series.h"
@@ -14,6 +15,7 @@ struct RunContents {
   bool pipeline = false;       ///< more than one stage
   bool computation = false;    ///< forward and backward passes, or kernels
   bool communication = false;  ///< messages or collectives
+  bool buckets = false;        ///< collectives of data parallelism, see is_of_bucket()
   bool loss = false;
   bool memory = false;
 };
@@ -28,6 +30,7 @@ enum class Panel : std::uint8_t {
   loss,
   memory,
   what_if,  ///< of a pipeline
+  buckets,  ///< of data parallelism and ZeRO
   traffic,
 };
 
@@ -37,6 +40,14 @@ struct PanelTitle {
   std::string purpose;
 };
 PanelTitle title_of(Panel panel);
+
+/// Returns the panel with this name on the command line, such as "what-if", if it can be a choice
+/// for the last card.
+std::optional<Panel> panel_named(std::string_view name);
+/// Lists names on the command line: "buckets, traffic".
+std::string panel_names(const std::vector<Panel>& panels);
+/// All panels that can be a choice for the last card.
+const std::vector<Panel>& choosable_panels();
 
 /// The panels for a run, from left to right: the `fixed` ones, and one of the `choices`, because
 /// there is no room for all of them.

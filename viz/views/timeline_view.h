@@ -62,6 +62,8 @@ class TimelineView {
 
   /// Goes to the next (1) or previous (-1) span that the search finds.
   void go_to_match(int by, Model& model);
+  /// Selects a span and brings it into view.
+  void go_to(const Finding& finding, Model& model);
 
  private:
   /// The share of a compute strip's height that shows the predicted schedule.
@@ -91,8 +93,6 @@ class TimelineView {
   void click(const Painter& painter, const Frame& frame, Model& model);
   /// Shows the selected range or span with a margin, or else the whole run.
   void focus(Model& model) const;
-  /// Selects a span and brings it into the window.
-  void go_to(const Finding& finding, Model& model);
   /// Goes to the previous (-1) or next (1) span of the selected lane, or to a span of the previous
   /// or next strip.
   void go_along(const Frame& frame, int by, Model& model);

@@ -1,0 +1,319 @@
+#include "viz/data/buckets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/trace/visit_band.h"
+#include "core/trace/visit_sends.h"
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr std::size_t most_others = 3;
+
+/// Returns whether a group communicates along the axis dp, or false if its name is that of another
+/// axis. "world" is the group of all ranks; the replicas that sum gradients are those of dp and cp.
+bool along_dp(const RunInfo& run, std::string_view group) {
+  if (group == "world" && !run.mesh.empty())
+    return std::ranges::any_of(run.mesh, [](const auto& axis) {
+      return (axis.first == "dp" || axis.first == "cp") && axis.second > 1;
+    });
+  return group == "dp" ||
+         std::ranges::none_of(run.mesh, [&](const auto& axis) { return axis.first == group; });
+}
+
+/// Identifies a collective on one rank. Without a sequence number, each span is its own.
+using Key = std::tuple<NameId, NameId, int, Picoseconds>;
+Key key_of(const TimelineSpan& span) {
+  return {span.group, span.name, span.sequence, span.sequence < 0 ? span.start : 0};
+}
+
+/// Returns those intervals that touch a window, so that the functions of core/trace/analysis.h need
+/// not visit the others.
+Intervals touching(const Intervals& intervals, const Interval& window) {
+  const auto first = std::ranges::partition_point(
+      intervals, [&](const Interval& each) { return each.end <= window.start; });
+  auto last = first;
+  while (last != intervals.end() && last->start < window.end) ++last;
+  return {first, last};
+}
+/// Returns the parts of `some` within `all`.
+Intervals within(const Intervals& all, const Intervals& some) {
+  if (some.empty()) return {};
+  return intersection(some, touching(all, {some.front().start, some.back().end}));
+}
+
+struct Spans {
+  Bucket bucket;
+  std::vector<Interval> communication, waits;
+};
+
+bool is_backward(Category category) {
+  return category == Category::backward || category == Category::backward_input ||
+         category == Category::backward_weight || category == Category::recompute;
+}
+
+std::string duration_of(Picoseconds time) {
+  return duration_words(static_cast<double>(time));
+}
+
+std::string bytes_of(std::int64_t bytes) {
+  return bytes_words(static_cast<double>(bytes));
+}
+
+std::string count_words(std::size_t count, const std::string& operation) {
+  return fmt::format("{} {}{}", count, operation, count == 1 ? "" : "s");
+}
+
+/// Lists the operations of some buckets: "9 reduce_scatters and 9 all_gathers".
+template <class Belongs>
+std::string operations(const Timeline& timeline, const StepBuckets& step, Belongs belongs) {
+  std::vector<std::pair<NameId, std::size_t>> counts;  // in order of appearance
+  for (const Bucket& bucket : step.buckets) {
+    if (!belongs(bucket)) continue;
+    const auto found = std::ranges::find(counts, bucket.operation, [](auto& c) { return c.first; });
+    if (found == counts.end())
+      counts.emplace_back(bucket.operation, 1);
+    else
+      ++found->second;
+  }
+  std::string words;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (i > 0) words += i + 1 == counts.size() ? " and " : ", ";
+    words += count_words(counts[i].second, timeline.name(counts[i].first));
+  }
+  return words;
+}
+
+std::string sent_words(const Timeline& timeline, const StepBuckets& step) {
+  std::int64_t sum = 0, least = step.buckets.front().bytes, most = 0;
+  for (const Bucket& bucket : step.buckets) {
+    sum = plus(sum, bucket.bytes);
+    least = std::min(least, bucket.bytes);
+    most = std::max(most, bucket.bytes);
+  }
+  const std::string all = operations(timeline, step, [](const Bucket&) { return true; });
+  if (sum == 0) return "takes part in " + all;
+  const std::string words = fmt::format("sends {} in {}", bytes_of(sum), all);
+  if (step.buckets.size() == 1) return words;
+  const std::string low = bytes_of(least), high = bytes_of(most);
+  return words +
+         (low == high ? fmt::format(", {} each", low) : fmt::format(", {} to {} each", low, high));
+}
+
+std::string hidden_words(const Overlap& overlap) {
+  if (overlap.hidden == 0) return "not hidden by compute";
+  if (overlap.hidden == overlap.communication) return "all of it hidden by compute";
+  return fmt::format("{:.1f} % hidden by compute", 100 * overlap.share());
+}
+
+/// Says during which passes compute stalls, and for which buckets.
+void add_stalls(const Timeline& timeline, const StepBuckets& step,
+                std::vector<std::string>& sentences) {
+  const Intervals& backward = step.backward_passes;
+  const Picoseconds end =
+      backward.empty() ? step.window.end : std::min(backward.back().end, step.window.end);
+  if (std::ranges::all_of(step.buckets,
+                          [&](const Bucket& bucket) { return bucket.time.start >= end; })) {
+    sentences.emplace_back(
+        "All of them start after the last backward pass: no pass is left to hide them.");
+    return;
+  }
+  struct Phase {
+    const char* name;
+    Intervals times;
+    Picoseconds sum = 0;
+    std::string words{};
+  };
+  std::vector<Phase> phases{
+      {.name = "in forward passes", .times = difference(step.forward_passes, backward)},
+      {.name = "in backward passes", .times = backward},
+      {.name = "after the last backward pass", .times = merged({{end, step.window.end}})}};
+  for (Phase& phase : phases)
+    phase.words = operations(timeline, step, [&](const Bucket& bucket) {
+      const Picoseconds time = length(within(phase.times, bucket.exposed));
+      phase.sum = plus(phase.sum, time);
+      return time > 0;
+    });
+  const Phase after = phases.back();
+  std::erase_if(phases, [](const Phase& phase) { return phase.sum == 0; });
+  if (phases.size() == 1 && after.sum > 0) {
+    sentences.push_back(
+        fmt::format("After the last backward pass, no pass is left to hide {}: {} exposed.",
+                    after.words, duration_of(after.sum)));
+  } else if (!phases.empty()) {
+    std::string words;
+    for (const Phase& phase : phases)
+      words += fmt::format("{}{} {} ({})", words.empty() ? "stalls: " : ", ",
+                           duration_of(phase.sum), phase.name, phase.words);
+    sentences.push_back(std::move(words));
+  }
+}
+
+}  // namespace
+
+bool is_of_bucket(const Timeline& timeline, const TimelineSpan& span) {
+  if (!along_dp(timeline.run(), timeline.name(span.group))) return false;
+  const std::string& name = timeline.name(span.name);
+  return name == "all_reduce" || name == "reduce_scatter" || name == "all_gather";
+}
+
+StepParts Bucket::parts() const {
+  StepParts parts;
+  parts.latency = latency;
+  parts.late_peer = late_peer;
+  parts.transfer = length(exposed) - latency - late_peer;
+  return parts;
+}
+
+StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline& rank,
+                         const StepTimes& times) {
+  StepBuckets result{.step = step, .rank = rank.rank};
+  const StepWindow* window = timeline.find_step(step);
+  if (!window) return result;
+  result.window = {window->start, window->end};
+  std::map<Key, Spans> found;
+  std::set<std::pair<NameId, NameId>> others;
+  std::vector<Interval> forward, backward;
+  for (const auto& lane : rank.lanes) {
+    visit_band(*lane, Band::action, result.window, [&](const TimelineSpan& span) {
+      const Interval time{span.start, span.end};
+      if (span.category == Category::forward) forward.push_back(time);
+      if (is_backward(span.category)) backward.push_back(time);
+      if (span.step != step) return;
+      const bool waits = span.category == Category::wait && lane->is_compute();
+      if (!waits && span.category != Category::communication) return;
+      if (!is_of_bucket(timeline, span)) {
+        if (!waits) others.emplace(span.group, span.name);
+        return;
+      }
+      Spans& spans = found[key_of(span)];
+      (waits ? spans.waits : spans.communication).push_back(time);
+      Bucket& bucket = spans.bucket;
+      if (waits || (spans.communication.size() > 1 && bucket.first.start <= span.start)) return;
+      bucket.first = span;
+      bucket.lane = lane->tid();
+    });
+  }
+  for (const auto& [group, name] : others) {
+    const std::string& words = timeline.name(group);
+    result.others.push_back(words.empty() ? timeline.name(name)
+                                          : words + " " + timeline.name(name));
+  }
+  visit_sends(timeline, rank, step, [&](const TimelineSpan& span) {
+    const auto sent = found.find(key_of(span));
+    if (sent != found.end())
+      sent->second.bucket.bytes = plus(sent->second.bucket.bytes, span.bytes);
+  });
+
+  std::erase_if(found, [](const auto& each) { return each.second.communication.empty(); });
+  std::vector<Spans*> ordered;
+  for (auto& [key, spans] : found) ordered.push_back(&spans);
+  std::ranges::stable_sort(ordered, {}, [](Spans* each) { return each->bucket.first.start; });
+  const Intervals all = communication(timeline, rank, step);
+  const Intervals compute =
+      all.empty() ? Intervals{} : computation(rank, {all.front().start, all.back().end});
+  Intervals taken;  // by earlier buckets, as far as later ones can overlap with it
+  for (Spans* spans : ordered) {
+    Bucket& bucket = spans->bucket;
+    const TimelineSpan& first = bucket.first;
+    bucket.operation = first.name;
+    bucket.group = first.group;
+    bucket.group_size = first.group_size;
+    bucket.sequence = first.sequence;
+    const Intervals whole = merged(std::move(spans->communication));
+    bucket.time = {first.start, std::max(first.end, whole.empty() ? first.end : whole.back().end)};
+    const Intervals own = difference(whole, taken);
+    std::erase_if(taken, [&](const Interval& each) { return each.end <= first.start; });
+    taken.insert(taken.end(), own.begin(), own.end());
+    taken = merged(std::move(taken));
+    bucket.hidden = within(compute, own);
+    bucket.not_hidden = difference(own, bucket.hidden);
+    // Without waits in the trace, compute stalls while the bucket alone communicates.
+    bucket.exposed =
+        within(times.exposed, timeline.run().clock.empty() ? own : merged(std::move(spans->waits)));
+    bucket.latency = length(within(times.latency, bucket.exposed));
+    bucket.late_peer = length(within(times.late_peer, bucket.exposed));
+    result.overlap.communication = plus(result.overlap.communication, bucket.communication());
+    result.overlap.hidden = plus(result.overlap.hidden, length(bucket.hidden));
+    result.exposed += bucket.parts();
+    result.buckets.push_back(std::move(bucket));
+  }
+  result.all_overlap = communication_overlap(timeline, rank, step);
+  result.all_exposed = length(times.exposed);
+
+  result.forward_passes = merged(std::move(forward));
+  result.backward_passes = merged(std::move(backward));
+  const Intervals computing = intersection(computation(rank, result.window), {result.window});
+  result.backward = intersection(computing, result.backward_passes);
+  result.forward = difference(intersection(computing, result.forward_passes), result.backward);
+  result.other = difference(difference(computing, result.backward), result.forward);
+  return result;
+}
+
+std::size_t most_exposed(const std::vector<StepTimes>& times) {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < times.size(); ++i)
+    if (length(times[i].exposed) > length(times[most].exposed)) most = i;
+  return most;
+}
+
+std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBuckets& step) {
+  std::vector<std::string> sentences;
+  if (step.buckets.empty()) return sentences;
+  sentences.push_back(fmt::format("rank {} {}", step.rank, sent_words(timeline, step)));
+  sentences.push_back(fmt::format("communication: {}, {}", duration_of(step.overlap.communication),
+                                  hidden_words(step.overlap)));
+  const Picoseconds exposed = step.exposed.exposed();
+  sentences.push_back(exposed == 0
+                          ? "Compute never stalls for them."
+                          : fmt::format("exposed: compute stalls for {} ({})", duration_of(exposed),
+                                        exposed_words(step.exposed, 1)));
+  add_stalls(timeline, step, sentences);
+  if (!step.others.empty()) {
+    std::string names;
+    for (std::size_t i = 0; i < std::min(step.others.size(), most_others); ++i)
+      names += (i > 0 ? ", " : "") + step.others[i];
+    if (step.others.size() > most_others) names += ", …";
+    sentences.push_back(
+        fmt::format("other communication ({}): {}, exposed {}", names,
+                    duration_of(step.all_overlap.communication - step.overlap.communication),
+                    duration_of(std::max<Picoseconds>(step.all_exposed - exposed, 0))));
+  }
+  return sentences;
+}
+
+std::vector<std::string> bucket_words(const Timeline& timeline, const StepBuckets& step,
+                                      std::size_t index) {
+  const Bucket& bucket = step.buckets[index];
+  std::vector<std::string> lines;
+  lines.push_back(
+      fmt::format("{}, {} of {}", timeline.name(bucket.operation), index + 1, step.buckets.size()));
+  std::string group;
+  if (bucket.group != 0) group = "group " + timeline.name(bucket.group);
+  if (bucket.group != 0 && bucket.group_size > 0)
+    group += fmt::format(" of {} ranks", bucket.group_size);
+  if (bucket.bytes > 0)
+    lines.push_back(
+        fmt::format("sends {}{}", bytes_of(bucket.bytes), group.empty() ? "" : " in " + group));
+  else if (!group.empty())
+    lines.push_back(group);
+  lines.push_back(fmt::format("from {} to {} of the step",
+                              duration_of(bucket.time.start - step.window.start),
+                              duration_of(bucket.time.end - step.window.start)));
+  lines.push_back(fmt::format("communication: {}, {}", duration_of(bucket.communication()),
+                              hidden_words({bucket.communication(), length(bucket.hidden)})));
+  const StepParts parts = bucket.parts();
+  lines.push_back(parts.exposed() == 0
+                      ? "Compute never stalls for it."
+                      : fmt::format("exposed: compute stalls for {} ({})",
+                                    duration_of(parts.exposed()), exposed_words(parts, 1)));
+  return lines;
+}
+
+}  // namespace lockstep::viz
