@@ -11,6 +11,7 @@
 
 using namespace lockstep;
 using lockstep::testing::complaint_of;
+using lockstep::testing::RandomIntegers;
 
 namespace {
 
