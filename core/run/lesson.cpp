@@ -14,6 +14,7 @@
 #include "core/comm/mpi/environment.h"
 #include "core/model/checkpoint/checkpoint.h"
 #include "core/model/checkpoint/save_lock.h"
+#include "core/model/stored_state.h"
 #include "core/run/active_run.h"
 #include "core/run/corpus.h"
 #include "core/run/files/rank_message.h"
@@ -148,6 +149,7 @@ Phase Lesson::part_of_steps(std::size_t i, std::size_t count) const {
 }
 
 void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer) {
+  if (rank.trace.on()) rank.trace.metadata("slices", stored_state(parameters, optimizer).json());
   const std::string& path = options_->run.load;
   if (path.empty()) return;
   load_checkpoint(path, rank.plan, rank.device, parameters);

@@ -34,6 +34,7 @@ struct EventReader::Event {
   };
   std::optional<Hello> hello;
   std::optional<Prediction> predicted;
+  std::string slices;
 };
 
 namespace {
@@ -42,6 +43,7 @@ namespace {
 constexpr std::int64_t calendar_microseconds = latest_time / 1'000'000;
 constexpr std::int64_t latest_calendar_microseconds = std::numeric_limits<std::int64_t>::max() / 2;
 constexpr std::size_t longest_cluster_description = 1 << 16;
+constexpr std::size_t longest_slices = 1 << 17;
 constexpr std::size_t most_config = 64;      // entries
 constexpr std::size_t longest_config = 512;  // bytes of an entry
 
@@ -134,11 +136,10 @@ void read_predicted(json::value value, Prediction& predicted) {
 }
 
 /// Returns the text of an object, or "" if the value is not an object, or is too long.
-std::string description_of(json::value& value) {
+std::string description_of(json::value& value, std::size_t longest) {
   json::object object;
   std::string_view text;
-  if (value.get_object().get(object) || object.raw_json().get(text) ||
-      text.size() > longest_cluster_description) {
+  if (value.get_object().get(object) || object.raw_json().get(text) || text.size() > longest) {
     return {};
   }
   return std::string{text};
@@ -186,7 +187,8 @@ void read_hello(json::value value, Event& event) {
     if (key == "launch") run.launch = text_of(entry);
     if (key == "clock") run.clock = text_of(entry);
     if (key == "cluster") run.cluster = text_of(entry);
-    if (key == "cluster_description") run.cluster_description = description_of(entry);
+    if (key == "cluster_description")
+      run.cluster_description = description_of(entry, longest_cluster_description);
     if (key == "config") read_config(entry, run);
     if (key == "ranks") run.ranks = small(integer_of(entry));
     if (key == "clock_offset_ns") hello.clock_offset = nanoseconds_of(entry);
@@ -293,6 +295,8 @@ void EventReader::take(json::object object) {
         read_hello(value, event);
       } else if (event.name == "predicted") {
         read_predicted(value, event.predicted.emplace());
+      } else if (event.name == "slices" && event.phase == "M") {
+        event.slices = description_of(value, longest_slices);
       } else if (value.get_object().get(inner) == simdjson::SUCCESS) {
         read_args(inner, event);
       }
@@ -365,6 +369,8 @@ void EventReader::apply_metadata(Event& event) {
     if (event.predicted) timeline_.predict(std::move(*event.predicted));
   } else if (event.name == "predicted" && event.predicted) {
     timeline_.predict(std::move(*event.predicted));
+  } else if (event.name == "slices") {
+    timeline_.rank(event.pid).slices = std::move(event.slices);
   } else if (event.name == "process_name") {
     timeline_.rank(event.pid).name = event.label;
   } else if (event.name == "thread_name") {

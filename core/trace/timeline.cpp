@@ -229,6 +229,7 @@ void Timeline::absorb(Timeline&& other) {
     }
     for (const MemorySample& sample : theirs->memory) sample_memory(theirs->rank, sample);
     mine.losses.insert(mine.losses.end(), theirs->losses.begin(), theirs->losses.end());
+    if (!theirs->slices.empty()) mine.slices = std::move(theirs->slices);
     mine.spans += theirs->spans;
     if (theirs->clock_offset_ns != 0) mine.clock_offset_ns = theirs->clock_offset_ns;
     if (theirs->clock_uncertainty_ns != 0) mine.clock_uncertainty_ns = theirs->clock_uncertainty_ns;

@@ -44,8 +44,10 @@ struct RankTimeline {
   bool memory_in_order = true;               ///< until settle() sorts it
   std::optional<MemorySample> memory_peak;   ///< the first sample with the highest total
   std::vector<LossSample> losses;            ///< in order of arrival
-  std::int64_t spans = 0;                    ///< number read so far
-  std::int64_t clock_offset_ns = 0;          ///< the steady clock at the run's start
+  /// What the rank stores of each tensor, as JSON (core/plan/stored_slices.h); "" if not told.
+  std::string slices;
+  std::int64_t spans = 0;            ///< number read so far
+  std::int64_t clock_offset_ns = 0;  ///< the steady clock at the run's start
   std::int64_t clock_uncertainty_ns = 0;
   bool ended = false;
   std::int64_t spans_written = -1;  ///< the rank's own count, from its end event

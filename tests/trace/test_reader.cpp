@@ -423,3 +423,32 @@ TEST_CASE("a folder stands for its merged trace, or for its ranks") {
   CHECK(trace_files(folder).front().filename() == "trace.json");
   fs::remove_all(folder);
 }
+
+TEST_CASE("what a rank says about its slices is kept as text, the latest last") {
+  const auto line = [](int rank, const std::string& args) {
+    return R"({"ph":"M","name":"slices","pid":)" + std::to_string(rank) + R"(,"tid":0,"args":)" +
+           args + "},\n";
+  };
+  Timeline timeline;
+  TraceReader reader{timeline};
+  reader.feed("[\n" + line(0, R"({"tensors":[1]})") + line(1, R"({"tensors":[2, {}]})") +
+              line(0, R"({"tensors":[3]})") + line(2, "7"));
+  reader.finish();
+  CHECK(timeline.find_rank(0)->slices == R"({"tensors":[3]})");
+  CHECK(timeline.find_rank(1)->slices == R"({"tensors":[2, {}]})");
+  CHECK(timeline.find_rank(2)->slices.empty());
+  // The parts of a trace may be read separately.
+  Timeline later;
+  TraceReader of_later{later};
+  of_later.feed(line(1, R"({"tensors":[]})"));
+  of_later.finish();
+  timeline.absorb(std::move(later));
+  CHECK(timeline.find_rank(0)->slices == R"({"tensors":[3]})");
+  CHECK(timeline.find_rank(1)->slices == R"({"tensors":[]})");
+  // Too long for any run.
+  Timeline endless;
+  TraceReader of_endless{endless};
+  of_endless.feed(line(0, R"({"tensors":[")" + std::string(1 << 18, 'x') + R"("]})"));
+  of_endless.finish();
+  CHECK((!endless.find_rank(0) || endless.find_rank(0)->slices.empty()));
+}
