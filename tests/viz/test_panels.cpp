@@ -124,6 +124,9 @@ TEST_CASE("a run without communication, without compute or without anything gets
   add(collectives, 0, 1, Category::communication, 0, 5);
   CHECK(panels_of(collectives) == row({}, {Panel::traffic}));
   CHECK(contents_of(collectives).communication);
+  Timeline stored;
+  stored.rank(0).slices = "{}";
+  CHECK(panels_of(stored) == row({}, {Panel::shards}));
   Timeline nothing;
   CHECK(panels_of(nothing) == row({}, {}));
 }

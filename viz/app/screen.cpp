@@ -27,6 +27,7 @@ constexpr float share_of(Panel panel) {
     case Panel::what_if:
     case Panel::buckets:
     case Panel::traffic:
+    case Panel::shards:
       return 0.35f;
   }
   return 0;
@@ -127,6 +128,8 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
       return;
     case Panel::traffic:
       return traffic_.draw(painter, card, model);
+    case Panel::shards:
+      return shards_.draw(painter, card, model);
   }
 }
 

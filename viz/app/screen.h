@@ -10,6 +10,7 @@
 #include "viz/views/lab_view.h"
 #include "viz/views/loss_view.h"
 #include "viz/views/memory_view.h"
+#include "viz/views/shards_view.h"
 #include "viz/views/status_view.h"
 #include "viz/views/timeline_view.h"
 #include "viz/views/toolbar_view.h"
@@ -28,6 +29,7 @@ class Screen {
   const StripLayout& lanes() const { return timeline_.lanes(); }
   const TrafficView& traffic() const { return traffic_; }
   const BucketsView& buckets() const { return buckets_; }
+  const ShardsView& shards() const { return shards_; }
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
@@ -44,6 +46,7 @@ class Screen {
   LabView lab_;
   TrafficView traffic_;
   BucketsView buckets_;
+  ShardsView shards_;
   DetailsView details_;
   HelpView help_;
   ExportView export_;

@@ -43,6 +43,7 @@ struct Model {
   Picoseconds origin = 0;                     ///< the time that the views show as 0
   SelectedChain chain;                        ///< of `selected`
   Finding hovered;                            ///< under the cursor in this frame
+  std::optional<Picoseconds> cursor_time;     ///< the time under the cursor, if it is on a lane
   float hovered_top = 0, hovered_bottom = 0;  ///< of its row on the screen
   Finding selected;                           ///< last clicked
 };

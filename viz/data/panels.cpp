@@ -41,6 +41,7 @@ RunContents contents_of(const Timeline& timeline) {
   int stage = -1;  // of the first action
   for (const auto& rank : timeline.ranks()) {
     contents.loss |= !rank->losses.empty();
+    contents.shards |= !rank->slices.empty();
     contents.memory |= rank->memory_peak && rank->memory_peak->total() > 0;
     for (const auto& lane : rank->lanes) {
       contents.computation |= !lane->rows(Band::kernel).empty();
@@ -74,6 +75,8 @@ PanelTitle title_of(Panel panel) {
       return {"Buckets", "which collectives of data parallelism are hidden by compute"};
     case Panel::traffic:
       return {"Traffic", "who sends how much to whom"};
+    case Panel::shards:
+      return {"Shards", "who stores which slice of a tensor"};
   }
   return {};
 }
@@ -123,6 +126,7 @@ PanelRow panels_for(const RunContents& contents) {
   if (contents.pipeline) row.choices.push_back(Panel::what_if);
   if (contents.buckets && contents.computation) row.choices.push_back(Panel::buckets);
   if (contents.communication) row.choices.push_back(Panel::traffic);
+  if (contents.shards) row.choices.push_back(Panel::shards);
   return row;
 }
 

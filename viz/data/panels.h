@@ -18,6 +18,7 @@ struct RunContents {
   bool buckets = false;        ///< collectives of data parallelism, see is_of_bucket()
   bool loss = false;
   bool memory = false;
+  bool shards = false;  ///< the ranks tell which slices they store
 };
 
 /// Reads the run's description and the first spans of each lane, so that it is fast enough for
@@ -32,6 +33,7 @@ enum class Panel : std::uint8_t {
   what_if,  ///< of a pipeline
   buckets,  ///< of data parallelism and ZeRO
   traffic,
+  shards,
 };
 
 /// The name of a panel, and what it shows.

@@ -158,11 +158,13 @@ void TimelineView::explain_steps(const Painter& painter, const Frame& frame, Mod
 
 void TimelineView::hover(const Frame& frame, Model& model) const {
   model.hovered = {};
+  model.cursor_time.reset();
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (!ImGui::IsItemHovered() || !frame.lanes.contains(mouse)) return;
   if (model.playback.active() && frame.time(mouse.x) > model.playback.cursor()) return;
   const Strip* strip = layout_.strip_at(layout_y(frame, mouse.y));
   if (!strip) return;
+  model.cursor_time = static_cast<Picoseconds>(frame.time(mouse.x));
   const Rect row = place(frame, *strip);
   model.hovered_top = row.top;
   model.hovered_bottom = row.bottom;

@@ -1,0 +1,292 @@
+#include "viz/data/shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "core/trace/visit_band.h"
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr std::size_t most_tensors = 100'000;
+
+std::string shard_bytes(std::int64_t bytes) {
+  return bytes_words(static_cast<double>(bytes));
+}
+
+/// Returns "a", "a and b" or "a, b and c".
+std::string enumeration(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return text;
+}
+
+const char* kind_name(StoredKind kind) {
+  return kind == StoredKind::optimizer ? "optimizer state" : lockstep::name_of(category_of(kind));
+}
+
+std::string copies_words(double copies) {
+  if (copies == 1) return "one copy in the run";
+  return copies == static_cast<double>(static_cast<std::int64_t>(copies))
+             ? fmt::format("{:.0f} copies in the run", copies)
+             : fmt::format("{:.2f} copies in the run", copies);
+}
+
+/// Says how the ranks divide a tensor.
+std::string layout_sentence(const ShardLayout& layout, const Shape& whole) {
+  const auto& holders = layout.holders;
+  const std::string kinds = kinds_words(layout);
+  const bool all_whole = std::ranges::all_of(
+      holders, [&](const Holders& each) { return each.elements == whole.elements(); });
+  const std::string copies = copies_words(layout.copies(whole));
+  if (holders.size() == 1 && all_whole)
+    return fmt::format("{}: whole on {}, {} each, {}", kinds, ranks_words(holders.front().ranks),
+                       shard_bytes(layout.bytes(holders.front())), copies);
+  const auto [least, most] =
+      std::ranges::minmax(holders, {}, [&](const Holders& each) { return layout.bytes(each); });
+  const std::string size = layout.bytes(least) == layout.bytes(most)
+                               ? shard_bytes(layout.bytes(most))
+                               : fmt::format("{} to {}", shard_bytes(layout.bytes(least)),
+                                             shard_bytes(layout.bytes(most)));
+  return fmt::format("{}: in {} part{} of {}, {}", kinds, holders.size(),
+                     holders.size() == 1 ? "" : "s", size, copies);
+}
+
+}  // namespace
+
+double ShardLayout::copies(const Shape& whole) const {
+  double stored = 0;
+  for (const Holders& each : holders)
+    stored += static_cast<double>(each.elements) * static_cast<double>(each.ranks.size());
+  return stored / static_cast<double>(std::max<std::int64_t>(whole.elements(), 1));
+}
+
+std::int64_t ShardLayout::bytes(const Holders& of) const {
+  std::int64_t sum = 0;
+  for (const Kind& kind : kinds) sum += of.elements * kind.bytes_per_element;
+  return sum;
+}
+
+Shards::Shards(const Timeline& timeline) {
+  std::unordered_set<std::string> named;
+  // Most ranks list the same tensors, so only new lists are expanded.
+  std::unordered_set<std::string> listed;
+  for (const auto& rank : timeline.ranks()) {
+    if (rank->slices.empty()) continue;
+    ReadSlices read = read_slices(rank->slices);
+    omitted_ += read.omitted;
+    for (const StoredSlice& slice : read.slices) {
+      std::string list = slice.tensor;
+      for (const auto& [first, last] : slice.blocks) list += fmt::format(" {} {}", first, last);
+      if (!listed.insert(std::move(list)).second) continue;
+      for (std::string& name : slice.tensors())
+        if (named.size() < most_tensors && named.insert(name).second)
+          tensors_.push_back(std::move(name));
+    }
+    ranks_.push_back({rank->rank, std::move(read.slices)});
+  }
+}
+
+std::size_t Shards::first_choice() const {
+  // Names of a block are known by the number in them, which stands for several blocks.
+  const StoredSlice* best = nullptr;
+  const auto worth = [](const StoredSlice& slice) {
+    const bool divided = slice.elements() < slice.whole.elements();
+    return std::tuple{slice.whole.rank() >= 2, divided, !slice.blocks.empty(),
+                      slice.whole.elements()};
+  };
+  for (const RankSlices& rank : ranks_)
+    for (const StoredSlice& slice : rank.slices)
+      if (!best || worth(slice) > worth(*best)) best = &slice;
+  if (!best) return 0;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (best->is_of(tensors_[i])) return i;
+  return 0;
+}
+
+TensorShards Shards::shards_of(const std::string& tensor) const {
+  TensorShards result{.tensor = tensor, .whole = {}, .layouts = {}};
+  std::array<std::vector<Holders>, stored_kind_count> by_kind;
+  std::array<std::int64_t, stored_kind_count> sizes{};
+  for (const RankSlices& rank : ranks_) {
+    std::array<std::vector<lockstep::Box>, stored_kind_count> boxes;
+    for (const StoredSlice& slice : rank.slices) {
+      if (!slice.is_of(tensor)) continue;
+      if (result.whole.rank() == 0) result.whole = slice.whole;
+      if (slice.whole != result.whole) continue;  // of another trace
+      for (std::size_t k = 0; k < boxes.size(); ++k) {
+        if (!slice.has(static_cast<StoredKind>(k))) continue;
+        sizes[k] = std::max(sizes[k], slice.bytes_per_element[k]);
+        for (const lockstep::Box& box : slice.boxes)
+          if (std::ranges::count(boxes[k], box) == 0) boxes[k].push_back(box);
+      }
+    }
+    for (std::size_t k = 0; k < boxes.size(); ++k) {
+      if (boxes[k].empty()) continue;
+      const auto same = std::ranges::find(by_kind[k], boxes[k], &Holders::boxes);
+      if (same != by_kind[k].end()) {
+        same->ranks.push_back(rank.rank);
+        continue;
+      }
+      std::int64_t elements = 0;
+      for (const lockstep::Box& box : boxes[k]) elements += box.extent.elements();
+      by_kind[k].push_back({{rank.rank}, std::move(boxes[k]), elements});
+    }
+  }
+  for (std::size_t k = 0; k < by_kind.size(); ++k) {
+    if (by_kind[k].empty()) continue;
+    const ShardLayout::Kind kind{static_cast<StoredKind>(k), sizes[k]};
+    const auto same = std::ranges::find(result.layouts, by_kind[k], &ShardLayout::holders);
+    if (same != result.layouts.end())
+      same->kinds.push_back(kind);
+    else
+      result.layouts.push_back({{kind}, std::move(by_kind[k])});
+  }
+  return result;
+}
+
+std::string shape_words(const Shape& shape) {
+  return fmt::format("{}", fmt::join(extents_of(shape), " x "));
+}
+
+std::string ranks_words(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t next = i + 1;
+    while (next < ranks.size() && ranks[next] == ranks[next - 1] + 1) ++next;
+    if (i > 0) text += ", ";
+    if (next - i >= 3) {
+      text += fmt::format("{}-{}", ranks[i], ranks[next - 1]);
+    } else {
+      text += std::to_string(ranks[i]);
+      next = i + 1;
+    }
+    i = next;
+  }
+  return text;
+}
+
+std::string kinds_words(const ShardLayout& layout) {
+  std::vector<std::string> names;
+  for (const ShardLayout::Kind& kind : layout.kinds) names.emplace_back(kind_name(kind.kind));
+  return enumeration(names);
+}
+
+std::vector<std::string> shard_sentences(const TensorShards& shards) {
+  std::vector<std::string> sentences;
+  sentences.push_back(
+      fmt::format("{}, {} elements", shape_words(shards.whole), shards.whole.elements()));
+  std::array<bool, stored_kind_count> stored{};
+  for (const ShardLayout& layout : shards.layouts) {
+    sentences.push_back(layout_sentence(layout, shards.whole));
+    for (const ShardLayout::Kind& kind : layout.kinds)
+      stored[static_cast<std::size_t>(kind.kind)] = true;
+  }
+  for (std::size_t k = 0; k < stored.size(); ++k)
+    if (!stored[k])
+      sentences.push_back(
+          fmt::format("{}: not stored between steps", kind_name(static_cast<StoredKind>(k))));
+  return sentences;
+}
+
+std::vector<std::string> holders_words(const TensorShards& shards, const ShardLayout& layout,
+                                       const Holders& holders) {
+  constexpr std::size_t most_boxes = 4;
+  const std::string ranks = ranks_words(holders.ranks);
+  std::vector<std::string> lines{
+      holders.ranks.size() > 1 ? ranks + " store the same" : ranks,
+      fmt::format("{}: {} elements, {:.3g} % of the tensor, {}{}", kinds_words(layout),
+                  holders.elements,
+                  100 * static_cast<double>(holders.elements) /
+                      static_cast<double>(shards.whole.elements()),
+                  shard_bytes(layout.bytes(holders)), holders.ranks.size() > 1 ? " each" : "")};
+  std::vector<std::string> boxes;
+  for (std::size_t i = 0; i < std::min(holders.boxes.size(), most_boxes); ++i)
+    boxes.push_back(holders.boxes[i].text());
+  std::string line = fmt::format("{}", fmt::join(boxes, " + "));
+  if (holders.boxes.size() > most_boxes)
+    line += fmt::format(" and {} more boxes", holders.boxes.size() - most_boxes);
+  lines.push_back(std::move(line));
+  for (const ShardLayout::Kind& kind : layout.kinds)
+    lines.push_back(
+        fmt::format("{}: {} bytes per element", kind_name(kind.kind), kind.bytes_per_element));
+  return lines;
+}
+
+std::int64_t ParameterMemory::at(Picoseconds time) const {
+  const auto after = std::ranges::upper_bound(samples, time, {}, &Sample::at);
+  return after == samples.begin() ? 0 : (after - 1)->bytes;
+}
+
+std::optional<ParameterMemory> parameter_memory(const Timeline& timeline, int rank, int step) {
+  const RankTimeline* of = timeline.find_rank(rank);
+  const auto window = of ? step_of_rank(timeline, *of, step) : std::nullopt;
+  if (!window || of->memory.empty()) return std::nullopt;
+  ParameterMemory memory{.rank = rank, .window = *window, .samples = {}, .gathers = {}};
+  const auto add = [&](Picoseconds at, std::int64_t bytes) {
+    if (!memory.samples.empty() && memory.samples.back().at == at)
+      memory.samples.back().bytes = bytes;
+    else if (memory.samples.empty() || memory.samples.back().bytes != bytes)
+      memory.samples.push_back({at, bytes});
+  };
+  auto sample = std::ranges::upper_bound(of->memory, window->start, {}, &MemorySample::at);
+  // Without an earlier sample, the first one holds from the start.
+  const auto first = sample == of->memory.begin() ? sample : sample - 1;
+  const auto bytes = [](const MemorySample& each) { return each.bytes.front(); };
+  add(window->start, bytes(*first));
+  for (; sample != of->memory.end() && sample->at < window->end; ++sample)
+    add(sample->at, bytes(*sample));
+  const auto [least, most] =
+      std::ranges::minmax(memory.samples, {}, &ParameterMemory::Sample::bytes);
+  memory.least = least.bytes;
+  memory.most = most.bytes;
+  if (!memory.changes()) return memory;
+  std::vector<Interval> gathers;
+  for (const auto& lane : of->lanes)
+    visit_band(*lane, Band::action, *window, [&](const TimelineSpan& span) {
+      if (span.step == step && span.category == Category::communication &&
+          timeline.name(span.name) == "all_gather")
+        gathers.push_back({span.start, span.end});
+    });
+  memory.gathers = merged(std::move(gathers));
+  return memory;
+}
+
+std::vector<std::string> memory_sentences(const ParameterMemory& memory, const TensorShards& shards,
+                                          std::optional<Picoseconds> time, Picoseconds origin) {
+  std::vector<std::string> sentences;
+  bool whole = false;  // on this rank, between steps
+  for (const ShardLayout& layout : shards.layouts)
+    if (layout.kinds.front().kind == StoredKind::parameters)
+      for (const Holders& each : layout.holders)
+        whole |= each.elements == shards.whole.elements() &&
+                 std::ranges::count(each.ranks, memory.rank) > 0;
+  if (!memory.changes())
+    sentences.push_back(
+        fmt::format("Rank {}'s parameters take {} all through the step: {}.", memory.rank,
+                    shard_bytes(memory.least),
+                    whole ? "this tensor is always whole" : "no gather makes this tensor whole"));
+  else
+    sentences.push_back(
+        fmt::format("Rank {}'s parameters take {} between gathers and up to {} with gathered ones.",
+                    memory.rank, shard_bytes(memory.least), shard_bytes(memory.most)));
+  if (!time || !memory.changes() || *time < memory.window.start || *time > memory.window.end)
+    return sentences;
+  const std::int64_t now = memory.at(*time);
+  const bool gathering = std::ranges::any_of(memory.gathers, [&](const Interval& each) {
+    return each.start <= *time && *time < each.end;
+  });
+  sentences.push_back(fmt::format(
+      "At {}: {}, {}{}.", duration_words(static_cast<double>(*time - origin)), shard_bytes(now),
+      now > memory.least ? shard_bytes(now - memory.least) + " of it gathered from other ranks"
+                         : "only its own slices",
+      gathering ? "; an all-gather is in flight" : ""));
+  return sentences;
+}
+
+}  // namespace lockstep::viz

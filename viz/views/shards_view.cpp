@@ -1,0 +1,326 @@
+#include "viz/views/shards_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "viz/views/panel_card.h"
+#include "viz/views/paragraph.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float drawing_share = 0.55f;  // of the card's width
+constexpr float gap = 14;
+constexpr float memory_height = 46;
+constexpr float least_height = 84;  // of the drawing, with its words, beside the memory
+constexpr float number_width = 34;  // for the numbers of rows
+constexpr float vector_height = 26;
+constexpr std::size_t most_areas = 20'000;
+
+/// Rows and columns of a tensor as a matrix: all dimensions but the last are its rows.
+struct MatrixBox {
+  std::int64_t row = 0, column = 0, rows = 0, columns = 0;
+};
+
+/// Returns a box as parts of the matrix, of which there are several if it leaves out rows between.
+std::vector<MatrixBox> in_matrix(const lockstep::Box& box, const Shape& whole) {
+  const int last = whole.rank() - 1;
+  const auto begin = [&](int i) { return box.begin[static_cast<std::size_t>(i)]; };
+  if (last == 0) return {{0, begin(0), 1, box.extent[0]}};
+  // The dimensions from `inner` to `last` are contiguous rows.
+  int inner = last - 1;
+  std::int64_t stride = 1;
+  while (inner > 0 && box.extent[inner] == whole[inner]) stride *= whole[inner--];
+  const std::int64_t rows = stride * box.extent[inner];
+  std::vector<std::int64_t> starts{begin(inner) * stride};
+  stride *= whole[inner];
+  for (int i = inner - 1; i >= 0; --i) {
+    std::vector<std::int64_t> more;
+    for (std::int64_t k = 0; k < box.extent[i]; ++k)
+      for (const std::int64_t start : starts) {
+        if (more.size() == most_areas) break;
+        more.push_back((begin(i) + k) * stride + start);
+      }
+    starts = std::move(more);
+    stride *= whole[i];
+  }
+  std::vector<MatrixBox> parts;
+  for (const std::int64_t start : starts)
+    parts.push_back({start, begin(last), rows, box.extent[last]});
+  return parts;
+}
+
+/// Returns a colour for holders, by their lowest rank.
+ImU32 colour_of(const Holders& holders) {
+  const auto i = static_cast<std::size_t>(std::max(holders.ranks.front(), 0));
+  const std::array colours{colours::forward,   colours::communication,   colours::backward,
+                           colours::optimizer, colours::backward_weight, colours::trouble,
+                           colours::recompute, colours::kernel};
+  const ImU32 colour = colours[i % colours.size()];
+  const auto round = static_cast<float>((i / colours.size()) % 3);
+  return mixed(colour, IM_COL32_BLACK, 0.22f * round);
+}
+
+/// Returns the layout's kinds for a caption: "parameters, gradients".
+std::string caption_of(const ShardLayout& layout) {
+  std::string text;
+  for (const ShardLayout::Kind& kind : layout.kinds)
+    text += (text.empty() ? "" : ", ") + std::string{name_of(category_of(kind.kind))};
+  return text;
+}
+
+/// Returns the ranks for a label: "0", "0, 2" or "0-3".
+std::string label_of(const Holders& holders) {
+  const std::string words = ranks_words(holders.ranks);
+  return words.substr(words.find(' ') + 1);
+}
+
+}  // namespace
+
+void ShardsView::show(std::size_t index) {
+  chosen_ = std::min(index, all_.tensors().size() - 1);
+  shown_ = all_.shards_of(all_.tensors()[chosen_]);
+}
+
+void ShardsView::choose(const std::string& tensor) {
+  const auto found = std::ranges::find(all_.tensors(), tensor);
+  if (found != all_.tensors().end()) show(static_cast<std::size_t>(found - all_.tensors().begin()));
+}
+
+void ShardsView::refresh(const Model& model) {
+  std::size_t told = 0;
+  for (const auto& rank : model.timeline.ranks()) told += rank->slices.size();
+  const bool new_run = run_ != model.timeline.run().run;
+  if (new_run || told != told_) {
+    const std::string before = new_run ? "" : shown_.tensor;
+    run_ = model.timeline.run().run;
+    told_ = told;
+    all_ = Shards{model.timeline};
+    shown_ = {};
+    if (!all_.tensors().empty()) show(all_.first_choice());
+    choose(before);
+    memory_step_ = -1;
+  }
+  const auto described = described_step(model);
+  if (!described || model.timeline.ranks().empty()) {
+    memory_.reset();
+    memory_step_ = -1;
+    return;
+  }
+  const int step = model.timeline.steps()[*described].step;
+  const int rank = model.hovered.rank                       ? model.hovered.rank->rank
+                   : model.timeline.find_rank(memory_rank_) ? memory_rank_
+                                                            : model.timeline.ranks().front()->rank;
+  if (step == memory_step_ && rank == memory_rank_) return;
+  memory_ = parameter_memory(model.timeline, rank, step);
+  memory_step_ = step;
+  memory_rank_ = rank;
+}
+
+std::optional<ImVec2> ShardsView::point_in(std::size_t layout, std::size_t holders) const {
+  for (const Area& area : areas_)
+    if (area.layout == layout && area.holders == holders)
+      return ImVec2{(area.rect.left + area.rect.right) / 2, (area.rect.top + area.rect.bottom) / 2};
+  return std::nullopt;
+}
+
+void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
+  refresh(model);
+  const Look& look = painter.look();
+  const Rect inside = panel_card(
+      painter, rect, Panel::shards,
+      memory_step_ < 0 ? "" : fmt::format("step {}, rank {}", memory_step_, memory_rank_), model);
+  areas_.clear();
+  explanation_.clear();
+  if (shown_.layouts.empty()) {
+    painter.text(inside.left, inside.top, "the trace does not tell who stores what",
+                 colours::text_faint, look.body);
+    return;
+  }
+  Rect body = inside;
+  body.right = inside.left + drawing_share * inside.width();
+  draw_list(painter, {inside.left, inside.top, body.right, inside.bottom});
+  body.top = list_.bottom + painter.px(6);
+  const bool has_room = body.height() > painter.px(memory_height + least_height);
+  if (memory_ && memory_->changes() && has_room) {
+    const float height = std::min(painter.px(memory_height), body.height() / 3);
+    draw_memory(painter, {body.left, body.bottom - height, body.right, body.bottom}, model);
+    body.bottom -= height + painter.px(8);
+  }
+
+  const auto count = static_cast<float>(shown_.layouts.size());
+  const float width = (body.width() - painter.px(gap) * (count - 1)) / count;
+  const Holders* hovered = nullptr;
+  std::size_t of_layout = 0;
+  for (std::size_t i = 0; i < shown_.layouts.size(); ++i) {
+    const float left = body.left + (width + painter.px(gap)) * static_cast<float>(i);
+    if (const Holders* found =
+            draw_layout(painter, {left, body.top, left + width, body.bottom}, i)) {
+      hovered = found;
+      of_layout = i;
+    }
+  }
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const float wheel = ImGui::GetIO().MouseWheel;
+  if (wheel != 0 && body.contains(mouse) && ImGui::IsWindowHovered()) {
+    if (wheel < 0)
+      show(chosen_ + 1);
+    else if (chosen_ > 0)
+      show(chosen_ - 1);
+    return;
+  }
+
+  if (hovered) {
+    explanation_ = holders_words(shown_, shown_.layouts[of_layout], *hovered);
+  } else {
+    explanation_ = shard_sentences(shown_);
+    if (all_.omitted() > 0)
+      explanation_.push_back(
+          fmt::format("The trace leaves out {} entries, because the ranks' lists are too long.",
+                      all_.omitted()));
+    if (memory_)
+      for (std::string& sentence :
+           memory_sentences(*memory_, shown_, model.cursor_time, model.origin))
+        explanation_.push_back(std::move(sentence));
+  }
+  Rect words{body.right + painter.px(gap), inside.top, inside.right, inside.bottom};
+  for (std::size_t i = 0; i < explanation_.size(); ++i)
+    words.top =
+        paragraph(painter, words, explanation_[i], i == 0 ? colours::text : colours::text_dim) +
+        painter.px(2);
+}
+
+void ShardsView::draw_list(const Painter& painter, const Rect& rect) {
+  ImGui::PushFont(painter.look().small);
+  ImGui::SetCursorScreenPos({rect.left, rect.top});
+  ImGui::SetNextItemWidth(rect.width());
+  list_ = {rect.left, rect.top, rect.right, rect.top + ImGui::GetFrameHeight()};
+  if (ImGui::BeginCombo("##tensor", shown_.tensor.c_str(), ImGuiComboFlags_HeightLarge)) {
+    for (std::size_t i = 0; i < all_.tensors().size(); ++i) {
+      if (ImGui::Selectable(all_.tensors()[i].c_str(), i == chosen_)) show(i);
+      if (i == chosen_ && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
+    }
+    ImGui::EndCombo();
+  }
+  ImGui::PopFont();
+}
+
+const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
+                                       std::size_t index) {
+  const Look& look = painter.look();
+  const ShardLayout& layout = shown_.layouts[index];
+  const float line = size_of(look.small) + painter.px(2);
+  const std::int64_t columns = std::max<std::int64_t>(shown_.whole.last(), 1);
+  const std::int64_t rows = std::max<std::int64_t>(shown_.whole.elements() / columns, 1);
+  const bool wraps = std::ranges::any_of(shown_.layouts, [&](const ShardLayout& each) {
+    return painter.text_width(caption_of(each), look.small) > rect.width();
+  });
+  const float caption = (wraps ? 2 : 1) * line;
+  paragraph(painter, {rect.left, rect.top, rect.right, rect.top + caption + 1}, caption_of(layout),
+            colours::text_dim);
+  Rect box{rect.left + painter.px(number_width), rect.top + caption + painter.px(2), rect.right,
+           rect.bottom - line};
+  if (rows == 1) {
+    box.left = rect.left;
+    box.bottom = std::min(box.bottom, box.top + painter.px(vector_height));
+  } else {
+    painter.text(box.left - painter.px(5), box.top - painter.px(1), "0", colours::text_faint,
+                 look.small, Align::right);
+    painter.text(box.left - painter.px(5), box.bottom - size_of(look.small),
+                 painter.fitted(std::to_string(rows), look.small, painter.px(number_width - 4)),
+                 colours::text_faint, look.small, Align::right);
+  }
+  const float below = box.bottom + painter.px(2);
+  painter.text(box.left, below, "0", colours::text_faint, look.small);
+  painter.text(box.right, below, std::to_string(columns), colours::text_faint, look.small,
+               Align::right);
+  const std::string axes = rows == 1                 ? "elements"
+                           : shown_.whole.rank() > 2 ? "rows of all, columns"
+                                                     : "rows x columns";
+  if (painter.text_width(axes, look.small) + painter.px(60) < box.width())
+    painter.text((box.left + box.right) / 2, below, axes, colours::text_faint, look.small,
+                 Align::centre);
+  painter.fill(box, colours::lane);
+
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const float x_scale = box.width() / static_cast<float>(columns);
+  const float y_scale = box.height() / static_cast<float>(rows);
+  const std::size_t first = areas_.size();
+  std::optional<std::size_t> hovered;
+  for (std::size_t h = 0; h < layout.holders.size(); ++h) {
+    const std::size_t begin = areas_.size();
+    std::optional<std::size_t> largest;
+    for (const lockstep::Box& each : layout.holders[h].boxes)
+      for (const MatrixBox& part : in_matrix(each, shown_.whole)) {
+        if (areas_.size() == most_areas) break;
+        Rect area{box.left + x_scale * static_cast<float>(part.column),
+                  box.top + y_scale * static_cast<float>(part.row), 0, 0};
+        area.right = area.left + std::max(x_scale * static_cast<float>(part.columns), 1.0f);
+        area.bottom = area.top + std::max(y_scale * static_cast<float>(part.rows), 1.0f);
+        painter.fill(area,
+                     layout.holders.size() == 1 ? colours::kernel : colour_of(layout.holders[h]));
+        if (area.contains(mouse)) hovered = h;
+        areas_.push_back({area, index, h});
+        const auto size = [](const Rect& of) { return of.width() * of.height(); };
+        if (!largest || size(area) > size(areas_[*largest].rect)) largest = areas_.size() - 1;
+      }
+    // The point for the cursor is in the largest area.
+    if (largest) std::swap(areas_[*largest].rect, areas_[begin].rect);
+  }
+  for (std::size_t i = first; i < areas_.size(); ++i) {
+    const Area& area = areas_[i];
+    if (i > first && areas_[i - 1].holders == area.holders) continue;
+    painter.text_in(area.rect, label_of(layout.holders[area.holders]), colours::text_on_box,
+                    look.small);
+  }
+  if (layout.holders.size() > 1)
+    for (std::size_t i = first; i < areas_.size(); ++i) {
+      const Rect& area = areas_[i].rect;
+      if (area.width() > 3 && area.height() > 3) painter.frame(area, faded(colours::panel, 0.8f));
+    }
+  if (!hovered) return nullptr;
+  for (std::size_t i = first; i < areas_.size(); ++i)
+    if (areas_[i].holders == *hovered) painter.frame(areas_[i].rect, colours::highlight);
+  return &layout.holders[*hovered];
+}
+
+void ShardsView::draw_memory(const Painter& painter, const Rect& rect, const Model& model) const {
+  const Look& look = painter.look();
+  const ParameterMemory& memory = *memory_;
+  const float line = size_of(look.small) + painter.px(2);
+  const Rect plot{rect.left, rect.top + line, rect.right, rect.bottom};
+  painter.fill(plot, colours::lane);
+  const auto duration =
+      static_cast<double>(std::max<Picoseconds>(memory.window.end - memory.window.start, 1));
+  const auto x_of = [&](Picoseconds at) {
+    const double share = static_cast<double>(at - memory.window.start) / duration;
+    return plot.left + plot.width() * static_cast<float>(std::clamp(share, 0.0, 1.0));
+  };
+  const float scale =
+      (plot.height() - painter.px(4)) / static_cast<float>(std::max<std::int64_t>(memory.most, 1));
+  const ImU32 colour = colour_of(MemoryCategory::parameters);
+  for (std::size_t i = 0; i < memory.samples.size(); ++i) {
+    const float left = x_of(memory.samples[i].at);
+    const float right = i + 1 < memory.samples.size() ? x_of(memory.samples[i + 1].at) : plot.right;
+    painter.fill({left, plot.bottom - scale * static_cast<float>(memory.samples[i].bytes),
+                  std::max(right, left + 0.5f), plot.bottom},
+                 colour);
+  }
+  for (const Interval& gather : memory.gathers)
+    painter.fill({x_of(gather.start), plot.top, std::max(x_of(gather.end), x_of(gather.start) + 1),
+                  plot.top + painter.px(3)},
+                 colours::communication);
+  std::string words = fmt::format("rank {}'s parameters", memory.rank);
+  if (!memory.gathers.empty()) words += ", above: all-gathers";
+  painter.text(rect.left, rect.top, painter.fitted(words, look.small, rect.width()),
+               colours::text_dim, look.small);
+  if (model.cursor_time && *model.cursor_time >= memory.window.start &&
+      *model.cursor_time <= memory.window.end) {
+    const float x = x_of(*model.cursor_time);
+    painter.line(x, plot.top, x, plot.bottom, colours::highlight);
+  }
+}
+
+}  // namespace lockstep::viz

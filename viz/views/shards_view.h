@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viz/data/model.h"
+#include "viz/data/shards.h"
+#include "viz/views/draw.h"
+
+namespace lockstep::viz {
+
+/// Shows which rank stores which part of a tensor between steps, and one rank's memory for
+/// parameters through the step in view. The tensor is chosen from a list, or with the wheel.
+class ShardsView {
+ public:
+  void draw(const Painter& painter, const Rect& rect, Model& model);
+  /// Shows another tensor of the run; does nothing if there is none of this name.
+  void choose(const std::string& tensor);
+  const TensorShards& shown() const { return shown_; }
+  const std::optional<ParameterMemory>& memory() const { return memory_; }
+  /// Returns a point on the screen in the area of a group of holders, as drawn last.
+  std::optional<ImVec2> point_in(std::size_t layout, std::size_t holders) const;
+  /// Returns a point on the list of tensors.
+  ImVec2 list() const { return {list_.left + 8, (list_.top + list_.bottom) / 2}; }
+  /// The explanation beside the tensor, as drawn last.
+  const std::vector<std::string>& explanation() const { return explanation_; }
+
+ private:
+  void refresh(const Model& model);
+  void show(std::size_t index);
+  void draw_list(const Painter& painter, const Rect& rect);
+  /// Draws one layout; returns the holders under the cursor.
+  const Holders* draw_layout(const Painter& painter, const Rect& rect, std::size_t index);
+  void draw_memory(const Painter& painter, const Rect& rect, const Model& model) const;
+
+  /// A rectangle on the screen that belongs to holders of a layout.
+  struct Area {
+    Rect rect;
+    std::size_t layout = 0, holders = 0;
+  };
+
+  std::string run_;
+  std::size_t told_ = 0;  ///< bytes that the ranks have told about their slices
+  Shards all_;
+  std::size_t chosen_ = 0;
+  TensorShards shown_;
+  std::optional<ParameterMemory> memory_;
+  int memory_rank_ = -1, memory_step_ = -1;
+  std::vector<Area> areas_;  ///< in the order in which they were drawn
+  Rect list_;
+  std::vector<std::string> explanation_;
+};
+
+}  // namespace lockstep::viz
