@@ -180,7 +180,7 @@ TEST_CASE("communication that is no bucket is named apart") {
         Lines{"rank 0 takes part in 1 all_gather and 1 reduce_scatter",
               "communication: 20.00 µs, 85.0 % hidden by compute",
               "exposed: compute stalls for 3.00 µs (transfer 3.00 µs)",
-              "stalls: 3.00 µs in backward passes (1 all_gather)",
+              "stalls: 3.00 µs in backward (1 all_gather)",
               "other communication (tp all_reduce): 4.00 µs, exposed 4.00 µs"});
 }
 
@@ -196,8 +196,8 @@ TEST_CASE("compute stalls in the forward and the backward pass, and after it") {
   }
   timeline.settle();
   CHECK(bucket_sentences(timeline, buckets_of(timeline, 0)).back() ==
-        "stalls: 5.00 µs in forward passes (1 all_gather), 5.00 µs in backward passes "
-        "(1 all_gather), 5.00 µs after the last backward pass (1 all_gather)");
+        "stalls: 5.00 µs in forward (1 all_gather), 5.00 µs in backward (1 all_gather), "
+        "5.00 µs after backward (1 all_gather)");
 }
 
 TEST_CASE("buckets that all start after the last backward pass") {

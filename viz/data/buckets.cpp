@@ -131,9 +131,9 @@ void add_stalls(const Timeline& timeline, const StepBuckets& step,
     std::string words{};
   };
   std::vector<Phase> phases{
-      {.name = "in forward passes", .times = difference(step.forward_passes, backward)},
-      {.name = "in backward passes", .times = backward},
-      {.name = "after the last backward pass", .times = merged({{end, step.window.end}})}};
+      {.name = "in forward", .times = difference(step.forward_passes, backward)},
+      {.name = "in backward", .times = backward},
+      {.name = "after backward", .times = merged({{end, step.window.end}})}};
   for (Phase& phase : phases)
     phase.words = operations(timeline, step, [&](const Bucket& bucket) {
       const Picoseconds time = length(within(phase.times, bucket.exposed));

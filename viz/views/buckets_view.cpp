@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 
 #include "viz/views/panel_card.h"
@@ -16,10 +17,11 @@ constexpr float names_width = 58;
 constexpr float strip_height = 9;  // of the rank's compute
 constexpr float least_row = 3;     // units
 constexpr float most_row = 17;
-constexpr float least_chart = 0.3f;    // of the card's height
+constexpr float least_chart = 0.26f;   // of the card's height
 constexpr float usable_width = 0.93f;  // of a line, by words
 constexpr float mark_spacing = 64;
-constexpr float reach = 4;  // the distance at which the cursor finds a narrow bar
+constexpr int rest_share = 9;  // pause after an analysis, as a multiple of the time that it took
+constexpr float reach = 4;     // the distance at which the cursor finds a narrow bar
 
 ImU32 not_hidden_colour() {
   return faded(colours::communication, 0.45f);
@@ -38,7 +40,13 @@ void BucketsView::refresh(const Model& model) {
   const int step = timeline.steps()[*described].step;
   bool same =
       step == step_ && run_ == timeline.run().run && times_.size() == timeline.ranks().size();
+  // In a large run, a step takes long to analyse: live, analyse only some of its steps.
+  using Clock = std::chrono::steady_clock;
+  if (!same && run_ == timeline.run().run && model.viewport.following() && !timeline.ended() &&
+      Clock::now() < again_from_)
+    return;
   if (!same) {
+    const auto begin = Clock::now();
     if (run_ != timeline.run().run) selected_ = -1;
     step_ = step;
     run_ = timeline.run().run;
@@ -47,6 +55,8 @@ void BucketsView::refresh(const Model& model) {
     all_alike_ = std::ranges::all_of(times_, [&](const StepTimes& rank) {
       return length(rank.exposed) == length(times_[most_exposed_].exposed);
     });
+    const auto end = Clock::now();
+    again_from_ = end + rest_share * (end - begin);
   }
   if (times_.empty()) return;
   const Finding& selected = model.selected;

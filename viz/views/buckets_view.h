@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,7 @@ class BucketsView {
   int step_ = -1;
   std::vector<StepTimes> times_;  ///< of all ranks in the step
   std::size_t most_exposed_ = 0;
+  std::chrono::steady_clock::time_point again_from_{};
   bool all_alike_ = false;  ///< whether all ranks are equally exposed
   int selected_ = -1;       ///< the rank selected last
   Reason reason_ = Reason::none;
