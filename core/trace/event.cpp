@@ -26,6 +26,7 @@ struct EventReader::Event {
   std::string_view label;  ///< args.name
   std::array<std::int64_t, memory_category_count> bytes{};
   double loss = std::numeric_limits<double>::quiet_NaN();
+  std::vector<std::pair<NameId, double>> series;  ///< of a counter
   std::int64_t spans = -1;
   std::optional<Picoseconds> opened;  ///< for an announcement: the time at which the span began
   struct Hello {
@@ -257,6 +258,9 @@ void EventReader::read_args(json::object object, Event& event) {
       event.spans = integer_of(value);
     } else if (key == "start") {
       event.opened = time(value, true, event);
+    } else if (event.phase == "C" && event.name != "memory") {
+      if (const double number = real_of(value); !std::isnan(number))
+        event.series.emplace_back(timeline_.intern(key), number);
     } else {
       for (int i = 0; i < memory_category_count; ++i) {
         if (key == name_of(static_cast<MemoryCategory>(i))) {
@@ -335,6 +339,12 @@ void EventReader::apply(Event& event) {
         timeline_.sample_memory(event.pid, {event.at, event.bytes});
       } else if (event.name == "loss") {
         timeline_.rank(event.pid).losses.push_back({event.at, event.loss});
+      } else if (span.step >= 0) {
+        timeline_.rank(event.pid).counters.push_back({.at = event.at,
+                                                      .name = timeline_.intern(event.name),
+                                                      .step = span.step,
+                                                      .layer = span.layer,
+                                                      .series = std::move(event.series)});
       }
       break;
     case 'i':

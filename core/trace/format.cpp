@@ -179,6 +179,18 @@ void append_loss(std::string& text, int rank, const TraceEvent& event) {
       std::isfinite(event.value) ? fmt::format("{:.9g}", event.value) : "null");
 }
 
+// The id distinguishes the layers: Perfetto draws a track for each name, id and series.
+void append_counter(std::string& text, int rank, const TraceEvent& event) {
+  put(text, R"({{"ph":"C","name":"{}",)", event.span.name);
+  if (event.span.layer >= 0) put(text, R"("id":"layer {}",)", event.span.layer);
+  put(text, R"("pid":{},"tid":0,"ts":)", rank);
+  append_microseconds(text, event.start);
+  put(text, R"(,"args":{{"step":{})", event.step);
+  if (event.span.layer >= 0) put(text, R"(,"layer":{})", event.span.layer);
+  text += *event.text;
+  text += "}},\n";
+}
+
 }  // namespace
 
 void append_microseconds(std::string& text, Picoseconds time) {
@@ -204,6 +216,8 @@ void append_line(std::string& text, int rank, const TraceEvent& event) {
       return append_memory(text, rank, event);
     case TraceEvent::Kind::loss:
       return append_loss(text, rank, event);
+    case TraceEvent::Kind::counter:
+      return append_counter(text, rank, event);
     case TraceEvent::Kind::metadata:
       put(text, R"({{"ph":"M","name":"{}","pid":{},"tid":0,"args":{}}},)", event.span.name, rank,
           *event.text);

@@ -102,6 +102,19 @@ void Recorder::loss(double value, Picoseconds at) {
   put_aside({.kind = TraceEvent::Kind::loss, .start = at, .end = at, .value = value});
 }
 
+void Recorder::counter(const char* name, int layer,
+                       const std::vector<std::pair<std::string, std::int64_t>>& series,
+                       Picoseconds at) {
+  if (!on_) return;
+  auto args = std::make_shared<std::string>();
+  for (const auto& [key, value] : series) *args += fmt::format(",\"{}\":{}", key, value);
+  put_aside({.kind = TraceEvent::Kind::counter,
+             .span = {.name = name, .layer = layer},
+             .start = at,
+             .end = at,
+             .text = std::move(args)});
+}
+
 void Recorder::metadata(const char* name, std::string args_json) {
   put_aside({.kind = TraceEvent::Kind::metadata,
              .span = {.name = name},

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/memory_use.h"
@@ -30,6 +31,7 @@ struct TraceEvent {
     flow_end,
     memory,
     loss,
+    counter,
     metadata,
     open,
     withdrawn
@@ -43,7 +45,7 @@ struct TraceEvent {
   std::uint64_t flow = 0;                                   ///< message id, equal on both ends
   std::array<std::int64_t, memory_category_count> bytes{};  ///< memory counter
   double value = 0;                                         ///< loss
-  std::shared_ptr<const std::string> text;                  ///< metadata: its args as JSON
+  std::shared_ptr<const std::string> text;                  ///< metadata, counter: args as JSON
 };
 
 /// Records one rank's trace. Recording a span or a message takes about ten nanoseconds and no
@@ -87,6 +89,11 @@ class Recorder {
   void flow_end(int lane, std::uint64_t id, Picoseconds at);
   void memory(const MemoryUse& use, Picoseconds at);
   void loss(double value, Picoseconds at);
+  /// Records numbers of a layer at a time, such as the tokens that each expert gets; `layer` is -1
+  /// if they belong to none. `name` must have static lifetime. The names of the series must differ
+  /// from "step" and "layer", and need no escapes in JSON.
+  void counter(const char* name, int layer,
+               const std::vector<std::pair<std::string, std::int64_t>>& series, Picoseconds at);
   /// Records a metadata event about the run; `name` must have static lifetime.
   void metadata(const char* name, std::string args_json);
 

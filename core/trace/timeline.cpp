@@ -229,6 +229,11 @@ void Timeline::absorb(Timeline&& other) {
     }
     for (const MemorySample& sample : theirs->memory) sample_memory(theirs->rank, sample);
     mine.losses.insert(mine.losses.end(), theirs->losses.begin(), theirs->losses.end());
+    for (CounterSample& sample : theirs->counters) {
+      sample.name = names[sample.name];
+      for (auto& [name, value] : sample.series) name = names[name];
+      mine.counters.push_back(std::move(sample));
+    }
     if (!theirs->slices.empty()) mine.slices = std::move(theirs->slices);
     mine.spans += theirs->spans;
     if (theirs->clock_offset_ns != 0) mine.clock_offset_ns = theirs->clock_offset_ns;

@@ -35,6 +35,15 @@ struct LossSample {
   double loss = 0;
 };
 
+/// Numbers that a rank counted in a step, such as the tokens that each expert gets.
+struct CounterSample {
+  Picoseconds at = 0;
+  NameId name = 0;
+  int step = -1;
+  int layer = -1;
+  std::vector<std::pair<NameId, double>> series;  ///< names and values
+};
+
 /// The data of one rank.
 struct RankTimeline {
   int rank = 0;
@@ -44,6 +53,7 @@ struct RankTimeline {
   bool memory_in_order = true;               ///< until settle() sorts it
   std::optional<MemorySample> memory_peak;   ///< the first sample with the highest total
   std::vector<LossSample> losses;            ///< in order of arrival
+  std::vector<CounterSample> counters;       ///< in order of arrival; other tools' are left out
   /// What the rank stores of each tensor, as JSON (core/plan/stored_slices.h); "" if not told.
   std::string slices;
   std::int64_t spans = 0;            ///< number read so far

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -48,7 +51,8 @@ class Router {
                    ? &log.calls(place(site, Axis::dp) * moe.context_ranks + place(site, Axis::cp),
                                 site.layer, place(site, Axis::tp))
                    : nullptr),
-        replays_(site.groups == nullptr) {}
+        replays_(site.groups == nullptr),
+        traced_(site.groups != nullptr && place(site, Axis::tp) == 0) {}
 
   /// On one device: routes the next tokens like this rank of the cp axis. Records them with the
   /// last rank's.
@@ -90,6 +94,7 @@ class Router {
   /// Records the microbatch's routing. Call this once, at the end of backward_input.
   void record(Saved& saved, const Routing& routing, const std::vector<std::int64_t>& sent,
               const std::vector<std::int64_t>& received) {
+    if (traced_) trace(routing);
     if (!log_.keeps_choices()) saved.choices.clear();
     if (calls_ != nullptr)
       calls_->push_back({std::move(saved.choices), routing.chosen, routing.kept, sent, received});
@@ -140,6 +145,20 @@ class Router {
       device_.compute.write(saved.choices.data(), saved.experts);
   }
 
+  /// Writes the numbers of tokens to the trace.
+  void trace(const Routing& routing) const {
+    const Stream& compute = device_.compute;
+    if (!compute.trace().on()) return;
+    std::vector<std::pair<std::string, std::int64_t>> tokens;
+    for (std::size_t expert = 0; expert < routing.kept.size(); ++expert) {
+      tokens.emplace_back(fmt::format("expert {}", expert), routing.kept[expert]);
+      if (moe_.capacity_factor > 0)
+        tokens.emplace_back(fmt::format("expert {} dropped", expert),
+                            routing.chosen[expert] - routing.kept[expert]);
+    }
+    compute.trace().counter("tokens per expert", layer_, tokens, compute.now());
+  }
+
   Device device_;
   int layer_;
   Ops ops_;
@@ -148,6 +167,7 @@ class Router {
   Linear linear_;
   RoutingLog::Calls* calls_;  ///< null on one device
   bool replays_;              ///< whether this is the single device
+  bool traced_;  ///< whether this rank counts its tokens (of the ranks of tp, one does)
   int context_rank_ = 0;
   std::int64_t microbatches_ = 0;  ///< backward passes done
 };

@@ -44,13 +44,37 @@ for routing in balanced zipf; do
   done
 done
 
+# The trace counts the tokens of each expert: over ranks, microbatches and steps, as many as the report.
+for flags in '--ranks 4' '--ranks 4 --ep 2 --capacity 1 --microbatches 2 --batch 16' \
+  '--ranks 4 --dp 2 --tp 2 --experts-over tp --capacity 1'; do
+  # shellcheck disable=SC2086  # several flags
+  lesson $flags --steps 2 --quiet --trace "$scratch/counted" --report "$scratch/report"
+  claim "$flags with a trace ends well" ended 0
+  perl -MJSON::PP -ne 'if (/"name":"tokens per expert"/) {
+      s/,\s*$//;
+      my $args = decode_json($_)->{args};
+      for my $series (grep { /^expert (\d+)/ } keys %$args) {
+        my ($expert) = $series =~ /(\d+)/;
+        $chosen{$args->{layer}}[$expert] += $args->{$series};
+        $kept{$args->{layer}}[$expert] += $args->{$series} unless $series =~ /dropped/;
+      }
+    }
+    END { print "$_: @{$chosen{$_}} | @{$kept{$_}}\n" for sort keys %chosen }' \
+    "$scratch/counted/trace.json" >"$scratch/counts"
+  perl -MJSON::PP -0777 -ne 'print "$_->{layer}: @{$_->{chosen}} | @{$_->{kept}}\n"
+      for @{decode_json($_)->{results}{experts}}' "$scratch/report" >"$scratch/reported"
+  claim "... with two layers ($flags)" test "$(wc -l <"$scratch/counts")" -eq 2
+  claim "... and the trace counts the tokens of each expert ($flags)" cmp "$scratch/counts" "$scratch/reported"
+done
+
 # Processes send their routings to rank 0 after the last step, outside the run's clock.
 if (($# > 1)); then
   for launch in "$@"; do
     lesson --launch "$launch" --ranks 4 --experts 12 --steps 3 --trace "$scratch/$launch" --quiet --report "$scratch/report"
     claim "a run with a trace ($launch) ends well" ended 0
     perl -MJSON::PP -0777 -ne 'my $r = decode_json($_);
-      print JSON::PP->new->canonical->encode([@$r{qw(phases experts losses)}])' "$scratch/report" >"$scratch/$launch.parts"
+      print JSON::PP->new->canonical->encode([@$r{qw(phases losses)}, $r->{results}{experts}])' \
+      "$scratch/report" >"$scratch/$launch.parts"
   done
   claim "$1 and $2: the same modelled times, routings and losses" cmp "$scratch/$1.parts" "$scratch/$2.parts"
 fi

@@ -81,6 +81,19 @@ TEST_CASE("a line of each kind matches the format") {
   CHECK(line_of({.kind = TraceEvent::Kind::loss, .value = 5.5}) ==
         R"({"ph":"C","name":"loss","pid":3,"tid":0,"ts":0.000,"args":{"loss":5.5}},)"
         "\n");
+  Recorder recorder;
+  recorder.set_step(7);
+  recorder.counter("tokens per expert", 2, {{"expert 0", 10}, {"expert 1", 0}}, 1'500'000);
+  recorder.counter("requests", -1, {{"open", 4}}, 0);
+  const std::vector<TraceEvent> counters = recorder.drain();
+  REQUIRE(counters.size() == 2);
+  CHECK(line_of(counters[0]) ==
+        R"({"ph":"C","name":"tokens per expert","id":"layer 2","pid":3,"tid":0,"ts":1.500,)"
+        R"("args":{"step":7,"layer":2,"expert 0":10,"expert 1":0}},)"
+        "\n");
+  CHECK(line_of(counters[1]) ==
+        R"({"ph":"C","name":"requests","pid":3,"tid":0,"ts":0.000,"args":{"step":7,"open":4}},)"
+        "\n");
 }
 
 TEST_CASE("times are written to the picosecond, and read back so") {

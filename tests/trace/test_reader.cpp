@@ -29,6 +29,8 @@ const std::string sample =
 {"ph":"f","bp":"e","name":"message","cat":"communication","id":123,"pid":1,"tid":2,"ts":16.1},
 {"ph":"C","name":"memory","pid":0,"ts":20.0,"args":{"parameters":1,"gradients":1,"optimizer":2,"activations":3,"communication":4}},
 {"ph":"C","name":"loss","pid":1,"ts":99.0,"args":{"loss":5.545}},
+{"ph":"C","name":"tokens per expert","id":"layer 4","pid":0,"tid":0,"ts":21.0,"args":{"step":2,"layer":4,"expert 0":5,"expert 1":7}},
+{"ph":"C","name":"another tool's counter","pid":0,"ts":22.0,"args":{"percent":5}},
 {"ph":"i","name":"open","s":"t","cat":"wait","pid":1,"tid":0,"ts":150.0,"args":{"name":"receive","start":40.5,"peer":0,"step":2}},
 {"ph":"X","name":"step","cat":"step","pid":0,"tid":0,"ts":12,"dur":10,"args":{"step":2}},
 {"ph":"i","name":"end","s":"p","pid":0,"ts":100.0,"args":{"spans":3}},
@@ -47,6 +49,15 @@ void check_sample(const Timeline& timeline) {
   CHECK(rank.ended);
   CHECK(rank.spans_written == 3);
   CHECK(rank.spans == 3);
+  REQUIRE(rank.counters.size() == 1);
+  const CounterSample& counter = rank.counters.front();
+  CHECK(counter.at == 21'000'000);
+  CHECK(timeline.name(counter.name) == "tokens per expert");
+  CHECK(counter.step == 2);
+  CHECK(counter.layer == 4);
+  REQUIRE(counter.series.size() == 2);
+  CHECK(timeline.name(counter.series[1].first) == "expert 1");
+  CHECK(counter.series[1].second == 7);
   REQUIRE(rank.lanes.size() == 2);
   CHECK(rank.lanes[1]->name() == "send activations → 1");
   const TimelineSpan& forward = rank.lanes[0]->rows(Band::action).front().front();
@@ -115,7 +126,7 @@ TEST_CASE("every kind of event is understood") {
   reader.feed(sample);
   reader.finish();
   timeline.settle();
-  CHECK(reader.lines() == 12);
+  CHECK(reader.lines() == 14);
   CHECK(reader.malformed() == 0);
   CHECK(reader.bytes() == static_cast<std::int64_t>(sample.size()));
   check_sample(timeline);
@@ -418,7 +429,7 @@ TEST_CASE("a folder stands for its merged trace, or for its ranks") {
   const ReadReport report = read_traces({folder}, timeline);
   CHECK(report.files == 2);
   CHECK(report.malformed == 1);
-  CHECK(report.first_malformed.starts_with("rank0.json, line 15"));
+  CHECK(report.first_malformed.starts_with("rank0.json, line 17"));
   std::ofstream(folder / "trace.json") << sample;
   CHECK(trace_files(folder).front().filename() == "trace.json");
   fs::remove_all(folder);
