@@ -45,6 +45,10 @@ const std::vector<std::string>& templates() {
       R"({"ph":"f","name":"message","cat":"communication","id":77,"pid":%[1],"tid":%[2],"ts":%[9]},)",
       R"({"ph":"C","name":"memory","pid":%[0],"ts":%[3],"args":{"parameters":%[1],"gradients":%[1],"optimizer":%[1],"activations":%[1],"communication":%[1]}},)",
       R"({"ph":"C","name":"loss","pid":%[0],"ts":%[3],"args":{"loss":%[5.5]}},)",
+      R"({"ph":"C","name":"tokens per expert","id":%["layer 1"],"pid":%[0],"ts":%[3],"args":{"step":%[0],"layer":%[1],"expert 0":%[5],"expert 1":%[9],"expert 1 dropped":%[3]}},)",
+      R"({"ph":"X","name":"all_reduce","cat":"communication","pid":0,"tid":1,"ts":%[5],"dur":%[7],"args":{"step":%[0],"bytes":%[9],"group":%["dp"],"seq":%[4]}},)"
+      "\n"
+      R"({"ph":"X","name":"all_reduce","cat":"wait","pid":0,"tid":0,"ts":%[6],"dur":%[7],"args":{"step":%[0],"group":%["dp"],"seq":%[4]}},)",
       R"({"ph":"i","name":"end","s":"p","pid":%[0],"ts":%[3],"args":{"spans":%[10]}},)",
       R"({"ph":"i","s":"t","name":"open","cat":"wait","pid":%[0],"tid":%[0],"ts":%[900],"args":{"name":%["x"],"start":%[7],"step":%[1]}},)",
       R"({"ph":"i","s":"t","name":"withdrawn","cat":"wait","pid":0,"tid":0,"ts":%[900],"args":{"name":%["x"],"start":%[7]}},)",

@@ -25,6 +25,7 @@ constexpr float share_of(Panel panel) {
     case Panel::memory:
       return 0.27f;
     case Panel::what_if:
+    case Panel::experts:
     case Panel::buckets:
     case Panel::traffic:
     case Panel::shards:
@@ -122,6 +123,8 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
       return memory_.draw(painter, card, model);
     case Panel::what_if:
       return lab_.draw(painter, card, model);
+    case Panel::experts:
+      return experts_.draw(painter, card, model);
     case Panel::buckets:
       if (const auto clicked = buckets_.draw(painter, card, model))
         timeline_.go_to(*clicked, model);

@@ -5,6 +5,7 @@
 #include "viz/views/bubble_view.h"
 #include "viz/views/buckets_view.h"
 #include "viz/views/details_view.h"
+#include "viz/views/experts_view.h"
 #include "viz/views/export_view.h"
 #include "viz/views/help_view.h"
 #include "viz/views/lab_view.h"
@@ -28,6 +29,7 @@ class Screen {
   bool growing() const { return timeline_.growing(); }
   const StripLayout& lanes() const { return timeline_.lanes(); }
   const TrafficView& traffic() const { return traffic_; }
+  const ExpertsView& experts() const { return experts_; }
   const BucketsView& buckets() const { return buckets_; }
   const ShardsView& shards() const { return shards_; }
 
@@ -46,6 +48,7 @@ class Screen {
   LabView lab_;
   TrafficView traffic_;
   BucketsView buckets_;
+  ExpertsView experts_;
   ShardsView shards_;
   DetailsView details_;
   HelpView help_;

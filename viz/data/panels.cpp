@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "viz/data/buckets.h"
+#include "viz/data/expert_load.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -36,6 +37,7 @@ std::string share_words(double share) {
 RunContents contents_of(const Timeline& timeline) {
   RunContents contents;
   contents.communication = !timeline.messages().empty();
+  contents.experts = counts_experts(timeline);
   for (const auto& [step, prediction] : timeline.predictions())
     contents.pipeline |= prediction.stages > 1;
   int stage = -1;  // of the first action
@@ -71,6 +73,8 @@ PanelTitle title_of(Panel panel) {
       return {"Memory", "of each rank over time"};
     case Panel::what_if:
       return {"What if", "simulate another schedule"};
+    case Panel::experts:
+      return {"Experts", "how many tokens each expert gets"};
     case Panel::buckets:
       return {"Buckets", "which collectives of data parallelism are hidden by compute"};
     case Panel::traffic:
@@ -82,7 +86,16 @@ PanelTitle title_of(Panel panel) {
 }
 
 const std::vector<Panel>& choosable_panels() {
-  static const std::vector<Panel> panels{Panel::what_if, Panel::buckets, Panel::traffic};
+  static const std::vector<Panel> panels = [] {
+    std::vector<Panel> all;
+    for (std::uint8_t i = 0; !title_of(Panel{i}).name.empty(); ++i) {
+      const Panel panel{i};
+      if (panel != Panel::bubble && panel != Panel::communication && panel != Panel::loss &&
+          panel != Panel::memory)
+        all.push_back(panel);
+    }
+    return all;
+  }();
   return panels;
 }
 
@@ -124,6 +137,7 @@ PanelRow panels_for(const RunContents& contents) {
   if (contents.loss) row.fixed.push_back(Panel::loss);
   if (contents.memory) row.fixed.push_back(Panel::memory);
   if (contents.pipeline) row.choices.push_back(Panel::what_if);
+  if (contents.experts) row.choices.push_back(Panel::experts);
   if (contents.buckets && contents.computation) row.choices.push_back(Panel::buckets);
   if (contents.communication) row.choices.push_back(Panel::traffic);
   if (contents.shards) row.choices.push_back(Panel::shards);

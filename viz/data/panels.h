@@ -16,6 +16,7 @@ struct RunContents {
   bool computation = false;    ///< forward and backward passes, or kernels
   bool communication = false;  ///< messages or collectives
   bool buckets = false;        ///< collectives of data parallelism, see is_of_bucket()
+  bool experts = false;        ///< the tokens of each expert
   bool loss = false;
   bool memory = false;
   bool shards = false;  ///< the ranks tell which slices they store
@@ -31,6 +32,7 @@ enum class Panel : std::uint8_t {
   loss,
   memory,
   what_if,  ///< of a pipeline
+  experts,  ///< the tokens of each expert
   buckets,  ///< of data parallelism and ZeRO
   traffic,
   shards,

@@ -19,9 +19,10 @@ enum class Export : std::uint8_t { nothing, png, svg, csv };
 /// The controls that two compared runs share.
 struct Controls {
   bool critical_path = false;
-  bool ghost = false;      ///< whether the predicted schedule is shown
-  bool help = false;       ///< whether the list of keys is shown
-  bool searching = false;  ///< whether the search box is open
+  bool ghost = false;                 ///< whether the predicted schedule is shown
+  std::optional<int> expert_layer{};  ///< the layer that the panel of experts shows alone
+  bool help = false;                  ///< whether the list of keys is shown
+  bool searching = false;             ///< whether the search box is open
   Theme theme = Theme::dark;
   double scale = 0;                 ///< of text and everything else; 0: scale_of_window()
   bool exports = false;             ///< whether the choice of exports is shown
