@@ -29,6 +29,7 @@ constexpr float share_of(Panel panel) {
     case Panel::buckets:
     case Panel::traffic:
     case Panel::shards:
+    case Panel::rings:
       return 0.35f;
   }
   return 0;
@@ -95,6 +96,7 @@ void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
   if (const auto last = model.panels.shown(model.view.panel)) panels.push_back(*last);
   // A selection takes the place of the last card, so that it covers no lane.
   const bool selection = DetailsView::has_selection(model);
+  rings_.follow_selection(model);
   if (selection && panels.empty()) return details_.draw_selection(painter, row, model);
   float shares = 0;
   for (const Panel panel : panels) shares += share_of(panel);
@@ -133,6 +135,8 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
       return traffic_.draw(painter, card, model);
     case Panel::shards:
       return shards_.draw(painter, card, model);
+    case Panel::rings:
+      return rings_.draw(painter, card, model);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "viz/views/lab_view.h"
 #include "viz/views/loss_view.h"
 #include "viz/views/memory_view.h"
+#include "viz/views/rings_view.h"
 #include "viz/views/shards_view.h"
 #include "viz/views/status_view.h"
 #include "viz/views/timeline_view.h"
@@ -32,6 +33,7 @@ class Screen {
   const ExpertsView& experts() const { return experts_; }
   const BucketsView& buckets() const { return buckets_; }
   const ShardsView& shards() const { return shards_; }
+  const RingsView& rings() const { return rings_; }
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
@@ -50,6 +52,7 @@ class Screen {
   BucketsView buckets_;
   ExpertsView experts_;
   ShardsView shards_;
+  RingsView rings_;
   DetailsView details_;
   HelpView help_;
   ExportView export_;

@@ -52,6 +52,9 @@ RunContents contents_of(const Timeline& timeline) {
         contents.communication |= span.category == Category::communication;
         contents.buckets = contents.buckets || (span.category == Category::communication &&
                                                 is_of_bucket(timeline, span));
+        contents.rings =
+            contents.rings || (span.category == Category::communication && span.sequence >= 0 &&
+                               span.peer >= 0 && timeline.name(span.algorithm) == "ring");
         if (span.stage < 0 || !is_pipeline_action(timeline, span)) return;
         if (stage < 0) stage = span.stage;
         contents.pipeline |= span.stage != stage;
@@ -79,6 +82,8 @@ PanelTitle title_of(Panel panel) {
       return {"Buckets", "which collectives of data parallelism are hidden by compute"};
     case Panel::traffic:
       return {"Traffic", "who sends how much to whom"};
+    case Panel::rings:
+      return {"Rings", "a collective's messages from rank to rank"};
     case Panel::shards:
       return {"Shards", "who stores which slice of a tensor"};
   }
@@ -86,16 +91,8 @@ PanelTitle title_of(Panel panel) {
 }
 
 const std::vector<Panel>& choosable_panels() {
-  static const std::vector<Panel> panels = [] {
-    std::vector<Panel> all;
-    for (std::uint8_t i = 0; !title_of(Panel{i}).name.empty(); ++i) {
-      const Panel panel{i};
-      if (panel != Panel::bubble && panel != Panel::communication && panel != Panel::loss &&
-          panel != Panel::memory)
-        all.push_back(panel);
-    }
-    return all;
-  }();
+  static const std::vector<Panel> panels{Panel::what_if, Panel::experts, Panel::buckets,
+                                         Panel::traffic, Panel::rings,   Panel::shards};
   return panels;
 }
 
@@ -140,6 +137,7 @@ PanelRow panels_for(const RunContents& contents) {
   if (contents.experts) row.choices.push_back(Panel::experts);
   if (contents.buckets && contents.computation) row.choices.push_back(Panel::buckets);
   if (contents.communication) row.choices.push_back(Panel::traffic);
+  if (contents.rings) row.choices.push_back(Panel::rings);
   if (contents.shards) row.choices.push_back(Panel::shards);
   return row;
 }

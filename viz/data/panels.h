@@ -19,6 +19,7 @@ struct RunContents {
   bool experts = false;        ///< the tokens of each expert
   bool loss = false;
   bool memory = false;
+  bool rings = false;   ///< collectives that ran as rings
   bool shards = false;  ///< the ranks tell which slices they store
 };
 
@@ -36,6 +37,7 @@ enum class Panel : std::uint8_t {
   buckets,  ///< of data parallelism and ZeRO
   traffic,
   shards,
+  rings,
 };
 
 /// The name of a panel, and what it shows.

@@ -12,20 +12,6 @@
 namespace lockstep::viz {
 namespace {
 
-/// Returns 0 if the trace does not tell. Real clocks run on machines that the trace does not
-/// describe.
-int ranks_per_node_of(const RunInfo& run) {
-  if (run.clock != "modelled") return 0;
-  try {
-    if (!run.cluster_description.empty())
-      return parse_cluster(run.cluster_description, "cluster_description").ranks_per_node;
-  } catch (const UsageError&) {
-    return 0;
-  }
-  const auto preset = cluster_preset(run.cluster);
-  return preset ? preset->ranks_per_node : 0;
-}
-
 std::string bytes_of(std::int64_t bytes) {
   return bytes_words(static_cast<double>(bytes));
 }
@@ -49,6 +35,17 @@ std::vector<TrafficSum> sums_of(const Timeline& timeline, const std::vector<Traf
 
 }  // namespace
 
+std::optional<Cluster> described_cluster(const RunInfo& run) {
+  if (run.clock != "modelled") return std::nullopt;
+  try {
+    if (!run.cluster_description.empty())
+      return parse_cluster(run.cluster_description, "cluster_description");
+  } catch (const UsageError&) {
+    return std::nullopt;
+  }
+  return cluster_preset(run.cluster);
+}
+
 std::int64_t TrafficMatrix::bytes(int from, int to) const {
   const auto found = cells.find({from, to});
   return found == cells.end() ? 0 : found->second;
@@ -56,7 +53,8 @@ std::int64_t TrafficMatrix::bytes(int from, int to) const {
 
 TrafficMatrix traffic_matrix(const Timeline& timeline, int step) {
   TrafficMatrix matrix{.step = step, .parts = step_traffic(timeline, step)};
-  matrix.ranks_per_node = std::max(ranks_per_node_of(timeline.run()), 0);
+  if (const auto cluster = described_cluster(timeline.run()))
+    matrix.ranks_per_node = std::max(cluster->ranks_per_node, 0);
   for (const auto& rank : timeline.ranks()) matrix.ranks.push_back(rank->rank);
   for (const Traffic& part : matrix.parts) {
     std::int64_t& cell = matrix.cells[{part.from, part.to}];

@@ -1,0 +1,309 @@
+#include "viz/data/rings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/time/cluster.h"
+#include "core/time/time.h"
+#include "core/trace/visit_band.h"
+#include "viz/data/shards.h"
+#include "viz/data/traffic_matrix.h"
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+namespace {
+
+std::string message_bytes(std::int64_t bytes) {
+  return bytes_words(static_cast<double>(bytes));
+}
+std::string ring_time(Picoseconds time) {
+  return duration_words(static_cast<double>(time));
+}
+
+Interval ring_window(const Timeline& timeline, int step) {
+  if (const StepWindow* window = timeline.find_step(step)) return {window->start, window->end};
+  return {timeline.start(), timeline.end()};
+}
+
+/// Calls `visit(rank, span, sends)` for each message of a ring in a step.
+template <class Visit>
+void visit_ring_messages(const Timeline& timeline, const RankTimeline& rank, int step,
+                         Visit visit) {
+  const Interval window = ring_window(timeline, step);
+  const std::set<int> sending = sending_lanes(timeline, rank, window);
+  for (const auto& lane : rank.lanes) {
+    const bool sends = sending.contains(lane->tid());
+    visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
+      if (span.step == step && span.category == Category::communication && span.peer >= 0 &&
+          span.sequence >= 0 && timeline.name(span.algorithm) == "ring")
+        visit(span, sends);
+    });
+  }
+}
+
+bool belongs_to(const TimelineSpan& span, const RingCollective& collective) {
+  return span.group == collective.group && span.name == collective.operation &&
+         span.sequence == collective.sequence;
+}
+
+/// Returns the number of a ring's steps by formula, with its words; {0, ""} for other operations.
+std::pair<std::size_t, const char*> formula_of(const std::string& operation, std::size_t ranks) {
+  if (operation == "all_reduce") return {2 * (ranks - 1), "2(N-1)"};
+  if (operation == "all_gather" || operation == "reduce_scatter") return {ranks - 1, "N-1"};
+  return {0, ""};
+}
+
+std::string link_name(const Ring& ring, const RingLink& link) {
+  return fmt::format("rank {} to rank {}{}", link.from, link.to,
+                     !ring.nodes_known    ? ""
+                     : link.between_nodes ? " (between nodes)"
+                                          : " (within a node)");
+}
+
+}  // namespace
+
+bool RingCollective::has(int rank) const {
+  return std::ranges::count(ranks, rank) > 0;
+}
+
+std::int64_t RingLink::bytes() const {
+  std::int64_t sum = 0;
+  for (const Transfer& transfer : transfers) sum = plus(sum, transfer.bytes);
+  return sum;
+}
+
+Picoseconds RingLink::slowest() const {
+  Picoseconds longest = 0;
+  for (const auto& [time, bytes] : transfers) longest = std::max(longest, time.end - time.start);
+  return longest;
+}
+
+double RingLink::mean() const {
+  double sum = 0;
+  for (const auto& [time, bytes] : transfers) sum += static_cast<double>(time.end - time.start);
+  return transfers.empty() ? 0 : sum / static_cast<double>(transfers.size());
+}
+
+std::size_t Ring::steps() const {
+  std::size_t most = 0;
+  for (const RingLink& link : links) most = std::max(most, link.transfers.size());
+  return most;
+}
+
+std::size_t Ring::slowest_link() const {
+  const auto slowest = std::ranges::max_element(links, {}, &RingLink::slowest);
+  return static_cast<std::size_t>(slowest - links.begin());
+}
+
+double Ring::longest_way() const {
+  double longest = 0;
+  for (std::size_t first = 0; first < links.size(); ++first) {
+    double sum = 0;
+    for (std::size_t i = 0; i < steps(); ++i) sum += links[(first + i) % links.size()].mean();
+    longest = std::max(longest, sum);
+  }
+  return longest;
+}
+
+std::int64_t Ring::largest_message() const {
+  std::int64_t largest = 0;
+  for (const RingLink& link : links)
+    for (const RingLink::Transfer& transfer : link.transfers)
+      largest = std::max(largest, transfer.bytes);
+  return largest;
+}
+
+std::optional<Interval> Ring::time_of_step(std::size_t i) const {
+  std::optional<Interval> time;
+  for (const RingLink& link : links) {
+    if (i >= link.transfers.size()) continue;
+    const Interval& one = link.transfers[i].time;
+    time = time ? Interval{std::min(time->start, one.start), std::max(time->end, one.end)} : one;
+  }
+  return time;
+}
+
+std::vector<RingCollective> ring_collectives(const Timeline& timeline, int step) {
+  /// One rank's part in a collective.
+  struct Part {
+    int next = -1;
+    Interval time{std::numeric_limits<Picoseconds>::max(), std::numeric_limits<Picoseconds>::min()};
+    bool taken = false;
+  };
+  std::map<std::tuple<NameId, NameId, int>, std::map<int, Part>> parts;
+  for (const auto& rank : timeline.ranks())
+    visit_ring_messages(timeline, *rank, step, [&](const TimelineSpan& span, bool sends) {
+      Part& part = parts[{span.group, span.name, span.sequence}][rank->rank];
+      if (sends) part.next = span.peer;
+      part.time = {std::min(part.time.start, span.start), std::max(part.time.end, span.end)};
+    });
+  std::vector<RingCollective> all;
+  // Several groups may have one name, such as the tp groups of each stage. Their rings are apart.
+  for (auto& [key, ranks] : parts)
+    for (auto& [first, part] : ranks) {
+      if (part.taken) continue;
+      const auto& [group, operation, sequence] = key;
+      RingCollective ring{group, operation, sequence, {}, part.time};
+      int rank = first;
+      for (auto at = ranks.find(rank); at != ranks.end() && !at->second.taken;
+           at = ranks.find(rank)) {
+        at->second.taken = true;
+        ring.ranks.push_back(rank);
+        ring.time = {std::min(ring.time.start, at->second.time.start),
+                     std::max(ring.time.end, at->second.time.end)};
+        rank = at->second.next;
+      }
+      if (rank == first && ring.ranks.size() > 1) all.push_back(std::move(ring));
+    }
+  std::ranges::stable_sort(all, std::ranges::greater{}, [](const RingCollective& each) {
+    return each.time.end - each.time.start;
+  });
+  return all;
+}
+
+Ring ring_of(const Timeline& timeline, int step, const RingCollective& collective) {
+  Ring ring{.collective = collective,
+            .operation = timeline.name(collective.operation),
+            .group = timeline.name(collective.group),
+            .step = step,
+            .links = {},
+            .latency_and_bytes = {}};
+  const auto cluster = described_cluster(timeline.run());
+  ring.nodes_known = cluster && cluster->ranks_per_node > 0;
+  const auto& ranks = collective.ranks;
+  const auto by_start = [](const TimelineSpan& span) { return span.start; };
+  std::vector<std::vector<TimelineSpan>> sent(ranks.size()), received(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankTimeline* rank = timeline.find_rank(ranks[i]);
+    if (!rank) continue;
+    visit_ring_messages(timeline, *rank, step, [&](const TimelineSpan& span, bool sends) {
+      if (belongs_to(span, collective)) (sends ? sent : received)[i].push_back(span);
+    });
+    std::ranges::stable_sort(sent[i], {}, by_start);
+    std::ranges::stable_sort(received[i], {}, by_start);
+  }
+  const bool modelled = timeline.run().clock == "modelled";
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const std::size_t next = (i + 1) % ranks.size();
+    RingLink link{.from = ranks[i], .to = ranks[next], .transfers = {}};
+    if (ring.nodes_known)
+      link.between_nodes = link.from / cluster->ranks_per_node != link.to / cluster->ranks_per_node;
+    const std::size_t count = std::min(sent[i].size(), received[next].size());
+    for (std::size_t k = 0; k < count; ++k) {
+      // On the wall clock, a send lasts from its post, but a transfer begins when both ranks have
+      // posted it.
+      const TimelineSpan& arrives = received[next][k];
+      const Picoseconds start = modelled ? sent[i][k].start : arrives.start;
+      link.transfers.push_back({{start, std::max(arrives.end, start)}, sent[i][k].bytes});
+    }
+    ring.links.push_back(std::move(link));
+  }
+  if (cluster && modelled && !ring.links.empty()) {
+    const RingLink& slowest = ring.links[ring.slowest_link()];
+    const std::int64_t bytes = ring.largest_message();
+    ring.latency_and_bytes = {cluster->latency(slowest.from, slowest.to, bytes),
+                              cluster->transfer(slowest.from, slowest.to, bytes)};
+  }
+  return ring;
+}
+
+std::string collective_words(const Timeline& timeline, const RingCollective& collective) {
+  std::vector<int> ranks = collective.ranks;
+  std::ranges::sort(ranks);
+  return fmt::format("{}: {} {} {}, {}", ring_time(collective.time.end - collective.time.start),
+                     timeline.name(collective.group), timeline.name(collective.operation),
+                     collective.sequence,
+                     ranks.size() > 8 ? fmt::format("{} ranks", ranks.size()) : ranks_words(ranks));
+}
+
+std::vector<std::string> ring_sentences(const Ring& ring) {
+  std::vector<std::string> sentences;
+  const std::size_t steps = ring.steps();
+  const Picoseconds took = ring.collective.time.end - ring.collective.time.start;
+  sentences.push_back(
+      fmt::format("{} on {} ranks: {}", ring.operation, ring.size(), ring_time(took)));
+  if (steps == 0) return sentences;
+  const auto [expected, formula] = formula_of(ring.operation, ring.size());
+  sentences.push_back(fmt::format(
+      "{}{}, every rank sends {} to the next one.",
+      expected == steps ? std::string{formula} + " = " : "",
+      steps == 1 ? "1 step: in it" : fmt::format("{} steps: in each", steps),
+      expected == steps ? fmt::format("a chunk of n/N = {}", message_bytes(ring.largest_message()))
+                        : fmt::format("up to {}", message_bytes(ring.largest_message()))));
+  const RingLink& slowest = ring.links[ring.slowest_link()];
+  const Picoseconds each = slowest.slowest();
+  const bool alike =
+      std::ranges::all_of(ring.links, [&](const RingLink& link) { return link.slowest() == each; });
+  std::string words =
+      alike ? "Every link" : fmt::format("The slowest link, {},", link_name(ring, slowest));
+  if (ring.latency_and_bytes) {
+    const auto [latency, bytes] = *ring.latency_and_bytes;
+    words +=
+        fmt::format(" takes α + β n/N = {} + {} per step.", ring_time(latency), ring_time(bytes));
+    if (plus(latency, bytes) < each)
+      words += fmt::format(" Its slowest transfer took {}.", ring_time(each));
+  } else {
+    words += fmt::format(" takes up to {} per step.", ring_time(each));
+  }
+  sentences.push_back(std::move(words));
+  if (alike)
+    sentences.push_back(fmt::format(
+        "{} x {} = {}; observed: {}.", steps, ring_time(each),
+        duration_words(static_cast<double>(each) * static_cast<double>(steps)), ring_time(took)));
+  else
+    sentences.push_back(fmt::format(
+        "A chunk crosses {} link{} one after the other, which takes up to {}; "
+        "observed: {}.",
+        steps, steps == 1 ? "" : "s", duration_words(ring.longest_way()), ring_time(took)));
+  return sentences;
+}
+
+std::vector<std::string> link_words(const Ring& ring, std::size_t index) {
+  const RingLink& link = ring.links[index];
+  std::vector<std::string> lines{link_name(ring, link)};
+  if (link.transfers.empty()) {
+    lines.emplace_back("no message in the trace");
+    return lines;
+  }
+  const auto slowest = std::ranges::max_element(
+      link.transfers, {},
+      [](const RingLink::Transfer& each) { return each.time.end - each.time.start; });
+  lines.push_back(fmt::format("{} in {} message{}", message_bytes(link.bytes()),
+                              link.transfers.size(), link.transfers.size() == 1 ? "" : "s"));
+  lines.push_back(fmt::format("slowest transfer: {}, in step {} of {}", ring_time(link.slowest()),
+                              slowest - link.transfers.begin() + 1, ring.steps()));
+  if (index == ring.slowest_link()) lines.emplace_back("the slowest link of the ring");
+  return lines;
+}
+
+std::vector<std::string> ring_step_words(const Ring& ring, std::size_t i) {
+  std::vector<std::string> lines;
+  const auto [expected, formula] = formula_of(ring.operation, ring.size());
+  std::string half;
+  if (ring.operation == "all_reduce" && expected == ring.steps())
+    half = i + 1 < ring.size() ? ": reduce-scatter" : ": all-gather";
+  lines.push_back(fmt::format("step {} of {}{}", i + 1, ring.steps(), half));
+  const auto time = ring.time_of_step(i);
+  if (!time) return lines;
+  lines.push_back(fmt::format("from {} to {} after the start",
+                              ring_time(time->start - ring.collective.time.start),
+                              ring_time(time->end - ring.collective.time.start)));
+  const RingLink* slowest = nullptr;
+  const auto took = [&](const RingLink& link) {
+    return link.transfers[i].time.end - link.transfers[i].time.start;
+  };
+  for (const RingLink& link : ring.links)
+    if (i < link.transfers.size() && (!slowest || took(link) > took(*slowest))) slowest = &link;
+  if (slowest)
+    lines.push_back(fmt::format("slowest: {}, {} in {}", link_name(ring, *slowest),
+                                message_bytes(slowest->transfers[i].bytes),
+                                ring_time(took(*slowest))));
+  return lines;
+}
+
+}  // namespace lockstep::viz
