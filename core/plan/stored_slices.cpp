@@ -115,7 +115,7 @@ std::optional<StoredSlice> stored_slice_from(const json& entry) {
     const auto found = entry.find(name);
     return found == entry.end() ? none : *found;
   };
-  if (!entry.is_object() || !field("name").is_string()) return std::nullopt;
+  if (!entry.is_object() || !field("name").is_string() || field("name") == "") return std::nullopt;
   const auto extents = natural_numbers(field("shape"));
   if (!extents || extents->empty() || extents->size() > Shape::max_rank) return std::nullopt;
   StoredSlice slice{

@@ -107,8 +107,9 @@ TEST_CASE("entries that make no sense are skipped") {
   CHECK(count(R"({"name":"w","shape":[4,4],"boxes":[[0,0,4,4]],"bytes":{"parameters":4}})") == 1);
   for (const char* bad :
        {R"({"shape":[4,4],"boxes":[[0,0,4,4]]})", R"({"name":1,"shape":[4],"boxes":[]})",
-        R"({"name":"w","shape":[],"boxes":[]})", R"({"name":"w","shape":[1,1,1,1,1],"boxes":[]})",
-        R"({"name":"w","shape":[-4],"boxes":[]})", R"({"name":"w","shape":[4.5],"boxes":[]})",
+        R"({"name":"","shape":[4],"boxes":[]})", R"({"name":"w","shape":[],"boxes":[]})",
+        R"({"name":"w","shape":[1,1,1,1,1],"boxes":[]})", R"({"name":"w","shape":[-4],"boxes":[]})",
+        R"({"name":"w","shape":[4.5],"boxes":[]})",
         R"({"name":"w","shape":[1000000000,1000000000],"boxes":[]})",
         R"({"name":"w","shape":[4],"boxes":[[0,5]]})",
         R"({"name":"w","shape":[4],"boxes":[[3,2]]})", R"({"name":"w","shape":[4],"boxes":[[0]]})",

@@ -63,6 +63,12 @@ class Headless {
     frame(185, 170);
     model.viewport.zoom(1e30, 0);
     frame(1500, 600);
+    model.viewport.fit(timeline);
+    for (const viz::Panel panel : viz::panels_for(viz::contents_of(timeline)).choices) {
+      model.view.panel = panel;
+      frame(1300, 790);
+      frame(300, 150);
+    }
     model.viewport.follow(true);
     model.selected = model.hovered;
     frame(800, 300);

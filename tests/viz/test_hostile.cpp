@@ -25,6 +25,20 @@ bool all_of_them() {
 std::string sample_trace() {
   std::string text;
   for (const std::string& rank : sample_traces(sample_1f1b(2, 3, 3))) text += rank;
+  // A ring of two ranks.
+  for (const int rank : {0, 1})
+    for (const bool sends : {true, false})
+      text += fmt::format(
+          R"({{"ph":"X","name":"all_gather","cat":"communication","pid":{},"tid":{},"ts":{},"dur":4,"args":{{"step":1,"bytes":8,"peer":{},"group":"dp","group_size":2,"algorithm":"ring","seq":1}}}},
+{{"ph":"{}","name":"message","cat":"communication","id":{},"pid":{},"tid":{},"ts":{}}},
+)",
+          rank, sends ? 8 : 9, sends ? 1500 : 1501, 1 - rank, sends ? "s" : "f",
+          9000 + (sends ? rank : 1 - rank), rank, sends ? 8 : 9, sends ? 1500 : 1505);
+  for (const int rank : {0, 1})
+    text += fmt::format(
+        R"({{"ph":"M","name":"slices","pid":{},"args":{{"tensors":[{{"name":"h.*.w","blocks":[[0,2]],"shape":[2,4,6],"boxes":[[0,0,{},2,4,3]],"bytes":{{"parameters":4,"optimizer":8}}}}]}}}},
+)",
+        rank, 3 * rank);
   return text + R"({"ph":"M","name":"predicted","pid":0,"args":{"bubble":0.2,"first_step":1}},
 {"ph":"i","s":"t","name":"open","cat":"wait","pid":0,"tid":1,"ts":900,"args":{"name":"recv","start":700}},
 {"ph":"i","s":"t","name":"withdrawn","cat":"wait","pid":1,"tid":0,"ts":900,"args":{"name":"recv","start":700}},
@@ -55,6 +69,9 @@ const std::vector<std::string>& templates() {
       R"({"ph":"M","name":"lockstep","pid":%[0],"tid":%[0],"args":{"format":%[1],"run":%["r"],"lesson":%["l"],"rank":%[0],"ranks":%[2],"mesh":%[{"pp":2}],"device":%["cpu"],"launch":%["threads"],"clock":%["modelled"],"cluster":%["classroom"],"cluster_description":%[{}],"config":%[{"layers":1}],"clock_offset_ns":%[5],"clock_uncertainty_ns":%[6],"predicted":%[{}]}},)",
       R"({"ph":"M","name":"lockstep","pid":0,"tid":0,"args":{"run":"r","clock":"modelled","cluster":"c","cluster_description":{"name":"c","nodes":%[1],"ranks_per_node":%[8],"flops":%[1e12],"memory_bandwidth":%[1e12],"launch_seconds":%[1e-6],"within":{"latency_seconds":%[1e-6],"bandwidth":%[1e10]},"between":{"latency_seconds":%[1e-6],"bandwidth":%[1e10]}}}},)",
       R"({"ph":"M","name":"predicted","pid":0,"args":{"bubble":%[0.3],"bubble_simulated":%[0.3],"first_step":%[0],"phase":%["p"],"formula":%["f"],"schedule":%["1f1b"],"stages":%[2],"microbatches":%[3]}},)",
+      R"({"ph":"M","name":"slices","pid":%[0],"args":{"tensors":[{"name":%["h.*.w"],"blocks":[[%[0],%[2]]],"shape":[%[4],%[6]],"boxes":[[%[0],%[0],%[4],%[3]]],"bytes":{"parameters":%[4],"optimizer":%[8]}}],"omitted":%[0]}},)",
+      R"({"ph":"M","name":"slices","pid":0,"args":%[7]},)",
+      R"({"ph":"X","name":%["all_gather"],"cat":"communication","pid":%[0],"tid":8,"ts":%[1500],"dur":%[4],"args":{"step":%[1],"bytes":%[8],"peer":%[1],"group":"dp","algorithm":"ring","seq":%[1]}},)",
       R"({"ph":"M","name":"process_name","pid":%[0],"args":{"name":%["rank"]}},)",
       R"({"ph":"M","name":"thread_name","pid":%[0],"tid":%[0],"args":{"name":%["lane"]}},)"};
   return all;

@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "core/time/cluster.h"
-#include "core/time/time.h"
 #include "core/trace/visit_band.h"
 #include "viz/data/shards.h"
 #include "viz/data/traffic_matrix.h"
@@ -203,11 +202,12 @@ Ring ring_of(const Timeline& timeline, int step, const RingCollective& collectiv
     }
     ring.links.push_back(std::move(link));
   }
-  if (cluster && modelled && !ring.links.empty()) {
+  if (ring.nodes_known && !ring.links.empty()) {
     const RingLink& slowest = ring.links[ring.slowest_link()];
     const std::int64_t bytes = ring.largest_message();
-    ring.latency_and_bytes = {cluster->latency(slowest.from, slowest.to, bytes),
-                              cluster->transfer(slowest.from, slowest.to, bytes)};
+    const Link::Segment costs = cluster->link(slowest.from, slowest.to).at(bytes);
+    ring.latency_and_bytes = {costs.latency_seconds * 1e12,
+                              static_cast<double>(bytes) / costs.bandwidth * 1e12};
   }
   return ring;
 }
@@ -243,9 +243,9 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
       alike ? "Every link" : fmt::format("The slowest link, {},", link_name(ring, slowest));
   if (ring.latency_and_bytes) {
     const auto [latency, bytes] = *ring.latency_and_bytes;
-    words +=
-        fmt::format(" takes α + β n/N = {} + {} per step.", ring_time(latency), ring_time(bytes));
-    if (plus(latency, bytes) < each)
+    words += fmt::format(" takes α + β n/N = {} + {} per step.", duration_words(latency),
+                         duration_words(bytes));
+    if (latency + bytes < 0.999 * static_cast<double>(each))
       words += fmt::format(" Its slowest transfer took {}.", ring_time(each));
   } else {
     words += fmt::format(" takes up to {} per step.", ring_time(each));

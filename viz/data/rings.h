@@ -49,8 +49,9 @@ struct Ring {
   int step = -1;
   std::vector<RingLink> links;  ///< links[i] begins at collective.ranks[i]
   bool nodes_known = false;     ///< whether the trace describes the cluster
-  /// α and β of the slowest link for its largest message, if the trace describes the cluster.
-  std::optional<std::pair<Picoseconds, Picoseconds>> latency_and_bytes;
+  /// α and β n/N of the slowest link for the largest message, in picoseconds, if the trace
+  /// describes the cluster.
+  std::optional<std::pair<double, double>> latency_and_bytes;
 
   std::size_t size() const { return links.size(); }
   std::size_t steps() const;  ///< the most transfers of a link

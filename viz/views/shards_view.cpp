@@ -38,11 +38,8 @@ std::vector<MatrixBox> in_matrix(const lockstep::Box& box, const Shape& whole) {
   stride *= whole[inner];
   for (int i = inner - 1; i >= 0; --i) {
     std::vector<std::int64_t> more;
-    for (std::int64_t k = 0; k < box.extent[i]; ++k)
-      for (const std::int64_t start : starts) {
-        if (more.size() == most_areas) break;
-        more.push_back((begin(i) + k) * stride + start);
-      }
+    for (std::int64_t k = 0; k < box.extent[i] && more.size() < most_areas; ++k)
+      for (const std::int64_t start : starts) more.push_back((begin(i) + k) * stride + start);
     starts = std::move(more);
     stride *= whole[i];
   }
@@ -199,7 +196,9 @@ void ShardsView::draw_list(const Painter& painter, const Rect& rect) {
   list_ = {rect.left, rect.top, rect.right, rect.top + ImGui::GetFrameHeight()};
   if (ImGui::BeginCombo("##tensor", shown_.tensor.c_str(), ImGuiComboFlags_HeightLarge)) {
     for (std::size_t i = 0; i < all_.tensors().size(); ++i) {
+      ImGui::PushID(static_cast<int>(i));
       if (ImGui::Selectable(all_.tensors()[i].c_str(), i == chosen_)) show(i);
+      ImGui::PopID();
       if (i == chosen_ && ImGui::IsWindowAppearing()) ImGui::SetScrollHereY();
     }
     ImGui::EndCombo();
