@@ -149,6 +149,17 @@ TEST_CASE("the bubble's figures in sentences") {
   CHECK(bubble_sentences(point, 4)[2] == "communication: 10.00 µs per rank, not hidden by compute");
 }
 
+TEST_CASE("if there is no room for all buttons, those around the shown panel stay") {
+  using Range = std::pair<std::size_t, std::size_t>;
+  const std::vector<float> widths{50, 60, 70, 80};
+  CHECK(range_that_fits(widths, 0, 260) == Range{0, 4});
+  CHECK(range_that_fits(widths, 0, 259) == Range{0, 3});
+  CHECK(range_that_fits(widths, 3, 259) == Range{1, 4});
+  CHECK(range_that_fits(widths, 2, 185) == Range{0, 3});
+  CHECK(range_that_fits(widths, 2, 130) == Range{1, 3});
+  CHECK(range_that_fits(widths, 1, 10) == Range{1, 2});  // the shown one in any case
+}
+
 TEST_CASE("the straggler in sentences") {
   Timeline timeline;
   Straggler late{.rank = 5,

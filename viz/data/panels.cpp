@@ -142,6 +142,15 @@ PanelRow panels_for(const RunContents& contents) {
   return row;
 }
 
+std::pair<std::size_t, std::size_t> range_that_fits(const std::vector<float>& widths,
+                                                    std::size_t shown, float room) {
+  std::size_t first = 0, last = 0;
+  while (last <= shown) room -= widths[last++];
+  while (room < 0 && first < shown) room += widths[first++];
+  while (last < widths.size() && room >= widths[last]) room -= widths[last++];
+  return {first, last};
+}
+
 std::vector<std::string> bubble_sentences(const BubbleSeries::Point& point, std::size_t ranks) {
   std::vector<std::string> sentences;
   sentences.push_back(fmt::format("idle: {} of {} per rank", mean_words(point.bubble.idle(), ranks),

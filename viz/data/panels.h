@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "viz/data/series.h"
@@ -68,6 +69,11 @@ struct PanelRow {
   bool operator==(const PanelRow&) const = default;
 };
 PanelRow panels_for(const RunContents& contents);
+
+/// Returns the first and the last (exclusive) of consecutive buttons that fit into `room`: as many
+/// as possible, `shown` among them, and preferably the first ones.
+std::pair<std::size_t, std::size_t> range_that_fits(const std::vector<float>& widths,
+                                                    std::size_t shown, float room);
 
 /// Explains a step's bubble in sentences: the idle time, the internal bubble, and the communication
 /// between the stages if there is any.

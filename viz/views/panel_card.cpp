@@ -1,12 +1,15 @@
 #include "viz/views/panel_card.h"
 
 #include <algorithm>
+#include <tuple>
+#include <vector>
 
 #include "viz/views/button.h"
 
 namespace lockstep::viz {
 namespace {
 
+constexpr const char* next_words = ">";
 constexpr float inset = 8;         // of the buttons in the card
 constexpr float tabs_height = 34;  // of the row of buttons
 
@@ -20,13 +23,27 @@ Rect panel_card(const Painter& painter, const Rect& rect, Panel panel, std::stri
   Rect inside = painter.card(rect, "");
   inside.top = rect.top + painter.px(tabs_height + 4);
   const Rect tabs{rect.left, rect.top, rect.right, rect.top + painter.px(tabs_height)};
-  ButtonRow row{painter, tabs, rect.left + painter.px(inset)};
-  float end = tabs.left + painter.px(inset);
-  for (const Panel each : choices) {
-    const PanelTitle title = title_of(each);
-    end += ButtonRow::width_of(painter, title.name);
-    if (end > rect.right) break;
-    if (row.button(title.name, each == panel, title.purpose)) model.view.panel = each;
+  const float left = tabs.left + painter.px(inset);
+  const auto shown = static_cast<std::size_t>(std::ranges::find(choices, panel) - choices.begin());
+  std::vector<float> widths;
+  for (const Panel each : choices)
+    widths.push_back(ButtonRow::width_of(painter, title_of(each).name));
+  const float next = ButtonRow::width_of(painter, next_words);
+  auto [first, last] = range_that_fits(widths, shown, tabs.right - left);
+  const bool all = last - first == choices.size();
+  if (!all) std::tie(first, last) = range_that_fits(widths, shown, tabs.right - left - next);
+
+  ButtonRow row{painter, tabs, left};
+  float end = left;
+  for (std::size_t i = first; i < last; ++i) {
+    const PanelTitle title = title_of(choices[i]);
+    if (row.button(title.name, choices[i] == panel, title.purpose)) model.view.panel = choices[i];
+    end += widths[i];
+  }
+  if (!all) {
+    if (row.button(next_words, false, "the next panel (R)"))
+      model.view.panel = model.panels.next(model.view.panel);
+    end += next;
   }
   const std::string rest = painter.fitted(note, painter.look().small, inside.right - end);
   painter.text(inside.right, (tabs.top + tabs.bottom - size_of(painter.look().small)) / 2, rest,
