@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     if (small) samples = 2;
     MemoryBound{bench, shapes, samples}.run();
     Products{bench, shapes, samples}.run();
-    return 0;
+    return bench.failed() == 0 ? 0 : 1;
   } catch (const UsageError& error) {
     fmt::print(stderr, "bench_gpu: {}\n", error.what());
     return 2;

@@ -30,35 +30,43 @@ int main(int argc, char** argv) {
     const auto name = [](const char* kernel, std::size_t number, const std::string& step) {
       return fmt::format("{}, step {}: {}", kernel, number, step);
     };
-    const auto layernorms = cuda::layernorm_ladder();
-    for (std::size_t i = 0; i < layernorms.size(); ++i)
-      memory_bound.layernorm_forward(name("layernorm forward", i + 1, layernorms[i].name),
-                                     DType::bf16, layernorms[i].forward);
-    memory_bound.layernorm_forward(name("layernorm forward", layernorms.size() + 1, "in use"),
-                                   DType::bf16, bench.kernels().layernorm_forward);
-    const auto losses = cuda::cross_entropy_ladder();
-    for (std::size_t i = 0; i < losses.size(); ++i)
-      memory_bound.cross_entropy_forward(name("cross-entropy forward", i + 1, losses[i].name),
-                                         DType::bf16, losses[i].forward);
-    memory_bound.cross_entropy_forward(name("cross-entropy forward", losses.size() + 1, "in use"),
-                                       DType::bf16, bench.kernels().cross_entropy_forward);
+    bench.attempt("layernorm ladder", [&] {
+      const auto layernorms = cuda::layernorm_ladder();
+      for (std::size_t i = 0; i < layernorms.size(); ++i)
+        memory_bound.layernorm_forward(name("layernorm forward", i + 1, layernorms[i].name),
+                                       DType::bf16, layernorms[i].forward);
+      memory_bound.layernorm_forward(name("layernorm forward", layernorms.size() + 1, "in use"),
+                                     DType::bf16, bench.kernels().layernorm_forward);
+    });
+    bench.attempt("cross-entropy ladder", [&] {
+      const auto losses = cuda::cross_entropy_ladder();
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        memory_bound.cross_entropy_forward(name("cross-entropy forward", i + 1, losses[i].name),
+                                           DType::bf16, losses[i].forward);
+      memory_bound.cross_entropy_forward(name("cross-entropy forward", losses.size() + 1, "in use"),
+                                         DType::bf16, bench.kernels().cross_entropy_forward);
+    });
     Products products{bench, Shapes{}, samples};
     for (const DType dtype : {DType::f32, DType::bf16}) products.large_product(dtype);
-    const auto matrix_products = cuda::matrix_product_ladder();
-    for (std::size_t i = 0; i < matrix_products.size(); ++i)
-      products.linear_forward(name("matrix product", i + 1, matrix_products[i].name), DType::bf16,
-                              matrix_products[i].forward);
-    products.linear_forward(name("matrix product", matrix_products.size() + 1, "in use"),
-                            DType::bf16, bench.kernels().linear_forward);
-    const auto attentions = cuda::attention_ladder();
-    for (std::size_t i = 0; i < attentions.size(); ++i)
-      products.attention_forward(name("attention forward", i + 1, attentions[i].name), DType::bf16,
-                                 attentions[i].forward);
-    products.attention_forward(name("attention forward", attentions.size() + 1, "in use, f32"),
-                               DType::f32, bench.kernels().attention_forward);
-    products.attention_forward(name("attention forward", attentions.size() + 2, "in use"),
-                               DType::bf16, bench.kernels().attention_forward);
-    return 0;
+    bench.attempt("matrix product ladder", [&] {
+      const auto matrix_products = cuda::matrix_product_ladder();
+      for (std::size_t i = 0; i < matrix_products.size(); ++i)
+        products.linear_forward(name("matrix product", i + 1, matrix_products[i].name), DType::bf16,
+                                matrix_products[i].forward);
+      products.linear_forward(name("matrix product", matrix_products.size() + 1, "in use"),
+                              DType::bf16, bench.kernels().linear_forward);
+    });
+    bench.attempt("attention ladder", [&] {
+      const auto attentions = cuda::attention_ladder();
+      for (std::size_t i = 0; i < attentions.size(); ++i)
+        products.attention_forward(name("attention forward", i + 1, attentions[i].name),
+                                   DType::bf16, attentions[i].forward);
+      products.attention_forward(name("attention forward", attentions.size() + 1, "in use, f32"),
+                                 DType::f32, bench.kernels().attention_forward);
+      products.attention_forward(name("attention forward", attentions.size() + 2, "in use"),
+                                 DType::bf16, bench.kernels().attention_forward);
+    });
+    return bench.failed() == 0 ? 0 : 1;
   } catch (const UsageError& error) {
     fmt::print(stderr, "bench_ladder: {}\n", error.what());
     return 2;

@@ -87,14 +87,16 @@ class MemoryBound {
   template <class Make, class Work>
   void memory_bound(const std::string& name, std::int64_t bytes, const std::string& detail,
                     Make&& make, Work&& work) {
-    const int count = sets(bytes);
-    std::vector<std::vector<View>> views;
-    for (int i = 0; i < count; ++i) views.push_back(make());
-    const double seconds =
-        bench_.seconds(samples_, [&](int i) { work(views[static_cast<std::size_t>(i % count)]); });
-    const double rate = static_cast<double>(bytes) / seconds;
-    print({name, 100 * rate / copy_rate_, "% of copy",
-           fmt::format("{:.0f} GB/s, {:.1f} us, {}", rate / 1e9, seconds * 1e6, detail)});
+    bench_.attempt(name, [&] {
+      const int count = sets(bytes);
+      std::vector<std::vector<View>> views;
+      for (int i = 0; i < count; ++i) views.push_back(make());
+      const double seconds = bench_.seconds(
+          samples_, [&](int i) { work(views[static_cast<std::size_t>(i % count)]); });
+      const double rate = static_cast<double>(bytes) / seconds;
+      print({name, 100 * rate / copy_rate_, "% of copy",
+             fmt::format("{:.0f} GB/s, {:.1f} us, {}", rate / 1e9, seconds * 1e6, detail)});
+    });
     bench_.release_all();
   }
 

@@ -33,15 +33,18 @@ class Products {
     const View w = bench_.random({n, n}, dtype), none;
     const std::vector<View> x{bench_.random({n, n}, dtype), bench_.random({n, n}, dtype)};
     const View y = bench_.random({n, n}, dtype);
-    const double seconds = bench_.seconds(samples_, [&](int i) {
-      k_.linear_forward(q_, x[static_cast<std::size_t>(i % 2)], w, none, y, WeightLayout::in_out);
+    const std::string name = fmt::format("large product {}", name_of(dtype));
+    bench_.attempt(name, [&] {
+      const double seconds = bench_.seconds(samples_, [&](int i) {
+        k_.linear_forward(q_, x[static_cast<std::size_t>(i % 2)], w, none, y, WeightLayout::in_out);
+      });
+      const auto extent = static_cast<double>(n);
+      const double rate = 2 * extent * extent * extent / seconds;
+      (dtype == DType::bf16 ? bf16_rate_ : f32_rate_) = rate;
+      print({name, rate / 1e12, "TFLOP/s",
+             fmt::format("cuBLAS, {0} x {0} x {0}{1}", n,
+                         dtype == DType::f32 ? ", without TF32" : "")});
     });
-    const auto extent = static_cast<double>(n);
-    const double rate = 2 * extent * extent * extent / seconds;
-    (dtype == DType::bf16 ? bf16_rate_ : f32_rate_) = rate;
-    print({fmt::format("large product {}", name_of(dtype)), rate / 1e12, "TFLOP/s",
-           fmt::format("cuBLAS, {0} x {0} x {0}{1}", n,
-                       dtype == DType::f32 ? ", without TF32" : "")});
     bench_.release_all();
   }
 
@@ -52,10 +55,9 @@ class Products {
     const View x = bench_.random({s_.rows(), h}, dtype), y = bench_.random({s_.rows(), h}, dtype);
     const View w = bench_.random({h, h}, dtype), bias = bench_.random({h}, dtype);
     const double flops = 2.0 * static_cast<double>(s_.rows() * h) * static_cast<double>(h);
-    print_rate(
-        name, flops,
-        bench_.seconds(samples_, [&](int) { kernel(q_, x, w, bias, y, WeightLayout::in_out); }),
-        dtype, fmt::format("({0}, {1}) by ({1}, {1})", s_.rows(), h));
+    measure(
+        name, flops, [&](int) { kernel(q_, x, w, bias, y, WeightLayout::in_out); }, dtype,
+        fmt::format("({0}, {1}) by ({1}, {1})", s_.rows(), h));
     bench_.release_all();
   }
   /// The same for attention_forward, on an eighth of the sequences.
@@ -66,21 +68,25 @@ class Products {
     const View y = bench_.random({batch, s, s_.hidden}, dtype);
     const View lse = bench_.random({batch, s_.heads, s}, DType::f32);
     const auto part = [&](int i) { return qkv.columns(i * s_.hidden, s_.hidden); };
-    print_rate(
+    measure(
         name, causal_flops(batch, s),
-        bench_.seconds(samples_,
-                       [&](int) { kernel(q_, part(0), part(1), part(2), s_.heads, y, lse, none); }),
-        dtype, fmt::format("b {}, s {}; causal, counted in half", batch, s));
+        [&](int) { kernel(q_, part(0), part(1), part(2), s_.heads, y, lse, none); }, dtype,
+        fmt::format("b {}, s {}; causal, counted in half", batch, s));
     bench_.release_all();
   }
 
  private:
-  void print_rate(const std::string& name, double flops, double seconds, DType dtype,
-                  const std::string& detail) {
-    const double reached = dtype == DType::bf16 ? bf16_rate_ : f32_rate_;
-    print({name, flops / seconds / 1e12, "TFLOP/s",
-           fmt::format("{:.0f} % of the large product, {:.1f} us, {}",
-                       100 * flops / seconds / reached, seconds * 1e6, detail)});
+  void measure(const std::string& name, double flops, const std::function<void(int)>& work,
+               DType dtype, const std::string& detail) {
+    bench_.attempt(name, [&] {
+      const double seconds = bench_.seconds(samples_, work);
+      const double reached = dtype == DType::bf16 ? bf16_rate_ : f32_rate_;
+      std::string share;
+      if (reached > 0)
+        share = fmt::format("{:.0f} % of the large product, ", 100 * flops / seconds / reached);
+      print({name, flops / seconds / 1e12, "TFLOP/s",
+             fmt::format("{}{:.1f} us, {}", share, seconds * 1e6, detail)});
+    });
   }
 
   // Half of causal attention is counted: 2 b s² h FLOPs for the forward pass.
@@ -106,13 +112,12 @@ class Products {
       k_.attention_forward(q_, part(qkv, 0), part(qkv, 1), part(qkv, 2), s_.heads, y, lse, none);
     };
     const std::string suffix = fmt::format(" {}, s {}", name_of(dtype), sequence);
-    print_rate("attention forward" + suffix, flops, bench_.seconds(samples_, forward), dtype,
-               shape);
-    const double backward = bench_.seconds(samples_, [&](int) {
+    measure("attention forward" + suffix, flops, forward, dtype, shape);
+    const auto backward = [&](int) {
       k_.attention_backward(q_, dy, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, none,
                             s_.heads, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
-    });
-    print_rate("attention backward" + suffix, 2.5 * flops, backward, dtype, shape);
+    };
+    measure("attention backward" + suffix, 2.5 * flops, backward, dtype, shape);
     bench_.release_all();
   }
 
@@ -137,13 +142,12 @@ class Products {
         layout == WeightLayout::in_out ? bench_.random({out}, dtype) : View{};  // no bias
     const double flops = 2.0 * static_cast<double>(rows * in) * static_cast<double>(out);
     const std::string detail = fmt::format("({0}, {1}) by ({1}, {2})", rows, in, out);
-    const auto measure = [&](const std::string& what, const std::function<void(int)>& work) {
-      print_rate(fmt::format("linear {} {} bf16", name, what), flops,
-                 bench_.seconds(samples_, work), dtype, detail);
+    const auto product = [&](const std::string& what, const std::function<void(int)>& work) {
+      measure(fmt::format("linear {} {} bf16", name, what), flops, work, dtype, detail);
     };
-    measure("forward", [&](int) { k_.linear_forward(q_, x, w, bias, y, layout); });
-    measure("backward input", [&](int) { k_.linear_backward_input(q_, y, w, x, layout); });
-    measure("backward weight", [&](int) { k_.linear_backward_weight(q_, x, y, dw, bias, layout); });
+    product("forward", [&](int) { k_.linear_forward(q_, x, w, bias, y, layout); });
+    product("backward input", [&](int) { k_.linear_backward_input(q_, y, w, x, layout); });
+    product("backward weight", [&](int) { k_.linear_backward_weight(q_, x, y, dw, bias, layout); });
     bench_.release_all();
   }
 

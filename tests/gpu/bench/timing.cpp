@@ -43,6 +43,15 @@ Bench::Bench(Gpu& gpu, int most_calls)
                       [&] { return element::to_bf16(normal(engine)); });
 }
 
+void Bench::attempt(const std::string& name, const std::function<void()>& measure) {
+  try {
+    measure();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+    ++failed_;
+  }
+}
+
 Bench::~Bench() {
   try {
     release_all();

@@ -42,6 +42,11 @@ class Bench {
   /// Releases all memory allocated so far.
   void release_all();
   void finish();
+  /// Runs one measurement. If it throws, for example because the build left out a kernel, prints
+  /// why, so that the other measurements still run.
+  void attempt(const std::string& name, const std::function<void()>& measure);
+  /// Returns how many measurements threw.
+  int failed() const { return failed_; }
 
   /// Returns the seconds that one call of `work(i)` takes, as the median over `samples` samples.
   /// Each sample is timed between two marks. It makes enough consecutive calls on the queue to take
@@ -59,6 +64,7 @@ class Bench {
 
   Gpu& gpu_;
   int most_calls_;
+  int failed_ = 0;
   Queue queue_;
   std::vector<void*> taken_;
   /// Patterns that are copied repeatedly to fill memory, because generating gigabytes would take
