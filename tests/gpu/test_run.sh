@@ -18,8 +18,9 @@ not() { ! "$@"; }
 
 # --- The project ---------------------------------------------------------------------------------
 
-mkdir -p "$tree/tests/gpu" "$scratch/nothing"
+mkdir -p "$tree/tests/gpu" "$tree/kernels/cuda" "$scratch/nothing"
 cp "$here/run" "$tree/tests/gpu/"
+cp "$here/../../cmake/LeftOut.cmake" "$tree/"
 # Each program starts the one of the same name in BUILD, but waits for ever if $STALL names it, and prints 40 MB if
 # $FLOOD does.
 cat >"$tree/program.c" <<'END'
@@ -55,16 +56,24 @@ few_kernels='--source-file=*/test_ptx.cpp' few_trainings='--last=1'
 sources() { # SOURCE OF bench_training, CMAKE
   cat <<END
 cmake_minimum_required(VERSION 3.25)
-project(gpu_run LANGUAGES C)
+project(gpu_run LANGUAGES C CXX)
 $2
 message(STATUS "Lockstep: CUDA left out, as asked")
 add_library(aside SHARED aside.c)
+# As in Lockstep, every program contains the kernels.
+include(LeftOut.cmake)
+set(kernels kernels/cuda/gelu.cu kernels/cuda/other.cu)
+lockstep_leave_out(kernels)
+add_library(kernels STATIC \${kernels})
+set_source_files_properties(\${kernels} PROPERTIES LANGUAGE CXX)
+target_include_directories(kernels PRIVATE .)
 function(program name where more)
   set(source program.c)
   if(name STREQUAL bench_training)
     set(source $1)
   endif()
   add_executable(\${name} \${source})
+  target_link_libraries(\${name} PRIVATE kernels)
   target_compile_definitions(\${name} PRIVATE NAME="\${name}" REAL="$build/\${where}/\${name}" MORE="\${more}")
 endfunction()
 program(test_kernels_emulated tests/gpu "$few_kernels")
@@ -85,6 +94,33 @@ END
 }
 echo 'int aside(void) { return 1; }' >"$tree/aside.c"
 printf '%s\n' '#include "program.c"' 'int broken = no_such_name;' >"$tree/broken.c"
+# What the stand-in of a kernel file needs.
+cat >"$tree/kernels/cuda/left_out.h" <<'END'
+namespace lockstep::cuda {
+struct Kernels { int gelu_forward, gelu_backward; };
+inline void leave_out(int& kernel, const char*, const char*) { kernel = 0; }
+[[noreturn]] void throw_left_out(const char*, const char*);
+}
+END
+kernel_file() { # STATEMENT
+  cat <<END
+#include "kernels/cuda/left_out.h"
+namespace lockstep::cuda {
+namespace {
+void helper() {}
+}  // namespace
+
+void set_gelu(Kernels& kernels) {
+  helper();
+  kernels.gelu_forward = 1;
+  kernels.gelu_backward = 2;
+  $1
+}
+}
+END
+}
+kernel_file '' >"$tree/kernels/cuda/gelu.cu"
+echo 'int other() { return 1; }' >"$tree/kernels/cuda/other.cu"
 whole() { sources program.c '' >"$tree/CMakeLists.txt"; }
 
 # Lines of the table: ROW STEP NAME RESULT, and a text that the detail contains.
@@ -135,6 +171,25 @@ claim 'the JSON is one' is_json
 claim 'the log has what the compiler said' grep -q no_such_name "$gpu/gpu.log"
 claim 'the run came to its end' grep -q '"finished": true' "$gpu/gpu.json"
 claim 'three files, and nothing else' test "$(find "$gpu" -type f | wc -l)" = 3
+
+# --- A kernel's file that does not compile -------------------------------------------------------
+
+whole
+kernel_file 'no_such_kernel();' >"$tree/kernels/cuda/gelu.cu"
+gpu_run --only build,kernels,training,bench --folder "$scratch/broken_kernel"
+claim 'a broken kernel: exit code 1' ended 1
+claim 'its file is named' row build 'first targets' FAILED 'not compiled: kernels/cuda/gelu.cu;'
+claim 'with what the compiler says' row build 'first targets' FAILED no_such_kernel
+claim 'the kernels that it costs are named' row build 'left out kernels/cuda/gelu.cu' FAILED 'fails: gelu_forward, gelu_backward'
+claim 'no other file is left out' test "$(grep -c 'left out kernels' <<<"$table")" = 1
+claim 'the rest is built' row build 'first targets, without them' ok
+claim 'all other kernels are tested' row kernels 'mma and ldmatrix' ok
+claim 'training is measured' row training 'GPT-2 124M, V 257' ok
+claim 'the benchmarks run' row bench kernels ok
+kernel_file '' >"$tree/kernels/cuda/gelu.cu"
+gpu_run --only build --folder "$scratch/broken_kernel"
+claim 'a mended kernel: good' ended 0
+claim 'nothing is left out' no_row build 'left out'
 
 # --- Missing things ------------------------------------------------------------------------------
 
