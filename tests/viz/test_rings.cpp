@@ -117,9 +117,9 @@ TEST_CASE("a ring's time in sentences") {
         "all_reduce on 4 ranks: " + took +
             "\n2(N-1) = 6 steps: in each, every rank sends a chunk of n/N = 8 B to the next one."
             "\nThe slowest link, rank 1 to rank 2 (between nodes), takes α + β n/N = 1.00 µs + "
-            "4.00 µs per step.\nA chunk crosses 6 links one after the other, which takes up to "
-            "24.00 µs; "
-            "observed: " +
+            "4.00 µs per step.\nA chunk crosses 6 links one after the other, "
+            "24.00 µs on the slowest way; "
+            "observed, from the first start: " +
             took + ".");
   CHECK(in_lines(link_words(ring, 1)) ==
         "rank 1 to rank 2 (between nodes)\n48 B in 6 messages\n"

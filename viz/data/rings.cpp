@@ -257,8 +257,8 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
         duration_words(static_cast<double>(each) * static_cast<double>(steps)), ring_time(took)));
   else
     sentences.push_back(fmt::format(
-        "A chunk crosses {} link{} one after the other, which takes up to {}; "
-        "observed: {}.",
+        "A chunk crosses {} link{} one after the other, {} on the slowest way; "
+        "observed, from the first start: {}.",
         steps, steps == 1 ? "" : "s", duration_words(ring.longest_way()), ring_time(took)));
   return sentences;
 }
