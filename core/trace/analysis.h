@@ -133,7 +133,7 @@ std::vector<StepParts> step_parts(const Timeline& timeline, int step);
 
 /// The times whose lengths are a rank's StepParts. `latency` and `late_peer` are disjoint parts of
 /// `exposed`; the rest of `exposed` is transfer.
-struct StepTimes {
+struct StepIntervals {
   Intervals compute;
   Intervals exposed;
   Intervals latency;
@@ -141,7 +141,7 @@ struct StepTimes {
 };
 
 /// Returns the times of a step, one entry per rank, as step_parts() does.
-std::vector<StepTimes> step_times(const Timeline& timeline, int step);
+std::vector<StepIntervals> step_intervals(const Timeline& timeline, int step);
 
 /// Returns the time from a rank's first start to its last end in a step, or nothing if the rank has
 /// no spans of that step. In a pipeline the ranks' steps overlap only in part: the last rank begins

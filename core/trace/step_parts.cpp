@@ -178,7 +178,7 @@ StepParts& StepParts::operator+=(const StepParts& other) {
   return *this;
 }
 
-std::vector<StepTimes> step_times(const Timeline& timeline, int step) {
+std::vector<StepIntervals> step_intervals(const Timeline& timeline, int step) {
   const StepWindow* found = timeline.find_step(step);
   if (!found) return {};
   const Interval window{found->start, found->end};
@@ -186,12 +186,12 @@ std::vector<StepTimes> step_times(const Timeline& timeline, int step) {
   const bool of_others = timeline.run().clock.empty();
   std::vector<MessageTimes> messages(timeline.ranks().size());
   if (!of_others) messages = message_times(timeline, window);
-  std::vector<StepTimes> times;
+  std::vector<StepIntervals> times;
   for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
     const RankTimeline& rank = *timeline.ranks()[i];
     const Intervals bytes = moving(rank, window, messages[i]);
     const Intervals still = intersection(of_others ? bytes : waits(rank, window), whole);
-    StepTimes& part = times.emplace_back();
+    StepIntervals& part = times.emplace_back();
     part.compute = compute_of(timeline, rank, window);
     part.exposed = difference(still, part.compute);
     // While a message to the rank is in flight but not yet arriving, the time counts as latency,
@@ -208,9 +208,9 @@ std::vector<StepTimes> step_times(const Timeline& timeline, int step) {
 }
 
 std::vector<StepParts> step_parts(const Timeline& timeline, int step) {
-  const std::vector<StepTimes> times = step_times(timeline, step);
+  const std::vector<StepIntervals> times = step_intervals(timeline, step);
   std::vector<StepParts> parts;
-  for (const StepTimes& rank : times) {
+  for (const StepIntervals& rank : times) {
     const StepWindow& window = *timeline.find_step(step);
     StepParts& part = parts.emplace_back();
     part.step = window.end - window.start;

@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-std::vector<Traffic> step_traffic(const Timeline& timeline, int step) {
-  std::vector<Traffic> all;
+std::vector<PeerTraffic> step_traffic(const Timeline& timeline, int step) {
+  std::vector<PeerTraffic> all;
   for (const auto& rank : timeline.ranks()) {
-    std::map<std::tuple<int, NameId, NameId>, Traffic> sent;
+    std::map<std::tuple<int, NameId, NameId>, PeerTraffic> sent;
     visit_sends(timeline, *rank, step, [&](const TimelineSpan& span) {
-      Traffic& traffic = sent[{span.peer, span.group, span.name}];
+      PeerTraffic& traffic = sent[{span.peer, span.group, span.name}];
       traffic.bytes = plus(traffic.bytes, span.bytes);
       ++traffic.messages;
     });

@@ -62,7 +62,7 @@ void work_by_hand(Timeline& timeline) {
 }
 
 StepBuckets buckets_of(const Timeline& timeline, int rank) {
-  const auto times = step_times(timeline, 0);
+  const auto times = step_intervals(timeline, 0);
   return step_buckets(timeline, 0, *timeline.find_rank(rank),
                       times[static_cast<std::size_t>(rank)]);
 }
@@ -132,7 +132,7 @@ TEST_CASE("the buckets of a step, worked by hand") {
   check_sums(timeline, 0);
   check_sums(timeline, 1);
   // Rank 1's backward pass is shorter, so less is hidden.
-  CHECK(most_exposed(step_times(timeline, 0)) == 1);
+  CHECK(most_exposed(step_intervals(timeline, 0)) == 1);
   CHECK(buckets_of(timeline, 1).buckets[2].exposed == Intervals{{55 * us, 71 * us}});
   CHECK(length(buckets_of(timeline, 1).buckets[2].hidden) == 0);
 }

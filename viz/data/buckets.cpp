@@ -172,7 +172,7 @@ StepParts Bucket::parts() const {
 }
 
 StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline& rank,
-                         const StepTimes& times) {
+                         const StepIntervals& times) {
   StepBuckets result{.step = step, .rank = rank.rank};
   const StepWindow* window = timeline.find_step(step);
   if (!window) return result;
@@ -256,7 +256,7 @@ StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline&
   return result;
 }
 
-std::size_t most_exposed(const std::vector<StepTimes>& times) {
+std::size_t most_exposed(const std::vector<StepIntervals>& times) {
   std::size_t most = 0;
   for (std::size_t i = 1; i < times.size(); ++i)
     if (length(times[i].exposed) > length(times[most].exposed)) most = i;

@@ -52,12 +52,12 @@ struct StepBuckets {
   Intervals forward_passes, backward_passes;  ///< including the waits within them
 };
 
-/// Returns the buckets of one rank in a step. `times` are the rank's step_times().
+/// Returns the buckets of one rank in a step. `times` are the rank's step_intervals().
 StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline& rank,
-                         const StepTimes& times);
+                         const StepIntervals& times);
 
 /// Returns the index of the rank with the longest exposed communication; 0 if there is none.
-std::size_t most_exposed(const std::vector<StepTimes>& times);
+std::size_t most_exposed(const std::vector<StepIntervals>& times);
 
 /// Explains the buckets in sentences: what the rank sends, how much of it compute hides, and during
 /// which passes it stalls.

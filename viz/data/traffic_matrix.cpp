@@ -16,9 +16,9 @@ std::string bytes_of(std::int64_t bytes) {
   return bytes_words(static_cast<double>(bytes));
 }
 
-std::vector<TrafficSum> sums_of(const Timeline& timeline, const std::vector<Traffic>& parts) {
+std::vector<TrafficSum> sums_of(const Timeline& timeline, const std::vector<PeerTraffic>& parts) {
   std::map<std::pair<NameId, NameId>, TrafficSum> sums;
-  for (const Traffic& part : parts) {
+  for (const PeerTraffic& part : parts) {
     TrafficSum& sum = sums[{part.group, part.operation}];
     sum.bytes = plus(sum.bytes, part.bytes);
     sum.messages += part.messages;
@@ -56,7 +56,7 @@ TrafficMatrix traffic_matrix(const Timeline& timeline, int step) {
   if (const auto cluster = described_cluster(timeline.run()))
     matrix.ranks_per_node = std::max(cluster->ranks_per_node, 0);
   for (const auto& rank : timeline.ranks()) matrix.ranks.push_back(rank->rank);
-  for (const Traffic& part : matrix.parts) {
+  for (const PeerTraffic& part : matrix.parts) {
     std::int64_t& cell = matrix.cells[{part.from, part.to}];
     cell = plus(cell, part.bytes);
     matrix.highest = std::max(matrix.highest, cell);
@@ -83,9 +83,9 @@ std::string node_words(const TrafficMatrix& matrix) {
 std::vector<std::string> cell_words(const Timeline& timeline, const TrafficMatrix& matrix, int from,
                                     int to) {
   std::vector<std::string> lines{fmt::format("rank {} to rank {}", from, to)};
-  std::vector<Traffic> parts;
+  std::vector<PeerTraffic> parts;
   std::ranges::copy_if(matrix.parts, std::back_inserter(parts),
-                       [&](const Traffic& part) { return part.from == from && part.to == to; });
+                       [&](const PeerTraffic& part) { return part.from == from && part.to == to; });
   if (parts.empty()) {
     lines.emplace_back("sends nothing in this step");
     return lines;

@@ -15,7 +15,7 @@ namespace lockstep::viz {
 struct TrafficMatrix {
   int step = -1;
   std::vector<int> ranks;  ///< ascending
-  std::vector<Traffic> parts;
+  std::vector<PeerTraffic> parts;
   std::map<std::pair<int, int>, std::int64_t> cells;  ///< bytes by sender and receiver
   std::int64_t total = 0;                             ///< the sum over all parts
   std::int64_t highest = 0;                           ///< the largest cell

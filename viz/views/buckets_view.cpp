@@ -50,9 +50,9 @@ void BucketsView::refresh(const Model& model) {
     if (run_ != timeline.run().run) selected_ = -1;
     step_ = step;
     run_ = timeline.run().run;
-    times_ = step_times(timeline, step);
+    times_ = step_intervals(timeline, step);
     most_exposed_ = most_exposed(times_);
-    all_alike_ = std::ranges::all_of(times_, [&](const StepTimes& rank) {
+    all_alike_ = std::ranges::all_of(times_, [&](const StepIntervals& rank) {
       return length(rank.exposed) == length(times_[most_exposed_].exposed);
     });
     const auto end = Clock::now();

@@ -44,7 +44,7 @@ class BucketsView {
 
   std::string run_;
   int step_ = -1;
-  std::vector<StepTimes> times_;  ///< of all ranks in the step
+  std::vector<StepIntervals> times_;  ///< of all ranks in the step
   std::size_t most_exposed_ = 0;
   std::chrono::steady_clock::time_point again_from_{};
   bool all_alike_ = false;  ///< whether all ranks are equally exposed
