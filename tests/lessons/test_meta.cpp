@@ -70,17 +70,8 @@ TEST_CASE("meta: data parallelism and ZeRO in random settings match the CPU") {
     const int prefetch = settings.below(4);
     CAPTURE(seed);
     CAPTURE(name_of(scheme));
-    CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
-            const Corpus corpus = copies_corpus(options.run.model);
-            Copies copies{rank, options, scheme, bucket, prefetch};
-            for (int step = 0; step < options.run.steps; ++step) {
-              rank.trace.set_step(step);
-              copies.backward(corpus, step);
-              note();
-              copies.update();
-              note();
-            }
-          }) == "");
+    CHECK(training_against_meta<Copies>(options, copies_corpus(options.run.model), scheme, bucket,
+                                        prefetch) == "");
   }
 }
 

@@ -225,17 +225,8 @@ TEST_CASE("meta: context parallelism matches the CPU's times, bytes, memory and 
       Cluster cluster = Cluster::load("classroom");
       cluster.ranks_per_node = 2;
       options.platform.clock = Clock::modelled(cluster);
-      CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
-              const Corpus corpus = copies_corpus(options.run.model);
-              SharedSequences shared{rank, options, sequences};
-              for (int step = 0; step < options.run.steps; ++step) {
-                rank.trace.set_step(step);
-                shared.backward(corpus, step);
-                note();
-                shared.update();
-                note();
-              }
-            }) == "");
+      CHECK(training_against_meta<SharedSequences>(options, copies_corpus(options.run.model),
+                                                   sequences) == "");
     }
 }
 

@@ -269,17 +269,8 @@ TEST_CASE("meta: tensor and sequence parallelism match the CPU's times, bytes, m
       Cluster cluster = Cluster::load("classroom");
       cluster.ranks_per_node = 2;
       options.platform.clock = Clock::modelled(cluster);
-      CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
-              const Corpus corpus = copies_corpus(options.run.model);
-              SharedLayers shared{rank, options, sharing};
-              for (int step = 0; step < options.run.steps; ++step) {
-                rank.trace.set_step(step);
-                shared.backward(corpus, step);
-                note();
-                shared.update();
-                note();
-              }
-            }) == "");
+      CHECK(training_against_meta<SharedLayers>(options, copies_corpus(options.run.model),
+                                                sharing) == "");
     }
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/model/data.h"
 #include "tests/support/bytes.h"
 #include "tests/support/ranks.h"
 
@@ -115,6 +116,23 @@ inline std::string cpu_against_meta(const Options& options,
     if (const std::string what = difference(cpu[rank], meta[rank]); what != "")
       return fmt::format("rank {}: {}", rank, what);
   return "";
+}
+
+/// Does the same for the steps of a `Training{rank, options, chosen...}`, which has a
+/// backward(corpus, step) and an update().
+template <class Training, class... Chosen>
+std::string training_against_meta(const Options& options, const Corpus& corpus,
+                                  const Chosen&... chosen) {
+  return cpu_against_meta(options, [&](Rank& rank, const Note& note) {
+    Training training{rank, options, chosen...};
+    for (int step = 0; step < options.run.steps; ++step) {
+      rank.trace.set_step(step);
+      training.backward(corpus, step);
+      note();
+      training.update();
+      note();
+    }
+  });
 }
 
 }  // namespace lockstep::testing
