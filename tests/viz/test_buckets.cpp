@@ -34,7 +34,7 @@ void add(Timeline& timeline, int rank, int tid, Category category, Interval time
 /// arrive than to leave. The backward pass ends at 60 µs on rank 0 and at 55 µs on rank 1; both
 /// ranks then wait for the third all-reduce until 71 µs, and at once issue the fourth and wait for
 /// it until 77 µs.
-void work_by_hand(Timeline& timeline) {
+void buckets_by_hand(Timeline& timeline) {
   timeline.run().clock = "modelled";
   timeline.run().run = "worked";
   timeline.run().ranks = 2;
@@ -95,7 +95,7 @@ void check_sums(const Timeline& timeline, int rank) {
 
 TEST_CASE("the buckets of a step, worked by hand") {
   Timeline timeline;
-  work_by_hand(timeline);
+  buckets_by_hand(timeline);
   const StepBuckets step = buckets_of(timeline, 0);
   REQUIRE(step.buckets.size() == 4);
   const auto& [first, second, third, fourth] =
@@ -240,7 +240,7 @@ TEST_CASE("sums over random buckets equal the analysis of core/trace") {
 }
 
 TEST_CASE("the panel of buckets explains the bar under the cursor, and a click selects it") {
-  Interactive viewer{work_by_hand};
+  Interactive viewer{buckets_by_hand};
   const Timeline& timeline = viewer.model.timeline;
   viewer.model.viewport.fit(timeline);
   viewer.move(800, 880);

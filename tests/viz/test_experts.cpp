@@ -17,7 +17,7 @@ using Series = std::vector<std::pair<std::string, std::int64_t>>;
 
 /// Two ranks and one step. In layer 1, four experts are chosen by 10, 30, 0 and 20 tokens, over
 /// both ranks and two microbatches; expert 1 drops 6 of them. In layer 3, all get 15.
-void work_by_hand(Timeline& timeline) {
+void routed_by_hand(Timeline& timeline) {
   timeline.run().run = "worked";
   timeline.run().ranks = 2;
   for (int rank = 0; rank < 2; ++rank) {
@@ -63,7 +63,7 @@ void work_by_hand(Timeline& timeline) {
 
 TEST_CASE("the tokens of each expert, summed over ranks and microbatches") {
   Timeline timeline;
-  work_by_hand(timeline);
+  routed_by_hand(timeline);
   CHECK(counts_experts(timeline));
   const ExpertLoad load = expert_load(timeline, 0);
   REQUIRE(load.layers.size() == 2);
@@ -96,7 +96,7 @@ TEST_CASE("the tokens of each expert, summed over ranks and microbatches") {
 }
 
 TEST_CASE("the panel of experts: a bar under the cursor, and one layer alone") {
-  Interactive viewer{work_by_hand};
+  Interactive viewer{routed_by_hand};
   const auto& choices = viewer.model.panels.choices;
   CHECK(choices == std::vector{Panel::experts});
   const ExpertsView& view = viewer.screen.experts();

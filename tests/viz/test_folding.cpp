@@ -48,10 +48,10 @@ TEST_CASE("folding keeps the time in spans, and so the idle time, at any zoom") 
     if (window.end < window.begin) std::swap(window.begin, window.end);
     window.end += 1;
     const double pixels = std::uniform_real_distribution<double>(10, 2000)(random);
-    std::vector<Box> boxes;
+    std::vector<SpanBox> boxes;
     fold(row, window, pixels, boxes);
     double sum = 0;
-    for (const Box& box : boxes) {
+    for (const SpanBox& box : boxes) {
       sum += box.width() * box.cover;
       REQUIRE(box.cover <= 1 + 1e-9);
       REQUIRE(box.left >= 0);
@@ -94,14 +94,14 @@ TEST_CASE("every pixel column shows its busy fraction, also with many spans in a
     const TimeWindow window{0.9 * static_cast<double>(row.front().start),
                             1.02 * static_cast<double>(row.back().end)};
     constexpr std::size_t pixels = 211;
-    std::vector<Box> boxes;
+    std::vector<SpanBox> boxes;
     fold(row, window, pixels, boxes);
     std::vector<double> work(pixels);
     for (const bool waits : {false, true}) {
       const std::vector<double> expected = busy(row, window, pixels, waits);
       std::vector<double> seen(pixels);
       double sum = 0, expected_sum = 0;
-      for (const Box& box : boxes) {
+      for (const SpanBox& box : boxes) {
         if ((box.category == Category::wait) != waits) continue;
         // A box ends where a pixel column does.
         REQUIRE(box.left == std::floor(box.left));
@@ -130,10 +130,10 @@ TEST_CASE("a bubble narrower than a pixel stays visible between wide spans") {
   // and 21.
   const SpanRow row{
       {.start = 0, .end = 1050}, {.start = 1080, .end = 2080}, {.start = 2120, .end = 3000}};
-  std::vector<Box> boxes;
+  std::vector<SpanBox> boxes;
   fold(row, {0, 3000}, 30, boxes);
   double cover[30] = {};
-  for (const Box& box : boxes)
+  for (const SpanBox& box : boxes)
     for (double x = box.left; x < box.right; ++x) cover[static_cast<std::size_t>(x)] += box.cover;
   for (int i = 0; i < 30; ++i)
     CHECK(cover[i] == doctest::Approx(i == 10 ? 0.7 : i == 20 || i == 21 ? 0.8 : 1));
@@ -163,15 +163,15 @@ TEST_CASE("a gap of a pixel or more between folds stays empty") {
   for (int i = 0; i < 1000; ++i) row.push_back({.start = 10 * i, .end = 10 * i + 8});
   for (int i = 0; i < 1000; ++i)
     row.push_back({.start = 20000 + 10 * i, .end = 20000 + 10 * i + 8});
-  std::vector<Box> boxes;
+  std::vector<SpanBox> boxes;
   fold(row, {0, 30000}, 300, boxes);
-  for (const Box& box : boxes) {
+  for (const SpanBox& box : boxes) {
     CHECK_FALSE((box.left < 199 && box.right > 101));
     CHECK(box.cover == doctest::Approx(0.8));
   }
   CHECK(boxes.size() == 2);  // spans that look alike form one box
   int spans = 0;
-  for (const Box& box : boxes) spans += box.count;
+  for (const SpanBox& box : boxes) spans += box.count;
   CHECK(spans == 2000);
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("a wide enough span keeps its box; a fold takes its most common colour
     span.category = i < 7 ? Category::backward : Category::forward;
     row.push_back(span);
   }
-  std::vector<Box> boxes;
+  std::vector<SpanBox> boxes;
   fold(row, {0, 2000}, 200, boxes);
   REQUIRE(boxes.size() == 2);
   CHECK(boxes[0].span == &row[0]);
@@ -195,16 +195,16 @@ TEST_CASE("a wide enough span keeps its box; a fold takes its most common colour
 TEST_CASE("a span across two columns is counted once") {
   SpanRow row;
   for (int i = 0; i < 50; ++i) row.push_back({.start = 15 * i, .end = 15 * i + 14});
-  std::vector<Box> boxes;
+  std::vector<SpanBox> boxes;
   fold(row, {0, 1000}, 100, boxes);  // 1.4 pixels each
   int spans = 0;
-  for (const Box& box : boxes) spans += box.count;
+  for (const SpanBox& box : boxes) spans += box.count;
   CHECK(spans == 50);
 }
 
 TEST_CASE("a span that is cut by the window's edge keeps its visible part") {
   const SpanRow row{{.start = -500, .end = 500}, {.start = 900, .end = 5000}};
-  std::vector<Box> boxes;
+  std::vector<SpanBox> boxes;
   fold(row, {0, 1000}, 100, boxes);
   REQUIRE(boxes.size() == 2);
   CHECK(boxes[0].left == 0);

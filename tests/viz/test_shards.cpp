@@ -45,9 +45,9 @@ void tell_shards(Timeline& timeline) {
 /// A step of one rank of 100 µs, with 1000 bytes of parameters and, from 20 to 50 µs, 3000.
 void gather_parameters(Timeline& timeline) {
   const auto memory = [&](Picoseconds at, std::int64_t bytes) {
-    MemorySample sample{.at = at * us};
-    sample.bytes[0] = bytes;
-    timeline.sample_memory(0, sample);
+    MemorySample point{.at = at * us};
+    point.bytes[0] = bytes;
+    timeline.sample_memory(0, point);
   };
   memory(-5, 1000);
   memory(20, 3000);
@@ -80,16 +80,14 @@ TEST_CASE("who stores which part, worked by hand") {
   const ShardLayout& values = shards.layouts[0];
   CHECK(kinds_words(values) == "parameters and gradients");
   REQUIRE(values.holders.size() == 2);
-  CHECK(values.holders[0] ==
-        Holders{{0, 2}, {lockstep::Box{.begin = {0, 0}, .extent = {8, 16}}}, 128});
-  CHECK(values.holders[1] ==
-        Holders{{1, 3}, {lockstep::Box{.begin = {0, 16}, .extent = {8, 16}}}, 128});
+  CHECK(values.holders[0] == Holders{{0, 2}, {Box{.begin = {0, 0}, .extent = {8, 16}}}, 128});
+  CHECK(values.holders[1] == Holders{{1, 3}, {Box{.begin = {0, 16}, .extent = {8, 16}}}, 128});
   CHECK(values.copies(shards.whole) == 2);
   CHECK(values.bytes(values.holders[0]) == 128 * 8);
   const ShardLayout& state = shards.layouts[1];
   CHECK(kinds_words(state) == "optimizer state");
   REQUIRE(state.holders.size() == 4);
-  CHECK(state.holders[2] == Holders{{2}, {lockstep::Box{.begin = {4, 0}, .extent = {4, 16}}}, 64});
+  CHECK(state.holders[2] == Holders{{2}, {Box{.begin = {4, 0}, .extent = {4, 16}}}, 64});
   CHECK(state.copies(shards.whole) == 1);
   CHECK(lines(shard_sentences(shards)) ==
         lines(Sentences{"8 x 32, 256 elements",
@@ -122,7 +120,7 @@ TEST_CASE("flat ranges of a column slice cover the tensor once") {
   const ShardLayout& layout = shards.layouts[0];
   CHECK(layout.copies(shards.whole) == 1);
   REQUIRE(layout.holders.size() == 6);
-  std::vector<lockstep::Box> boxes;
+  std::vector<Box> boxes;
   for (const Holders& each : layout.holders)
     boxes.insert(boxes.end(), each.boxes.begin(), each.boxes.end());
   CHECK(cover_once(boxes, shards.whole));

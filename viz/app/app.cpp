@@ -45,7 +45,7 @@ std::string memory_words(const MemoryLimit& limit) {
   return fmt::format(
       "the limit of {} of memory is reached, so the viewer reads no more of this run; its files "
       "have the rest (--memory sets the limit)",
-      bytes_words(static_cast<double>(limit.bytes())));
+      bytes_words(limit.bytes()));
 }
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {

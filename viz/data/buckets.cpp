@@ -58,18 +58,6 @@ bool is_backward(Category category) {
          category == Category::backward_weight || category == Category::recompute;
 }
 
-std::string duration_of(Picoseconds time) {
-  return duration_words(static_cast<double>(time));
-}
-
-std::string bytes_of(std::int64_t bytes) {
-  return bytes_words(static_cast<double>(bytes));
-}
-
-std::string count_words(std::size_t count, const std::string& operation) {
-  return fmt::format("{} {}{}", count, operation, count == 1 ? "" : "s");
-}
-
 /// Lists the operations of some buckets: "9 reduce_scatters and 9 all_gathers".
 template <class Belongs>
 std::string operations(const Timeline& timeline, const StepBuckets& step, Belongs belongs) {
@@ -82,12 +70,10 @@ std::string operations(const Timeline& timeline, const StepBuckets& step, Belong
     else
       ++found->second;
   }
-  std::string words;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (i > 0) words += i + 1 == counts.size() ? " and " : ", ";
-    words += count_words(counts[i].second, timeline.name(counts[i].first));
-  }
-  return words;
+  std::vector<std::string> words;
+  for (const auto& [operation, count] : counts)
+    words.push_back(fmt::format("{} {}{}", count, timeline.name(operation), count == 1 ? "" : "s"));
+  return list_words(words);
 }
 
 std::string sent_words(const Timeline& timeline, const StepBuckets& step) {
@@ -99,9 +85,9 @@ std::string sent_words(const Timeline& timeline, const StepBuckets& step) {
   }
   const std::string all = operations(timeline, step, [](const Bucket&) { return true; });
   if (sum == 0) return "takes part in " + all;
-  const std::string words = fmt::format("sends {} in {}", bytes_of(sum), all);
+  const std::string words = fmt::format("sends {} in {}", bytes_words(sum), all);
   if (step.buckets.size() == 1) return words;
-  const std::string low = bytes_of(least), high = bytes_of(most);
+  const std::string low = bytes_words(least), high = bytes_words(most);
   return words +
          (low == high ? fmt::format(", {} each", low) : fmt::format(", {} to {} each", low, high));
 }
@@ -145,12 +131,12 @@ void add_stalls(const Timeline& timeline, const StepBuckets& step,
   if (phases.size() == 1 && after.sum > 0) {
     sentences.push_back(
         fmt::format("After the last backward pass, no pass is left to hide {}: {} exposed.",
-                    after.words, duration_of(after.sum)));
+                    after.words, duration_words(after.sum)));
   } else if (!phases.empty()) {
     std::string words;
     for (const Phase& phase : phases)
       words += fmt::format("{}{} {} ({})", words.empty() ? "stalls: " : ", ",
-                           duration_of(phase.sum), phase.name, phase.words);
+                           duration_words(phase.sum), phase.name, phase.words);
     sentences.push_back(std::move(words));
   }
 }
@@ -267,13 +253,14 @@ std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBu
   std::vector<std::string> sentences;
   if (step.buckets.empty()) return sentences;
   sentences.push_back(fmt::format("rank {} {}", step.rank, sent_words(timeline, step)));
-  sentences.push_back(fmt::format("communication: {}, {}", duration_of(step.overlap.communication),
+  sentences.push_back(fmt::format("communication: {}, {}",
+                                  duration_words(step.overlap.communication),
                                   hidden_words(step.overlap)));
   const Picoseconds exposed = step.exposed.exposed();
   sentences.push_back(exposed == 0
                           ? "Compute never stalls for them."
-                          : fmt::format("exposed: compute stalls for {} ({})", duration_of(exposed),
-                                        exposed_words(step.exposed, 1)));
+                          : fmt::format("exposed: compute stalls for {} ({})",
+                                        duration_words(exposed), exposed_words(step.exposed, 1)));
   add_stalls(timeline, step, sentences);
   if (!step.others.empty()) {
     std::string names;
@@ -282,8 +269,8 @@ std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBu
     if (step.others.size() > most_others) names += ", …";
     sentences.push_back(
         fmt::format("other communication ({}): {}, exposed {}", names,
-                    duration_of(step.all_overlap.communication - step.overlap.communication),
-                    duration_of(std::max<Picoseconds>(step.all_exposed - exposed, 0))));
+                    duration_words(step.all_overlap.communication - step.overlap.communication),
+                    duration_words(std::max<Picoseconds>(step.all_exposed - exposed, 0))));
   }
   return sentences;
 }
@@ -300,19 +287,19 @@ std::vector<std::string> bucket_words(const Timeline& timeline, const StepBucket
     group += fmt::format(" of {} ranks", bucket.group_size);
   if (bucket.bytes > 0)
     lines.push_back(
-        fmt::format("sends {}{}", bytes_of(bucket.bytes), group.empty() ? "" : " in " + group));
+        fmt::format("sends {}{}", bytes_words(bucket.bytes), group.empty() ? "" : " in " + group));
   else if (!group.empty())
     lines.push_back(group);
   lines.push_back(fmt::format("from {} to {} of the step",
-                              duration_of(bucket.time.start - step.window.start),
-                              duration_of(bucket.time.end - step.window.start)));
-  lines.push_back(fmt::format("communication: {}, {}", duration_of(bucket.communication()),
+                              duration_words(bucket.time.start - step.window.start),
+                              duration_words(bucket.time.end - step.window.start)));
+  lines.push_back(fmt::format("communication: {}, {}", duration_words(bucket.communication()),
                               hidden_words({bucket.communication(), length(bucket.hidden)})));
   const StepParts parts = bucket.parts();
   lines.push_back(parts.exposed() == 0
                       ? "Compute never stalls for it."
                       : fmt::format("exposed: compute stalls for {} ({})",
-                                    duration_of(parts.exposed()), exposed_words(parts, 1)));
+                                    duration_words(parts.exposed()), exposed_words(parts, 1)));
   return lines;
 }
 

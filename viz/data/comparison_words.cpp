@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/run/report/text_table.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -17,14 +18,6 @@ constexpr double main_share = 0.5;            // of the critical path, for the s
 
 bool alike(double a, double b) {
   return std::abs(a - b) <= same_within * std::max(std::abs(a), std::abs(b));
-}
-
-std::string percent(double share) {
-  return fmt::format("{:.1f} %", 100 * share);
-}
-
-std::string time_words(Picoseconds time) {
-  return duration_words(static_cast<double>(time));
 }
 
 /// Compares B with A: "12.0 % less memory than" or "2.4 times the memory of".
@@ -55,7 +48,7 @@ std::string path_words(const StepMetrics& a, const StepMetrics& b) {
   return fmt::format(
       " Both critical paths run through stage {} for {} of {}, so this stage sets the pace of "
       "both.",
-      stage, time_words(time), time_words(a.time()));
+      stage, duration_words(time), duration_words(a.time()));
 }
 
 /// Names the cause of idle time that changed most.
@@ -141,13 +134,13 @@ ComparisonFinding time_finding(const StepMetrics& a, const StepMetrics& b,
   ComparisonFinding finding;
   if (before <= 0 || alike(before, after)) {
     // Without names, nothing that could make a difference is known.
-    finding.claim = names.a == "A" ? fmt::format("Both steps take {}.", time_words(b.time()))
+    finding.claim = names.a == "A" ? fmt::format("Both steps take {}.", duration_words(b.time()))
                                    : fmt::format("{} is no faster than {}: both steps take {}.",
-                                                 names.b, names.a, time_words(b.time()));
+                                                 names.b, names.a, duration_words(b.time()));
   } else {
     finding.claim = fmt::format("A step of {} takes {} one of {}: {} instead of {}.", names.b,
-                                compared(before, after, "time"), names.a, time_words(b.time()),
-                                time_words(a.time()));
+                                compared(before, after, "time"), names.a, duration_words(b.time()),
+                                duration_words(a.time()));
   }
   finding.reason = a.bubble && b.bubble ? pipeline_reason(a, b) : parts_reason(a, b);
   return finding;

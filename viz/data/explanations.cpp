@@ -150,9 +150,8 @@ std::string cause_words(const IdleTimes& causes) {
   std::string words;
   for (const std::size_t cause : order) {
     if (causes[cause] <= 0) continue;
-    words +=
-        fmt::format("{}{} {}", words.empty() ? "" : ", ", name_of(static_cast<IdleCause>(cause)),
-                    duration_words(static_cast<double>(causes[cause])));
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ",
+                         name_of(static_cast<IdleCause>(cause)), duration_words(causes[cause]));
   }
   return words;
 }

@@ -30,7 +30,7 @@ struct Part {
 /// Builds the boxes from left to right.
 class Folder {
  public:
-  Folder(double pixels, std::vector<Box>& boxes) : pixels_(pixels), boxes_(boxes) {}
+  Folder(double pixels, std::vector<SpanBox>& boxes) : pixels_(pixels), boxes_(boxes) {}
 
   /// Returns the part of the column to which spans of a category belong. Columns must come in
   /// order.
@@ -67,15 +67,15 @@ class Folder {
   /// Adds a column's box, or extends the box of the column before it if the two look alike.
   void put(const Part& part, double width, double opacity, Last& last) {
     const auto most = std::ranges::max_element(part.by_category);
-    const Box box{.left = column_,
-                  .right = column_ + width,
-                  .cover = part.sum / width,
-                  .opacity = opacity,
-                  .span = part.span,
-                  .category = static_cast<Category>(most - part.by_category.begin()),
-                  .count = part.count};
+    const SpanBox box{.left = column_,
+                      .right = column_ + width,
+                      .cover = part.sum / width,
+                      .opacity = opacity,
+                      .span = part.span,
+                      .category = static_cast<Category>(most - part.by_category.begin()),
+                      .count = part.count};
     if (last.box < boxes_.size() && !part.span) {
-      Box& before = boxes_[last.box];
+      SpanBox& before = boxes_[last.box];
       if (!before.span && before.right == box.left && before.category == box.category &&
           std::abs(last.opacity - box.opacity) <
               (box.category == Category::wait ? same_waits : same_work)) {
@@ -92,7 +92,7 @@ class Folder {
   }
 
   double pixels_;
-  std::vector<Box>& boxes_;
+  std::vector<SpanBox>& boxes_;
   double column_ = -1;
   Part work_, waits_;
   Last last_work_, last_waits_;
@@ -106,7 +106,8 @@ SpanRow::const_iterator first_ending_after(const SpanRow& row, double time) {
   });
 }
 
-void fold(const SpanRow& row, const TimeWindow& window, double pixels, std::vector<Box>& boxes) {
+void fold(const SpanRow& row, const TimeWindow& window, double pixels,
+          std::vector<SpanBox>& boxes) {
   boxes.clear();
   const double scale = pixels / window.width();
   const auto x = [&](Picoseconds time) {

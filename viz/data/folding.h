@@ -10,7 +10,7 @@ namespace lockstep::viz {
 
 /// A drawable part of a row: the whole pixel columns of one span, or columns that spans cover only
 /// in part.
-struct Box {
+struct SpanBox {
   double left = 0;  ///< pixels from the start of the window
   double right = 0;
   double cover = 1;    ///< fraction of the box covered by its spans
@@ -32,7 +32,7 @@ constexpr double fold_below = 3;
 /// the sum of width · cover over the boxes is the total time of the spans, in pixels. Waits and
 /// work have separate boxes. Takes time proportional to the number of columns, and logarithmic in
 /// the number of spans in each.
-void fold(const SpanRow& row, const TimeWindow& window, double pixels, std::vector<Box>& boxes);
+void fold(const SpanRow& row, const TimeWindow& window, double pixels, std::vector<SpanBox>& boxes);
 
 /// Returns the first span of the row that ends after `time`, or row.end().
 SpanRow::const_iterator first_ending_after(const SpanRow& row, double time);

@@ -154,7 +154,7 @@ std::pair<std::size_t, std::size_t> range_that_fits(const std::vector<float>& wi
 std::vector<std::string> bubble_sentences(const BubbleSeries::Point& point, std::size_t ranks) {
   std::vector<std::string> sentences;
   sentences.push_back(fmt::format("idle: {} of {} per rank", mean_words(point.bubble.idle(), ranks),
-                                  duration_words(static_cast<double>(point.bubble.window))));
+                                  duration_words(point.bubble.window)));
   // The internal bubble is that of the rank with the longest window.
   sentences.push_back(
       point.internal.idle() > 0
@@ -191,16 +191,15 @@ std::vector<std::string> communication_sentences(const BubbleSeries::Point& poin
 }
 
 std::string straggler_words(const Timeline& timeline, const Straggler& late) {
-  const auto time = [](Picoseconds value) { return duration_words(static_cast<double>(value)); };
-  std::string words =
-      fmt::format("Straggler: rank {} enters {} {} of {} {} after the median rank", late.rank,
-                  timeline.name(late.operation), late.sequence,
-                  late.group == 0 ? "all ranks" : timeline.name(late.group), time(late.late));
+  std::string words = fmt::format("Straggler: rank {} enters {} {} of {} {} after the median rank",
+                                  late.rank, timeline.name(late.operation), late.sequence,
+                                  late.group == 0 ? "all ranks" : timeline.name(late.group),
+                                  duration_words(late.late));
   if (late.compute - late.median_compute >= late.late / 2)
-    words += fmt::format(": it computes for {}, the median rank for {}", time(late.compute),
-                         time(late.median_compute));
-  return words +
-         fmt::format(". If it kept up, the step would take up to {} less.", time(late.cost()));
+    words += fmt::format(": it computes for {}, the median rank for {}",
+                         duration_words(late.compute), duration_words(late.median_compute));
+  return words + fmt::format(". If it kept up, the step would take up to {} less.",
+                             duration_words(late.cost()));
 }
 
 }  // namespace lockstep::viz

@@ -17,13 +17,6 @@
 namespace lockstep::viz {
 namespace {
 
-std::string message_bytes(std::int64_t bytes) {
-  return bytes_words(static_cast<double>(bytes));
-}
-std::string ring_time(Picoseconds time) {
-  return duration_words(static_cast<double>(time));
-}
-
 Interval ring_window(const Timeline& timeline, int step) {
   if (const StepWindow* window = timeline.find_step(step)) return {window->start, window->end};
   return {timeline.start(), timeline.end()};
@@ -215,10 +208,10 @@ Ring ring_of(const Timeline& timeline, int step, const RingCollective& collectiv
 std::string collective_words(const Timeline& timeline, const RingCollective& collective) {
   std::vector<int> ranks = collective.ranks;
   std::ranges::sort(ranks);
-  return fmt::format("{}: {} {} {}, {}", ring_time(collective.time.end - collective.time.start),
-                     timeline.name(collective.group), timeline.name(collective.operation),
-                     collective.sequence,
-                     ranks.size() > 8 ? fmt::format("{} ranks", ranks.size()) : ranks_words(ranks));
+  return fmt::format(
+      "{}: {} {} {}, {}", duration_words(collective.time.end - collective.time.start),
+      timeline.name(collective.group), timeline.name(collective.operation), collective.sequence,
+      ranks.size() > 8 ? fmt::format("{} ranks", ranks.size()) : ranks_words(ranks));
 }
 
 std::vector<std::string> ring_sentences(const Ring& ring) {
@@ -226,15 +219,15 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
   const std::size_t steps = ring.steps();
   const Picoseconds took = ring.collective.time.end - ring.collective.time.start;
   sentences.push_back(
-      fmt::format("{} on {} ranks: {}", ring.operation, ring.size(), ring_time(took)));
+      fmt::format("{} on {} ranks: {}", ring.operation, ring.size(), duration_words(took)));
   if (steps == 0) return sentences;
   const auto [expected, formula] = formula_of(ring.operation, ring.size());
   sentences.push_back(fmt::format(
       "{}{}, every rank sends {} to the next one.",
       expected == steps ? std::string{formula} + " = " : "",
       steps == 1 ? "1 step: in it" : fmt::format("{} steps: in each", steps),
-      expected == steps ? fmt::format("a chunk of n/N = {}", message_bytes(ring.largest_message()))
-                        : fmt::format("up to {}", message_bytes(ring.largest_message()))));
+      expected == steps ? fmt::format("a chunk of n/N = {}", bytes_words(ring.largest_message()))
+                        : fmt::format("up to {}", bytes_words(ring.largest_message()))));
   const RingLink& slowest = ring.links[ring.slowest_link()];
   const Picoseconds each = slowest.slowest();
   const bool alike =
@@ -246,20 +239,21 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
     words += fmt::format(" takes α + β n/N = {} + {} per step.", duration_words(latency),
                          duration_words(bytes));
     if (latency + bytes < 0.999 * static_cast<double>(each))
-      words += fmt::format(" Its slowest transfer took {}.", ring_time(each));
+      words += fmt::format(" Its slowest transfer took {}.", duration_words(each));
   } else {
-    words += fmt::format(" takes up to {} per step.", ring_time(each));
+    words += fmt::format(" takes up to {} per step.", duration_words(each));
   }
   sentences.push_back(std::move(words));
   if (alike)
-    sentences.push_back(fmt::format(
-        "{} x {} = {}; observed: {}.", steps, ring_time(each),
-        duration_words(static_cast<double>(each) * static_cast<double>(steps)), ring_time(took)));
+    sentences.push_back(
+        fmt::format("{} x {} = {}; observed: {}.", steps, duration_words(each),
+                    duration_words(static_cast<double>(each) * static_cast<double>(steps)),
+                    duration_words(took)));
   else
     sentences.push_back(fmt::format(
         "A chunk crosses {} link{} one after the other, {} on the slowest way; "
         "observed, from the first start: {}.",
-        steps, steps == 1 ? "" : "s", duration_words(ring.longest_way()), ring_time(took)));
+        steps, steps == 1 ? "" : "s", duration_words(ring.longest_way()), duration_words(took)));
   return sentences;
 }
 
@@ -273,10 +267,11 @@ std::vector<std::string> link_words(const Ring& ring, std::size_t index) {
   const auto slowest = std::ranges::max_element(
       link.transfers, {},
       [](const RingLink::Transfer& each) { return each.time.end - each.time.start; });
-  lines.push_back(fmt::format("{} in {} message{}", message_bytes(link.bytes()),
+  lines.push_back(fmt::format("{} in {} message{}", bytes_words(link.bytes()),
                               link.transfers.size(), link.transfers.size() == 1 ? "" : "s"));
-  lines.push_back(fmt::format("slowest transfer: {}, in step {} of {}", ring_time(link.slowest()),
-                              slowest - link.transfers.begin() + 1, ring.steps()));
+  lines.push_back(fmt::format("slowest transfer: {}, in step {} of {}",
+                              duration_words(link.slowest()), slowest - link.transfers.begin() + 1,
+                              ring.steps()));
   if (index == ring.slowest_link()) lines.emplace_back("the slowest link of the ring");
   return lines;
 }
@@ -291,8 +286,8 @@ std::vector<std::string> ring_step_words(const Ring& ring, std::size_t i) {
   const auto time = ring.time_of_step(i);
   if (!time) return lines;
   lines.push_back(fmt::format("from {} to {} after the start",
-                              ring_time(time->start - ring.collective.time.start),
-                              ring_time(time->end - ring.collective.time.start)));
+                              duration_words(time->start - ring.collective.time.start),
+                              duration_words(time->end - ring.collective.time.start)));
   const RingLink* slowest = nullptr;
   const auto took = [&](const RingLink& link) {
     return link.transfers[i].time.end - link.transfers[i].time.start;
@@ -301,8 +296,8 @@ std::vector<std::string> ring_step_words(const Ring& ring, std::size_t i) {
     if (i < link.transfers.size() && (!slowest || took(link) > took(*slowest))) slowest = &link;
   if (slowest)
     lines.push_back(fmt::format("slowest: {}, {} in {}", link_name(ring, *slowest),
-                                message_bytes(slowest->transfers[i].bytes),
-                                ring_time(took(*slowest))));
+                                bytes_words(slowest->transfers[i].bytes),
+                                duration_words(took(*slowest))));
   return lines;
 }
 

@@ -14,18 +14,6 @@ namespace {
 
 constexpr std::size_t most_tensors = 100'000;
 
-std::string shard_bytes(std::int64_t bytes) {
-  return bytes_words(static_cast<double>(bytes));
-}
-
-/// Returns "a", "a and b" or "a, b and c".
-std::string enumeration(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
-  return text;
-}
-
 const char* kind_name(StoredKind kind) {
   return kind == StoredKind::optimizer ? "optimizer state" : lockstep::name_of(category_of(kind));
 }
@@ -46,13 +34,13 @@ std::string layout_sentence(const ShardLayout& layout, const Shape& whole) {
   const std::string copies = copies_words(layout.copies(whole));
   if (holders.size() == 1 && all_whole)
     return fmt::format("{}: whole on {}, {} each, {}", kinds, ranks_words(holders.front().ranks),
-                       shard_bytes(layout.bytes(holders.front())), copies);
+                       bytes_words(layout.bytes(holders.front())), copies);
   const auto [least, most] =
       std::ranges::minmax(holders, {}, [&](const Holders& each) { return layout.bytes(each); });
   const std::string size = layout.bytes(least) == layout.bytes(most)
-                               ? shard_bytes(layout.bytes(most))
-                               : fmt::format("{} to {}", shard_bytes(layout.bytes(least)),
-                                             shard_bytes(layout.bytes(most)));
+                               ? bytes_words(layout.bytes(most))
+                               : fmt::format("{} to {}", bytes_words(layout.bytes(least)),
+                                             bytes_words(layout.bytes(most)));
   return fmt::format("{}: in {} part{} of {}, {}", kinds, holders.size(),
                      holders.size() == 1 ? "" : "s", size, copies);
 }
@@ -114,7 +102,7 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
   std::array<std::vector<Holders>, stored_kind_count> by_kind;
   std::array<std::int64_t, stored_kind_count> sizes{};
   for (const RankSlices& rank : ranks_) {
-    std::array<std::vector<lockstep::Box>, stored_kind_count> boxes;
+    std::array<std::vector<Box>, stored_kind_count> boxes;
     for (const StoredSlice& slice : rank.slices) {
       if (!slice.is_of(tensor)) continue;
       if (result.whole.rank() == 0) result.whole = slice.whole;
@@ -122,7 +110,7 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
       for (std::size_t k = 0; k < boxes.size(); ++k) {
         if (!slice.has(static_cast<StoredKind>(k))) continue;
         sizes[k] = std::max(sizes[k], slice.bytes_per_element[k]);
-        for (const lockstep::Box& box : slice.boxes)
+        for (const Box& box : slice.boxes)
           if (std::ranges::count(boxes[k], box) == 0) boxes[k].push_back(box);
       }
     }
@@ -134,7 +122,7 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
         continue;
       }
       std::int64_t elements = 0;
-      for (const lockstep::Box& box : boxes[k]) elements += box.extent.elements();
+      for (const Box& box : boxes[k]) elements += box.extent.elements();
       by_kind[k].push_back({{rank.rank}, std::move(boxes[k]), elements});
     }
   }
@@ -174,7 +162,7 @@ std::string ranks_words(const std::vector<int>& ranks) {
 std::string kinds_words(const ShardLayout& layout) {
   std::vector<std::string> names;
   for (const ShardLayout::Kind& kind : layout.kinds) names.emplace_back(kind_name(kind.kind));
-  return enumeration(names);
+  return list_words(names);
 }
 
 std::vector<std::string> shard_sentences(const TensorShards& shards) {
@@ -204,7 +192,7 @@ std::vector<std::string> holders_words(const TensorShards& shards, const ShardLa
                   holders.elements,
                   100 * static_cast<double>(holders.elements) /
                       static_cast<double>(shards.whole.elements()),
-                  shard_bytes(layout.bytes(holders)), holders.ranks.size() > 1 ? " each" : "")};
+                  bytes_words(layout.bytes(holders)), holders.ranks.size() > 1 ? " each" : "")};
   std::vector<std::string> boxes;
   for (std::size_t i = 0; i < std::min(holders.boxes.size(), most_boxes); ++i)
     boxes.push_back(holders.boxes[i].text());
@@ -269,12 +257,12 @@ std::vector<std::string> memory_sentences(const ParameterMemory& memory, const T
   if (!memory.changes())
     sentences.push_back(
         fmt::format("Rank {}'s parameters take {} all through the step: {}.", memory.rank,
-                    shard_bytes(memory.least),
+                    bytes_words(memory.least),
                     whole ? "this tensor is always whole" : "no gather makes this tensor whole"));
   else
     sentences.push_back(
         fmt::format("Rank {}'s parameters take {} between gathers and up to {} with gathered ones.",
-                    memory.rank, shard_bytes(memory.least), shard_bytes(memory.most)));
+                    memory.rank, bytes_words(memory.least), bytes_words(memory.most)));
   if (!time || !memory.changes() || *time < memory.window.start || *time > memory.window.end)
     return sentences;
   const std::int64_t now = memory.at(*time);
@@ -282,8 +270,8 @@ std::vector<std::string> memory_sentences(const ParameterMemory& memory, const T
     return each.start <= *time && *time < each.end;
   });
   sentences.push_back(fmt::format(
-      "At {}: {}, {}{}.", duration_words(static_cast<double>(*time - origin)), shard_bytes(now),
-      now > memory.least ? shard_bytes(now - memory.least) + " of it gathered from other ranks"
+      "At {}: {}, {}{}.", duration_words(*time - origin), bytes_words(now),
+      now > memory.least ? bytes_words(now - memory.least) + " of it gathered from other ranks"
                          : "only its own slices",
       gathering ? "; an all-gather is in flight" : ""));
   return sentences;

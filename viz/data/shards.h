@@ -14,7 +14,7 @@ namespace lockstep::viz {
 /// Ranks that store the same boxes of a tensor.
 struct Holders {
   std::vector<int> ranks;  ///< ascending
-  std::vector<lockstep::Box> boxes;
+  std::vector<Box> boxes;
   std::int64_t elements = 0;  ///< per rank
   bool operator==(const Holders&) const = default;
 };

@@ -12,10 +12,6 @@
 namespace lockstep::viz {
 namespace {
 
-std::string bytes_of(std::int64_t bytes) {
-  return bytes_words(static_cast<double>(bytes));
-}
-
 std::vector<TrafficSum> sums_of(const Timeline& timeline, const std::vector<PeerTraffic>& parts) {
   std::map<std::pair<NameId, NameId>, TrafficSum> sums;
   for (const PeerTraffic& part : parts) {
@@ -77,7 +73,8 @@ std::string node_words(const TrafficMatrix& matrix) {
   if (matrix.between_nodes == 0) return "all of it within nodes";
   if (matrix.between_nodes == matrix.total) return "all of it between nodes";
   return fmt::format("{} within nodes, {} between nodes",
-                     bytes_of(matrix.total - matrix.between_nodes), bytes_of(matrix.between_nodes));
+                     bytes_words(matrix.total - matrix.between_nodes),
+                     bytes_words(matrix.between_nodes));
 }
 
 std::vector<std::string> cell_words(const Timeline& timeline, const TrafficMatrix& matrix, int from,
@@ -90,14 +87,14 @@ std::vector<std::string> cell_words(const Timeline& timeline, const TrafficMatri
     lines.emplace_back("sends nothing in this step");
     return lines;
   }
-  lines.push_back(bytes_of(matrix.bytes(from, to)));
+  lines.push_back(bytes_words(matrix.bytes(from, to)));
   if (matrix.ranks_per_node > 0)
     lines.push_back(
         matrix.node_of(from) == matrix.node_of(to)
             ? fmt::format("both on node {}", matrix.node_of(from))
             : fmt::format("node {} to node {}", matrix.node_of(from), matrix.node_of(to)));
   for (const TrafficSum& sum : sums_of(timeline, parts))
-    lines.push_back(fmt::format("{}: {} in {} message{}", sum.words, bytes_of(sum.bytes),
+    lines.push_back(fmt::format("{}: {} in {} message{}", sum.words, bytes_words(sum.bytes),
                                 sum.messages, sum.messages == 1 ? "" : "s"));
   return lines;
 }

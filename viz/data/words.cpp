@@ -67,6 +67,13 @@ std::string axis_words(double picoseconds, double spacing) {
                      static_cast<int>(std::clamp(digits, 0.0, 9.0)), unit.name);
 }
 
+std::string list_words(const std::vector<std::string>& words) {
+  std::string list;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    list += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + words[i];
+  return list;
+}
+
 std::string bytes_words(double bytes) {
   return human_bytes(std::llround(bytes));
 }
@@ -197,7 +204,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
                                        Picoseconds origin) {
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
-  const auto length = duration_words(static_cast<double>(span.duration()));
+  const auto length = duration_words(span.duration());
   // Both times have as many decimal places as three significant digits of the duration require, so
   // that start and end differ.
   const double grain =
@@ -234,7 +241,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   if (span.step >= 0) where += fmt::format(", step {}", span.step);
   lines.push_back(where);
   if (span.bytes >= 0) {
-    std::string sent = bytes_words(static_cast<double>(span.bytes));
+    std::string sent = bytes_words(span.bytes);
     // A wait's duration does not depend on its bytes, so bytes / duration is meaningless.
     if (span.duration() > 0 && span.category != Category::wait) {
       sent += fmt::format(", {}/s", bytes_words(static_cast<double>(span.bytes) /

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <limits>
 #include <optional>
 #include <string>
@@ -13,12 +14,20 @@ namespace lockstep::viz {
 
 /// Formats a duration with a suitable unit and about three digits: "3.25 ms".
 std::string duration_words(double picoseconds);
+std::string duration_words(std::integral auto picoseconds) {
+  return duration_words(static_cast<double>(picoseconds));
+}
 /// Returns a spacing for the marks of an axis: 1, 2 or 5 times a power of ten, at least `least`.
 double round_spacing(double least);
 /// Formats a time on an axis with marks `spacing` apart: "12.5 ms".
 std::string axis_words(double picoseconds, double spacing);
 /// Formats a size with the terminal's units: "16.4 kB".
 std::string bytes_words(double bytes);
+std::string bytes_words(std::integral auto bytes) {
+  return bytes_words(static_cast<double>(bytes));
+}
+/// Joins words to a list: "a", "a and b" or "a, b and c".
+std::string list_words(const std::vector<std::string>& words);
 /// Describes a span: "forward of microbatch 3 on stage 0", "send to rank 1", or its name.
 std::string span_words(const Timeline& timeline, const TimelineSpan& span);
 

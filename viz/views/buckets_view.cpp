@@ -174,7 +174,7 @@ std::optional<std::size_t> BucketsView::draw_bars(const Painter& painter) {
     draw_intervals(painter, bucket.exposed, top, bottom, colours::trouble, drawn[2]);
     const float left = x_of(bucket.time.start), right = x_of(bucket.time.end);
     if (row_height_ >= size_of(look.small) && bucket.bytes > 0) {
-      const std::string words = bytes_words(static_cast<double>(bucket.bytes));
+      const std::string words = bytes_words(bucket.bytes);
       const float y = (top + bottom - size_of(look.small)) / 2, space = painter.px(5);
       const bool fits = right + space + painter.text_width(words, look.small) < bars_.right;
       if (fits)

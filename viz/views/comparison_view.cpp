@@ -194,11 +194,10 @@ void ComparisonView::draw_head(const Painter& painter, const Rect& rect, Compare
   if (row.button(">", false, "a later step of this run")) runs.go_by_steps(side, 1);
   ImGui::PopID();
 
-  std::string facts = duration_words(static_cast<double>(metrics.time()));
+  std::string facts = duration_words(metrics.time());
   if (metrics.bubble) facts += fmt::format("   bubble {:.1f} %", 100 * metrics.bubble->share());
   if (const RankMetrics* most = metrics.most_memory())
-    facts += fmt::format("   peak memory {} on rank {}",
-                         bytes_words(static_cast<double>(*most->memory)), most->rank);
+    facts += fmt::format("   peak memory {} on rank {}", bytes_words(*most->memory), most->rank);
   if (runs.configurations().clocks_differ) facts += "   " + clock_words(timeline.run());
   painter.text(rect.right - painter.px(edge), middle - size_of(look.small) / 2,
                painter.fitted(facts, look.small, 0.6f * rect.width()), colours::text_dim,

@@ -98,7 +98,7 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
     const Picoseconds parts[] = {rank.compute, rank.waiting, rank.idle, rank.communication};
     for (std::size_t i = 0; i < 4; ++i) cell(i, y, share(parts[i], length), colours::text_dim);
     cell(4, y, share(rank.hidden, static_cast<double>(rank.communication)), colours::text_dim);
-    cell(5, y, bytes_words(static_cast<double>(rank.sent)), colours::text_dim);
+    cell(5, y, bytes_words(rank.sent), colours::text_dim);
   };
   RankStatistics sum;
   for (const RankStatistics& each : range.ranks) {

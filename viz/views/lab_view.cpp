@@ -52,10 +52,9 @@ void LabView::refresh(const Timeline& timeline) {
 
 void LabView::draw(const Painter& painter, const Rect& rect, Model& model) {
   refresh(model.timeline);
-  const std::string times = fmt::format("{}: forward {}, backward {}",
-                                        !question_.measured.empty() ? "measured" : "textbook",
-                                        duration_words(static_cast<double>(question_.forward)),
-                                        duration_words(static_cast<double>(question_.backward)));
+  const std::string times = fmt::format(
+      "{}: forward {}, backward {}", !question_.measured.empty() ? "measured" : "textbook",
+      duration_words(question_.forward), duration_words(question_.backward));
   const Rect inside = panel_card(painter, rect, Panel::what_if, times, model);
   draw_controls(painter, inside);
   const float controls = ImGui::GetFrameHeight() + painter.px(8);
@@ -159,8 +158,8 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   }
   painter.text(rect.left, rect.top + size_of(look.small) + painter.px(4),
                fmt::format("a step takes {};  rank 0 holds at most {:.3g} microbatch{}",
-                           duration_words(static_cast<double>(answer_->simulation.makespan)),
-                           answer_->most_live, answer_->most_live == 1 ? "" : "es"),
+                           duration_words(answer_->simulation.makespan), answer_->most_live,
+                           answer_->most_live == 1 ? "" : "es"),
                colours::text_dim, look.small);
 }
 

@@ -87,8 +87,8 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   if (two_lines)
     painter.text(rect.right, middle + line / 2, fmt::format("{} in flight", in_flight->most),
                  colours::text_dim, look.small, Align::right);
-  painter.text(rect.right, two_lines ? middle - line / 2 : middle,
-               bytes_words(static_cast<double>(peak)), colours::text, look.small, Align::right);
+  painter.text(rect.right, two_lines ? middle - line / 2 : middle, bytes_words(peak), colours::text,
+               look.small, Align::right);
 }
 
 void MemoryView::draw_in_flight(const Painter& painter, const Rect& plot,

@@ -204,10 +204,9 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
       const float x = at.x + painter.px(right ? 12 : -12);
       const float y = at.y < centre_.y - 1 ? at.y - 1.6f * line : at.y - 0.4f * line;
       const Align align = right ? Align::left : Align::right;
-      painter.text(x, y, bytes_words(static_cast<double>(link.bytes())), colours::text_dim,
-                   look.small, align);
-      painter.text(x, y + line, duration_words(static_cast<double>(link.slowest())),
-                   colours::text_dim, look.small, align);
+      painter.text(x, y, bytes_words(link.bytes()), colours::text_dim, look.small, align);
+      painter.text(x, y + line, duration_words(link.slowest()), colours::text_dim, look.small,
+                   align);
     }
   }
 

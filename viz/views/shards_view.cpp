@@ -25,7 +25,7 @@ struct MatrixBox {
 };
 
 /// Returns a box as parts of the matrix, of which there are several if it leaves out rows between.
-std::vector<MatrixBox> in_matrix(const lockstep::Box& box, const Shape& whole) {
+std::vector<MatrixBox> in_matrix(const Box& box, const Shape& whole) {
   const int last = whole.rank() - 1;
   const auto begin = [&](int i) { return box.begin[static_cast<std::size_t>(i)]; };
   if (last == 0) return {{0, begin(0), 1, box.extent[0]}};
@@ -251,7 +251,7 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
   for (std::size_t h = 0; h < layout.holders.size(); ++h) {
     const std::size_t begin = areas_.size();
     std::optional<std::size_t> largest;
-    for (const lockstep::Box& each : layout.holders[h].boxes)
+    for (const Box& each : layout.holders[h].boxes)
       for (const MatrixBox& part : in_matrix(each, shown_.whole)) {
         if (areas_.size() == most_areas) break;
         Rect area{box.left + x_scale * static_cast<float>(part.column),

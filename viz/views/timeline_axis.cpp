@@ -28,10 +28,10 @@ void TimelineView::fold_overview(const Timeline& timeline, const TimeWindow& who
   for (std::size_t i = 0; i < ranks; ++i) {
     const Lane* compute = timeline.ranks()[i]->compute();
     if (!compute || compute->rows(Band::action).empty()) continue;
-    std::vector<Box>& boxes = overview_.boxes[i];
+    std::vector<SpanBox>& boxes = overview_.boxes[i];
     fold(compute->rows(Band::action).front(), whole, static_cast<double>(width), boxes);
     // Span pointers become invalid when spans are added; the overview needs only the colours.
-    for (Box& box : boxes) box.span = nullptr;
+    for (SpanBox& box : boxes) box.span = nullptr;
   }
   overview_.window = whole;
   overview_.spans = timeline.span_count();
@@ -55,7 +55,7 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
   const double scale = overview_.window.width() / whole.width();
   for (std::size_t i = 0; i < overview_.boxes.size(); ++i) {
     const float top = rect.top + painter.px(2) + height * static_cast<float>(i);
-    for (const Box& box : overview_.boxes[i]) {
+    for (const SpanBox& box : overview_.boxes[i]) {
       if (box.category == Category::wait) continue;
       painter.fill({rect.left + static_cast<float>(begin + box.left * scale), top,
                     rect.left + static_cast<float>(begin + box.right * scale),

@@ -37,7 +37,7 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
     painter.idle(at, colour_of(open.span.category));
     painter.frame(at, colours::text_dim);
     const std::string& name = model.timeline.name(open.span.name);
-    const std::string time = duration_words(static_cast<double>(end - open.span.start));
+    const std::string time = duration_words(end - open.span.start);
     if (!painter.text_in(at, fmt::format("{}, running for {}", beginning(name), time),
                          colours::text, painter.look().small))
       painter.text_in(at, time, colours::text, painter.look().small);
@@ -176,7 +176,7 @@ void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
                  look.small);
   };
   const auto words = [&](const Interval& time) {
-    return time.start < time.end ? duration_words(static_cast<double>(time.end - time.start))
+    return time.start < time.end ? duration_words(time.end - time.start)
                                  : axis_words(static_cast<double>(time.start - model.origin),
                                               frame.window.width() / 1000);
   };

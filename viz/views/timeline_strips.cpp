@@ -113,7 +113,7 @@ void TimelineView::draw_idle(const Painter& painter, const Frame& frame, const M
                              const Rect& rect) {
   const Rect run = run_part(frame, model, rect);
   opaque_.clear();
-  for (const Box& box : outer_)
+  for (const SpanBox& box : outer_)
     if (box.whole ||
         (box.category == Category::wait && box.opacity >= 1 && box.cover >= least_wait))
       opaque_.push_back({box.left, box.right});
@@ -156,7 +156,7 @@ void TimelineView::draw_compute(const Painter& painter, const Frame& frame, cons
     const Rect part = row_part(rect, Band::action, i, shown);
     fold_row(frame, rows[i], boxes_);
     draw_boxes(painter, frame, model, strip.rank->rank, boxes_, part, Draw::work);
-    for (const Box& box : boxes_) {
+    for (const SpanBox& box : boxes_) {
       Rect room = part;
       room.left = frame.lanes.left + static_cast<float>(box.left);
       room.right = frame.lanes.left + static_cast<float>(box.right);
@@ -165,7 +165,7 @@ void TimelineView::draw_compute(const Painter& painter, const Frame& frame, cons
     // A wait within an action stops all of the action, so it is as tall as the action.
     draw_boxes(painter, frame, model, strip.rank->rank, boxes_, rect, Draw::waits);
   }
-  for (const Box& box : outer_) {
+  for (const SpanBox& box : outer_) {
     if (!box.whole || box.category == Category::wait) continue;
     Rect room = rect;
     room.left = frame.lanes.left + static_cast<float>(box.left);
@@ -243,14 +243,14 @@ void TimelineView::draw_row(const Painter& painter, const Frame& frame, const Mo
                             int rank, const SpanRow& row, const Rect& rect) {
   fold_row(frame, row, boxes_);
   draw_boxes(painter, frame, model, rank, boxes_, rect, Draw::all);
-  for (const Box& box : boxes_) {
+  for (const SpanBox& box : boxes_) {
     draw_label(painter, model, box,
                {frame.lanes.left + static_cast<float>(box.left), rect.top,
                 frame.lanes.left + static_cast<float>(box.right), rect.bottom});
   }
 }
 
-void TimelineView::fold_row(const Frame& frame, const SpanRow& row, std::vector<Box>& boxes) {
+void TimelineView::fold_row(const Frame& frame, const SpanRow& row, std::vector<SpanBox>& boxes) {
   boxes.clear();
   if (boxes_left_ == 0) return;
   fold(row, frame.window, static_cast<double>(frame.lanes.width()), boxes);
@@ -258,9 +258,9 @@ void TimelineView::fold_row(const Frame& frame, const SpanRow& row, std::vector<
 }
 
 void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const Model& model,
-                              int rank, const std::vector<Box>& boxes, const Rect& rect,
+                              int rank, const std::vector<SpanBox>& boxes, const Rect& rect,
                               Draw which) const {
-  const auto place_box = [&](const Box& box) {
+  const auto place_box = [&](const SpanBox& box) {
     Rect at = rect;
     at.left = frame.lanes.left + static_cast<float>(box.left);
     at.right = frame.lanes.left + static_cast<float>(box.right);
@@ -268,10 +268,10 @@ void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const 
   };
   const ImU32 wait = colour_of(Category::wait);
   if (which != Draw::work) {
-    for (const Box& box : boxes)
+    for (const SpanBox& box : boxes)
       if (box.category == Category::wait && box.cover >= least_wait)
         painter.idle_fill(place_box(box), wait, static_cast<float>(box.opacity));
-    for (const Box& box : boxes) {
+    for (const SpanBox& box : boxes) {
       if (box.category != Category::wait || box.width() < least_hatch) continue;
       const Rect at = place_box(box);
       painter.idle_hatch(at, wait, static_cast<float>(box.opacity));
@@ -283,14 +283,14 @@ void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const 
   if (which == Draw::waits) return;
   // In the lanes of messages and kernels, a few short spans must remain visible.
   const float least = which == Draw::all ? least_opacity : 0;
-  for (const Box& box : boxes)
+  for (const SpanBox& box : boxes)
     if (box.category != Category::wait)
       draw_box(painter, model, rank, box, place_box(box),
                std::max(static_cast<float>(box.opacity), least));
 }
 
-void TimelineView::draw_box(const Painter& painter, const Model& model, int rank, const Box& box,
-                            const Rect& rect, float opacity) const {
+void TimelineView::draw_box(const Painter& painter, const Model& model, int rank,
+                            const SpanBox& box, const Rect& rect, float opacity) const {
   const ImU32 colour = colour_of(box.category);
   const TimelineSpan* span = box.span;
   const Finding& hovered = model.hovered;
@@ -320,7 +320,7 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, int rank
   }
 }
 
-void TimelineView::draw_label(const Painter& painter, const Model& model, const Box& box,
+void TimelineView::draw_label(const Painter& painter, const Model& model, const SpanBox& box,
                               const Rect& room) const {
   const Look& look = painter.look();
   if (!box.whole || room.width() < painter.px(8) || room.height() < size_of(look.small)) return;

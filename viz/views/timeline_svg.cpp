@@ -108,12 +108,12 @@ class Svg {
 /// Draws the rows of a band, as the timeline does: nested rows are lower than their actions.
 void draw_rows(Svg& svg, const Timeline& timeline, const std::vector<SpanRow>& rows,
                const TimeWindow& window, double left, double right, double top, double bottom) {
-  std::vector<Box> boxes;
+  std::vector<SpanBox> boxes;
   for (std::size_t i = 0; i < rows.size() && static_cast<double>(i) < bottom - top; ++i) {
     const double row_top = i == 0 ? top : bottom - (bottom - top) / (2 * static_cast<double>(i));
     fold(rows[i], window, right - left, boxes);
     for (const bool waits : {true, false}) {
-      for (const Box& box : boxes) {
+      for (const SpanBox& box : boxes) {
         if ((box.category == Category::wait) != waits) continue;
         const double x0 = left + box.left, x1 = left + box.right;
         if (waits) {
@@ -128,7 +128,7 @@ void draw_rows(Svg& svg, const Timeline& timeline, const std::vector<SpanRow>& r
         svg.rect(x0, row_top, x1, bottom, hex(odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour),
                  box.opacity,
                  box.whole ? fmt::format("{}, {}", timeline.name(box.span->name),
-                                         duration_words(static_cast<double>(box.span->duration())))
+                                         duration_words(box.span->duration()))
                            : std::string{});
         if (!box.whole || box.span->microbatch < 0) continue;
         const std::string number = std::to_string(box.span->microbatch);

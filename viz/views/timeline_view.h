@@ -123,12 +123,12 @@ class TimelineView {
                   const Strip& strip);
   void draw_row(const Painter& painter, const Frame& frame, const Model& model, int rank,
                 const SpanRow& row, const Rect& rect);
-  void fold_row(const Frame& frame, const SpanRow& row, std::vector<Box>& boxes);
+  void fold_row(const Frame& frame, const SpanRow& row, std::vector<SpanBox>& boxes);
   void draw_boxes(const Painter& painter, const Frame& frame, const Model& model, int rank,
-                  const std::vector<Box>& boxes, const Rect& rect, Draw which) const;
-  void draw_box(const Painter& painter, const Model& model, int rank, const Box& box,
+                  const std::vector<SpanBox>& boxes, const Rect& rect, Draw which) const;
+  void draw_box(const Painter& painter, const Model& model, int rank, const SpanBox& box,
                 const Rect& rect, float opacity) const;
-  void draw_label(const Painter& painter, const Model& model, const Box& box,
+  void draw_label(const Painter& painter, const Model& model, const SpanBox& box,
                   const Rect& room) const;
   /// Returns the widest part of an action's box that none of the spans within the action covers.
   static Rect widest_free(const Frame& frame, const SpanRow& nested, const TimelineSpan& span,
@@ -193,16 +193,16 @@ class TimelineView {
   std::size_t boxes_left_ = 0;
   std::vector<const ExplainedStep*> explained_;  ///< of the steps in the window
   std::vector<const Ghost*> ghosts_;             ///< the same, if they are shown
-  std::vector<Box> boxes_;           ///< boxes of the row being drawn; a member to reuse its memory
+  std::vector<SpanBox> boxes_;       ///< boxes of the row being drawn; a member to reuse its memory
   std::vector<IdleBox> idle_boxes_;  ///< the rank's explained idle time
   std::vector<std::pair<double, double>> opaque_;  ///< pixels of a strip that need no background
   std::vector<Rect> bare_;                         ///< the others
-  std::vector<Box> outer_;  ///< the same, of the compute lane's outermost row
+  std::vector<SpanBox> outer_;  ///< the same, of the compute lane's outermost row
   /// The overview's boxes. Folding visits every span of the run, so while spans are arriving it is
   /// repeated only rarely, to limit its share of the time.
   struct Overview {
-    std::vector<std::vector<Box>> boxes;  ///< by rank
-    TimeWindow window;                    ///< of the whole run when they were folded
+    std::vector<std::vector<SpanBox>> boxes;  ///< by rank
+    TimeWindow window;                        ///< of the whole run when they were folded
     std::int64_t spans = -1;
     float width = 0;
     std::chrono::steady_clock::time_point again_from{};

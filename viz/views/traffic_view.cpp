@@ -66,12 +66,11 @@ void TrafficView::draw(const Painter& painter, const Rect& rect, Model& model) {
   if (hovered) {
     explanation_ = cell_words(model.timeline, matrix_, hovered->first, hovered->second);
   } else {
-    explanation_.push_back(
-        fmt::format("{} in this step", bytes_words(static_cast<double>(matrix_.total))));
+    explanation_.push_back(fmt::format("{} in this step", bytes_words(matrix_.total)));
     if (std::string nodes = node_words(matrix_); !nodes.empty())
       explanation_.push_back(std::move(nodes));
     for (const TrafficSum& sum : traffic_sums(model.timeline, matrix_))
-      explanation_.push_back(sum.words + ": " + bytes_words(static_cast<double>(sum.bytes)));
+      explanation_.push_back(sum.words + ": " + bytes_words(sum.bytes));
     if (shown_ < matrix_.ranks.size())
       explanation_.push_back(
           fmt::format("the matrix shows {} of {} ranks", shown_, matrix_.ranks.size()));
