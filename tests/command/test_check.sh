@@ -92,7 +92,7 @@ claim 'out of bounds: at its line' says '✗ exercises/01_two/answer.cpp:4: read
 write 01_two $'int answer(int n) {\n  return 1 << (n + 31);\n}'
 lockstep check
 claim 'undefined: at its line' says '✗ exercises/01_two/answer.cpp:2: shift exponent 32'
-write 01_two $'int answer(int) {\n  volatile int n = 1;\n  while (n) {}\n  return 2;\n}'
+write 01_two $'#include <unistd.h>\nint answer(int) {\n  volatile int n = 1;\n  while (n) sleep(1);\n  return 2;\n}'
 lockstep check
 claim 'a loop without end: told' says 'has not returned within'
 write 01_two $'// A comment alone is no answer.\nint answer(int) { return 0; }'

@@ -30,7 +30,7 @@ memory_peak() { awk '/^VmHWM:/ {print int($2 / 1024)}' "/proc/$shown/status"; }
 if [ -n "$full" ]; then limit=2048 flood=3400 soon=1000; else limit=256 flood=300 soon=10000; fi
 port=$(free_port)
 listen() { # [VIEWER_FLAGS]
-  "$viewer" --listen "127.0.0.1:$port" --memory "${limit}MB" --stats "$stats" "$@" 2>"$scratch/err" &
+  "$viewer" --size 640x360 --listen "127.0.0.1:$port" --memory "${limit}MB" --stats "$stats" "$@" 2>"$scratch/err" &
   shown=$!
   within 60 is_open "$port"
 }

@@ -18,7 +18,7 @@ trap '[ -n "$shown" ] && kill -9 "$shown" 2>/dev/null; [ -n "$running" ] && kill
 
 # listen [VIEWER_FLAGS]: starts a viewer in the background, as $shown, and returns when it listens.
 listen() {
-  "$viewer" --listen "127.0.0.1:$port" "$@" &
+  "$viewer" --size 640x360 --listen "127.0.0.1:$port" "$@" &
   shown=$!
   within 60 is_open "$port" || echo "the viewer does not listen"
 }

@@ -28,7 +28,7 @@ all_traces_exist() {
   for rank in 0 1 2 3; do [[ -e $traces/rank$rank.json ]] || return 1; done
 }
 port=$(free_port)
-"$viewer" --listen "127.0.0.1:$port" & shown=$!
+"$viewer" --size 640x360 --listen "127.0.0.1:$port" & shown=$!
 within 60 is_open "$port"
 claim "one that is told to listens" listens $shown
 kill $shown
@@ -54,7 +54,7 @@ rm -rf "$traces"
 timeout 300 "$lesson" --ranks 4 --steps 40 --pace 0.005 --quiet --parity off --trace "$traces" &
 run=$!
 within 60 all_traces_exist
-"$viewer" - --exit-when-done --stats "$stats" < <(tail -n +1 -f "$traces"/rank*.json --pid=$run) &
+"$viewer" - --size 640x360 --exit-when-done --stats "$stats" < <(tail -n +1 -f "$traces"/rank*.json --pid=$run) &
 shown=$!
 sleep 1
 claim "no port is opened" eval "! listens $shown"
@@ -68,7 +68,7 @@ claim "a whole trace: there is a picture" test -s "$scratch/all.png"
 claim "it has all that was emitted ($(emitted), $(number total))" test "$(emitted)" -eq "$(number total)"
 
 # At the end of input, the viewer keeps the picture until it is closed.
-"$viewer" - --stats "$stats" <"$traces/rank0.json" &
+"$viewer" - --size 640x360 --stats "$stats" <"$traces/rank0.json" &
 shown=$!
 # Whether the viewer has read its input file to the end.
 has_read_all() {

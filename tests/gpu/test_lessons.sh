@@ -123,7 +123,7 @@ claim 'lesson 14 on a GPU' ended 0
 
 run "$lessons"/lesson_01_collectives --device cuda --trace none --ranks 4 --steps 1 --quiet
 claim 'lesson 01 by NCCL' ended 0
-run "$lessons"/lesson_00_ranks --device cuda --trace none --ranks 3 --steps 2 --quiet
+run "$lessons"/lesson_00_ranks --device cuda --trace none --ranks 3 --steps 2 --hidden 16 --heads 2 --sequence 8 --quiet
 claim 'lesson 00 on GPUs' ended 0
 
 # Impossible requests.
