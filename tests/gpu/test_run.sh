@@ -148,6 +148,16 @@ claim 'the tree without its optional parts is configured' ended 0
 run ninja -C "$scratch/bare" -n lockstep_gpu_first lockstep_gpu_checks
 claim 'it has the targets that the script builds' ended 0
 
+# With nvcc, but without any kernel file, because all of them would take nvcc minutes.
+kernels=$(cd "$here/../.." && printf '%s\n' kernels/cuda/*.cu kernels/cuda/ladder/*.cu tests/gpu/*.cu | paste -sd';')
+run cmake -S "$here/../.." -B "$scratch/no_kernels" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLOCKSTEP_UNITY=ON \
+  -DLOCKSTEP_VIEWER=OFF -DLOCKSTEP_BENCH=OFF -DLOCKSTEP_WERROR=OFF -DLOCKSTEP_LEAVE_OUT_KERNELS="$kernels"
+claim 'the tree without its kernel files is configured' ended 0
+if says 'CUDA found'; then
+  limit=300 run ninja -C "$scratch/no_kernels" lockstep_cuda
+  claim 'its GPU library is built' ended 0
+fi
+
 # --- A source file that does not compile ---------------------------------------------------------
 
 sources broken.c '' >"$tree/CMakeLists.txt"
