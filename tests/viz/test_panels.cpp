@@ -103,6 +103,8 @@ TEST_CASE(
 TEST_CASE("a panel by its name on the command line") {
   CHECK(panel_named("what-if") == Panel::what_if);
   CHECK(panel_named("buckets") == Panel::buckets);
+  CHECK(panel_named("Buckets") == Panel::buckets);
+  CHECK(panel_named("What if") == Panel::what_if);
   CHECK(panel_named("loss") == std::nullopt);  // it is always shown
   CHECK(panel_names({Panel::what_if, Panel::traffic}) == "what-if, traffic");
   const auto parsed = [](std::string name) {

@@ -136,7 +136,13 @@ TEST_CASE("a ring's time in sentences") {
         "all_gather on 2 ranks: 3.00 µs"
         "\nN-1 = 1 step: in it, every rank sends a chunk of n/N = 8 B to the next one."
         "\nEvery link takes α + β n/N = 1.00 µs + 2.00 µs per step."
-        "\n1 x 3.00 µs = 3.00 µs; observed: 3.00 µs.");
+        "\n1 × 3.00 µs = 3.00 µs; observed: 3.00 µs.");
+  // Rank 3 sends its first chunk late, which takes more time than all chunks together.
+  hand.has = {{3, 100 * us}};
+  Timeline late;
+  hand.fill(late);
+  CHECK(ring_sentences(ring_of(late, 0, ring_collectives(late, 0)[0])).back() ==
+        "Rank 3 starts 100.0 µs after rank 0; the others wait.");
   // On the wall clock, a transfer begins when its receiver is ready, and α and β are not known.
   hand.timeline.run().clock = "wall";
   const Ring real = ring_of(hand.timeline, 0, all[0]);

@@ -90,7 +90,7 @@ TEST_CASE("who stores which part, worked by hand") {
   CHECK(state.holders[2] == Holders{{2}, {Box{.begin = {4, 0}, .extent = {4, 16}}}, 64});
   CHECK(state.copies(shards.whole) == 1);
   CHECK(lines(shard_sentences(shards)) ==
-        lines(Sentences{"8 x 32, 256 elements",
+        lines(Sentences{"8 × 32, 256 elements",
                         "parameters and gradients: in 2 parts of 1024 B, 2 copies in the run",
                         "optimizer state: in 4 parts of 512 B, one copy in the run"}));
   CHECK(lines(holders_words(shards, values, values.holders[0])) ==
@@ -176,7 +176,7 @@ TEST_CASE("the shards panel explains the part under the cursor") {
   CHECK(view.shown().tensor == "h.0.w");
   REQUIRE(view.memory());
   REQUIRE_FALSE(view.explanation().empty());
-  CHECK(view.explanation().front() == "8 x 32, 256 elements");
+  CHECK(view.explanation().front() == "8 × 32, 256 elements");
   const auto right = view.point_in(0, 1);
   REQUIRE(right);
   viewer.move(right->x, right->y);

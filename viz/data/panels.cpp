@@ -32,6 +32,15 @@ std::string share_words(double share) {
   return fmt::format("{:.1f} %", 100 * share);
 }
 
+/// Returns a panel's title as a flag's value: "what-if" for "What if".
+std::string in_lower_case(std::string_view title) {
+  std::string name{title};
+  for (char& letter : name)
+    letter =
+        letter == ' ' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return name;
+}
+
 }  // namespace
 
 RunContents contents_of(const Timeline& timeline) {
@@ -98,18 +107,14 @@ const std::vector<Panel>& choosable_panels() {
 
 std::string panel_names(const std::vector<Panel>& panels) {
   std::string names;
-  for (const Panel panel : panels) {
-    std::string name = title_of(panel).name;
-    for (char& letter : name)
-      letter = letter == ' ' ? '-' : static_cast<char>(std::tolower(letter));
-    names += (names.empty() ? "" : ", ") + name;
-  }
+  for (const Panel panel : panels)
+    names += (names.empty() ? "" : ", ") + in_lower_case(title_of(panel).name);
   return names;
 }
 
 std::optional<Panel> panel_named(std::string_view name) {
   for (const Panel panel : choosable_panels())
-    if (panel_names({panel}) == name) return panel;
+    if (panel_names({panel}) == in_lower_case(name)) return panel;
   return std::nullopt;
 }
 

@@ -48,8 +48,8 @@ struct PanelTitle {
 };
 PanelTitle title_of(Panel panel);
 
-/// Returns the panel with this name on the command line, such as "what-if", if it can be a choice
-/// for the last card.
+/// Returns the panel with this name on the command line, such as "what-if", in upper or lower case,
+/// if it can be a choice for the last card.
 std::optional<Panel> panel_named(std::string_view name);
 /// Lists names on the command line: "buckets, traffic".
 std::string panel_names(const std::vector<Panel>& panels);

@@ -57,6 +57,25 @@ std::string link_name(const Ring& ring, const RingLink& link) {
                                           : " (within a node)");
 }
 
+/// Names the rank that enters the ring late, if that explains most of the time beyond the chunks'
+/// own.
+std::string late_words(const Ring& ring) {
+  const RingLink* first = nullptr;
+  const RingLink* last = nullptr;
+  const auto start_of = [](const RingLink& link) { return link.transfers.front().time.start; };
+  for (const RingLink& link : ring.links) {
+    if (link.transfers.empty()) return "";
+    if (first == nullptr || start_of(link) < start_of(*first)) first = &link;
+    if (last == nullptr || start_of(link) > start_of(*last)) last = &link;
+  }
+  if (first == nullptr) return "";
+  const auto took = static_cast<double>(ring.collective.time.end - ring.collective.time.start);
+  const auto late = static_cast<double>(start_of(*last) - start_of(*first));
+  if (late < 0.05 * took || late < (took - ring.longest_way()) / 2) return "";
+  return fmt::format("Rank {} starts {} after rank {}; the others wait.", last->from,
+                     duration_words(late), first->from);
+}
+
 }  // namespace
 
 bool RingCollective::has(int rank) const {
@@ -246,7 +265,7 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
   sentences.push_back(std::move(words));
   if (alike)
     sentences.push_back(
-        fmt::format("{} x {} = {}; observed: {}.", steps, duration_words(each),
+        fmt::format("{} × {} = {}; observed: {}.", steps, duration_words(each),
                     duration_words(static_cast<double>(each) * static_cast<double>(steps)),
                     duration_words(took)));
   else
@@ -254,6 +273,7 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
         "A chunk crosses {} link{} one after the other, {} on the slowest way; "
         "observed, from the first start: {}.",
         steps, steps == 1 ? "" : "s", duration_words(ring.longest_way()), duration_words(took)));
+  if (std::string late = late_words(ring); !late.empty()) sentences.push_back(std::move(late));
   return sentences;
 }
 

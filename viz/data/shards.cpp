@@ -139,7 +139,7 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
 }
 
 std::string shape_words(const Shape& shape) {
-  return fmt::format("{}", fmt::join(extents_of(shape), " x "));
+  return fmt::format("{}", fmt::join(extents_of(shape), " × "));
 }
 
 std::string ranks_words(const std::vector<int>& ranks) {

@@ -45,9 +45,11 @@ Rect panel_card(const Painter& painter, const Rect& rect, Panel panel, std::stri
       model.view.panel = model.panels.next(model.view.panel);
     end += next;
   }
-  const std::string rest = painter.fitted(note, painter.look().small, inside.right - end);
-  painter.text(inside.right, (tabs.top + tabs.bottom - size_of(painter.look().small)) / 2, rest,
-               colours::text_faint, painter.look().small, Align::right);
+  // Half a note says nothing, and the other cards have the step too.
+  ImFont* small = painter.look().small;
+  if (painter.text_width(note, small) <= inside.right - end)
+    painter.text(inside.right, (tabs.top + tabs.bottom - size_of(small)) / 2, note,
+                 colours::text_faint, small, Align::right);
   return inside;
 }
 

@@ -138,7 +138,7 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
   }
   Rect body = inside;
   body.right = inside.left + drawing_share * inside.width();
-  draw_list(painter, {inside.left, inside.top, body.right, inside.bottom});
+  draw_list(painter, {inside.left, inside.top, inside.right, inside.bottom});
   body.top = list_.bottom + painter.px(6);
   const bool has_room = body.height() > painter.px(memory_height + least_height);
   if (memory_ && memory_->changes() && has_room) {
@@ -182,7 +182,8 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
            memory_sentences(*memory_, shown_, model.cursor_time, model.origin))
         explanation_.push_back(std::move(sentence));
   }
-  Rect words{body.right + painter.px(gap), inside.top, inside.right, inside.bottom};
+  Rect words{body.right + painter.px(gap), list_.bottom + painter.px(6), inside.right,
+             inside.bottom};
   for (std::size_t i = 0; i < explanation_.size(); ++i)
     words.top =
         paragraph(painter, words, explanation_[i], i == 0 ? colours::text : colours::text_dim) +
@@ -237,7 +238,7 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
                Align::right);
   const std::string axes = rows == 1                 ? "elements"
                            : shown_.whole.rank() > 2 ? "rows of all, columns"
-                                                     : "rows x columns";
+                                                     : "rows × columns";
   if (painter.text_width(axes, look.small) + painter.px(60) < box.width())
     painter.text((box.left + box.right) / 2, below, axes, colours::text_faint, look.small,
                  Align::centre);
