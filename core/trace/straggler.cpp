@@ -1,28 +1,27 @@
 #include "core/trace/straggler.h"
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
 #include <tuple>
-#include <vector>
 
 #include "core/trace/visit_band.h"
 
 namespace lockstep {
 namespace {
 
+/// What a rank does in the collectives of one name and number.
 struct Entry {
-  Picoseconds time = 0;
-  int rank = 0;
+  std::optional<Picoseconds> time;  ///< of its first message, or of the collective's span
+  std::set<int> peers;              ///< to and from which its messages go
 };
 
-/// The entries into each collective of a step, by group, sequence and operation.
-using Collective = std::tuple<NameId, int, NameId>;
+/// By rank. Several groups may have a collective of this name and number.
 struct Entries {
   int group_size = 0;
-  std::vector<Entry> entries;
+  std::map<int, Entry> ranks;
 };
+using Collective = std::tuple<NameId, int, NameId>;  // group, sequence and operation
 using Collectives = std::map<Collective, Entries>;
 
 void add_entries(const Timeline& timeline, const RankTimeline& rank, const StepWindow& step,
@@ -30,63 +29,97 @@ void add_entries(const Timeline& timeline, const RankTimeline& rank, const StepW
   const Interval window{step.start, step.end};
   const std::set<int> sending = sending_lanes(timeline, rank, window);
   for (const auto& lane : rank.lanes) {
-    // A collective's spans on other lanes are messages that arrive, possibly before the rank itself
-    // has entered.
-    if (!sending.empty() && !sending.contains(lane->tid())) continue;
+    const bool sends = sending.contains(lane->tid());
     visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
       if (span.category != Category::communication || span.step != step.step ||
           span.group_size < 2 || span.sequence < 0)
         return;
       Entries& found = all[{span.group, span.sequence, span.name}];
       found.group_size = span.group_size;
-      if (found.entries.empty() || found.entries.back().rank != rank.rank) {
-        found.entries.push_back({span.start, rank.rank});
-      } else {
-        found.entries.back().time = std::min(found.entries.back().time, span.start);
-      }
+      Entry& entry = found.ranks[rank.rank];
+      if (span.peer >= 0) entry.peers.insert(span.peer);
+      // A message may arrive before the rank itself has entered.
+      if (span.peer >= 0 && !sends) return;
+      entry.time = entry.time ? std::min(*entry.time, span.start) : span.start;
     });
   }
 }
 
+/// Divides ranks into groups: those that are connected by messages. Without messages, all are one.
+std::vector<std::vector<int>> groups_of(const Entries& entries) {
+  std::map<int, std::set<int>> linked;
+  for (const auto& [rank, entry] : entries.ranks)
+    for (const int peer : entry.peers) {
+      linked[rank].insert(peer);
+      linked[peer].insert(rank);
+    }
+  std::vector<std::vector<int>> groups;
+  if (linked.empty()) {
+    groups.emplace_back();
+    for (const auto& [rank, entry] : entries.ranks) groups.back().push_back(rank);
+  }
+  std::set<int> taken;
+  for (const auto& [first, peers] : linked) {
+    if (!taken.insert(first).second) continue;
+    std::vector<int> group{first};
+    for (std::size_t i = 0; i < group.size(); ++i)
+      for (const int peer : linked[group[i]])
+        if (taken.insert(peer).second) group.push_back(peer);
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
 /// Returns the median; of an even number of values, the lower one.
-template <class Values, class Projection = std::identity>
-auto median(Values& values, Projection projection = {}) {
+Picoseconds median(std::vector<Picoseconds> values) {
   const auto middle = values.begin() + (static_cast<std::ptrdiff_t>(values.size()) - 1) / 2;
-  std::ranges::nth_element(values, middle, {}, projection);
-  return projection(*middle);
+  std::ranges::nth_element(values, middle);
+  return *middle;
 }
 
 }  // namespace
 
-std::optional<Straggler> straggler(const Timeline& timeline, int step) {
+std::optional<Straggler> straggler(const Timeline& timeline, int step,
+                                   const std::vector<StepParts>& parts) {
   const StepWindow* window = timeline.find_step(step);
   if (!window) return std::nullopt;
   Collectives all;
   for (const auto& rank : timeline.ranks()) add_entries(timeline, *rank, *window, all);
   std::optional<Straggler> latest;
-  for (auto& [collective, found] : all) {
-    auto& entries = found.entries;
-    if (static_cast<int>(entries.size()) != found.group_size) continue;
-    const Entry last = *std::ranges::max_element(entries, {}, &Entry::time);
-    const Picoseconds late =
-        last.time - median(entries, [](const Entry& entry) { return entry.time; });
-    if (latest && late <= latest->late) continue;
-    const auto& [group, sequence, operation] = collective;
-    latest = {.rank = last.rank,
-              .operation = operation,
-              .group = group,
-              .sequence = sequence,
-              .late = late};
-  }
+  std::vector<int> of_latest;  // the ranks of its group
+  for (const auto& [collective, found] : all)
+    for (const std::vector<int>& ranks : groups_of(found)) {
+      if (static_cast<int>(ranks.size()) != found.group_size) continue;
+      int last = ranks.front();
+      std::vector<Picoseconds> times;
+      for (const int rank : ranks) {
+        const auto entry = found.ranks.find(rank);
+        if (entry == found.ranks.end() || !entry->second.time) break;
+        times.push_back(*entry->second.time);
+        if (times.back() > *found.ranks.at(last).time) last = rank;
+      }
+      if (times.size() != ranks.size()) continue;
+      const Picoseconds late = *found.ranks.at(last).time - median(times);
+      if (latest && late <= latest->late) continue;
+      const auto& [group, sequence, operation] = collective;
+      latest = {
+          .rank = last, .operation = operation, .group = group, .sequence = sequence, .late = late};
+      of_latest = ranks;
+    }
   const auto length = static_cast<double>(window->end - window->start);
   if (!latest || static_cast<double>(latest->late) < least_late * length) return std::nullopt;
-  const auto parts = step_parts(timeline, step);
-  std::vector<Picoseconds> computes;
+  const std::set<int> group{of_latest.begin(), of_latest.end()};
+  std::vector<Picoseconds> computes, waits;
   for (std::size_t i = 0; i < parts.size(); ++i) {
+    const int rank = timeline.ranks()[i]->rank;
+    if (!group.contains(rank)) continue;
     computes.push_back(parts[i].compute);
-    if (timeline.ranks()[i]->rank == latest->rank) latest->compute = parts[i].compute;
+    waits.push_back(parts[i].late_peer);
+    if (rank == latest->rank) latest->compute = parts[i].compute;
   }
+  if (computes.empty()) return latest;
   latest->median_compute = median(computes);
+  latest->others_wait = median(waits);
   return latest;
 }
 

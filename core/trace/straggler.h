@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
-#include "core/trace/timeline.h"
+#include "core/trace/analysis.h"
 
 namespace lockstep {
 
@@ -16,18 +17,26 @@ struct Straggler {
   int sequence = -1;     ///< of the collective in its group
   Picoseconds late = 0;  ///< from the median rank's entry into this collective to the straggler's
   Picoseconds compute = 0;         ///< its compute time in the step, see StepParts
-  Picoseconds median_compute = 0;  ///< that of the median rank
-  /// Returns by how much the step would be shorter at most if the straggler kept up. It may lose
-  /// more time than it is late for one collective, since it is late for several.
-  Picoseconds cost() const { return std::max(late, compute - median_compute); }
+  Picoseconds median_compute = 0;  ///< that of the median rank of the collective
+  Picoseconds others_wait = 0;     ///< the median rank's StepParts::late_peer
+  /// Returns an estimate of the time that the step would save if this rank kept up with the median
+  /// rank. A rank can be late for several collectives of a step, so it is the largest of its delay
+  /// for this one, its additional compute time, and the time for which the others wait.
+  Picoseconds cost() const { return std::max({late, compute - median_compute, others_wait}); }
   bool operator==(const Straggler&) const = default;
 };
 
-/// Returns the straggler of a step, or nothing if no rank enters a collective later than the median
-/// rank by at least 2 % of the step. A rank enters a collective with its first message of it or, if
-/// the trace shows no messages within collectives (NCCL, MPI), with the collective's span. Only
-/// collectives that all ranks of a group enter with a message count.
-std::optional<Straggler> straggler(const Timeline& timeline, int step);
+/// A straggler's delay counts if it is at least this fraction of the step; less is jitter.
 constexpr double least_late = 0.02;
+
+/// Returns the straggler of a step, or nothing if no rank enters a collective later than the median
+/// rank by at least `least_late`. `parts` are the step's step_parts().
+///
+/// A rank enters a collective with its first message of it or, if the trace shows no messages
+/// within collectives (NCCL, MPI), with the collective's span. Only collectives that all ranks of a
+/// group enter count. Several groups may have one name, such as the dp groups of a dp × tp mesh:
+/// messages show which ranks belong together; without messages, no straggler is found in them.
+std::optional<Straggler> straggler(const Timeline& timeline, int step,
+                                   const std::vector<StepParts>& parts);
 
 }  // namespace lockstep

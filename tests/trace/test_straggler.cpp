@@ -18,12 +18,13 @@ class Entered {
     const int ranks = static_cast<int>(compute.size());
     const Picoseconds last = *std::ranges::max_element(compute);
     const NameId group = timeline.intern("world"), name = timeline.intern("all_reduce");
-    const auto collective = [&](int rank, int lane, Picoseconds start, Picoseconds end) {
+    const auto collective = [&](int rank, int lane, Picoseconds start, Picoseconds end, int peer) {
       TimelineSpan span{.start = start,
                         .end = end,
                         .bytes = 8,
                         .name = name,
                         .step = 0,
+                        .peer = peer,
                         .sequence = 7,
                         .group = group,
                         .group_size = ranks};
@@ -35,12 +36,12 @@ class Entered {
       TimelineSpan work{.start = 0, .end = entry, .step = 0};
       work.category = Category::backward;
       timeline.add(rank, 0, work);
-      collective(rank, 1, entry, last + 10);
+      collective(rank, 1, entry, last + 10, messages ? (rank + 1) % ranks : -1);
       if (!messages) continue;
       // The previous rank's bytes arrive as soon as that rank has entered.
       const int from = (rank + ranks - 1) % ranks;
       const auto sent = compute[static_cast<std::size_t>(from)];
-      collective(rank, 2, sent, sent + 5);
+      collective(rank, 2, sent, sent + 5, from);
       timeline.flow_start(static_cast<std::uint64_t>(rank) + 1, from, 1, sent);
       timeline.flow_end(static_cast<std::uint64_t>(rank) + 1, rank, 2, sent + 5);
     }
@@ -49,13 +50,33 @@ class Entered {
   Timeline timeline;
 };
 
+std::optional<Straggler> straggler_of(const Timeline& timeline, int step) {
+  return straggler(timeline, step, step_parts(timeline, step));
+}
+
+/// Adds a collective's span, with or without a message to another rank.
+void add(Timeline& timeline, int rank, int lane, const Interval& time, const char* group, int size,
+         int sequence, int peer = -1) {
+  TimelineSpan span{.start = time.start,
+                    .end = time.end,
+                    .bytes = 8,
+                    .name = timeline.intern("all_reduce"),
+                    .step = 0,
+                    .peer = peer,
+                    .sequence = sequence,
+                    .group = timeline.intern(group),
+                    .group_size = size};
+  span.category = Category::communication;
+  timeline.add(rank, lane, span);
+}
+
 }  // namespace
 
 TEST_CASE("the straggler is the last rank to enter a collective") {
   for (const bool messages : {true, false}) {
     CAPTURE(messages);
     const Entered run{{100, 104, 150, 98}, messages};
-    const auto late = straggler(run.timeline, 0);
+    const auto late = straggler_of(run.timeline, 0);
     REQUIRE(late);
     CHECK(late->rank == 2);
     CHECK(late->late == 50);  // the lower median of 98, 100, 104 and 150 is 100
@@ -69,10 +90,10 @@ TEST_CASE("the straggler is the last rank to enter a collective") {
 }
 
 TEST_CASE("ranks that keep up have no straggler") {
-  CHECK_FALSE(straggler(Entered{{100, 100, 101, 100}}.timeline, 0));  // 1 of 111
-  CHECK(straggler(Entered{{100, 100, 103, 100}}.timeline, 0));        // 3 of 113
-  CHECK_FALSE(straggler(Entered{{100, 100, 150, 100}}.timeline, 1));  // no such step
-  CHECK_FALSE(straggler(Timeline{}, 0));
+  CHECK_FALSE(straggler_of(Entered{{100, 100, 101, 100}}.timeline, 0));  // 1 of 111
+  CHECK(straggler_of(Entered{{100, 100, 103, 100}}.timeline, 0));        // 3 of 113
+  CHECK_FALSE(straggler_of(Entered{{100, 100, 150, 100}}.timeline, 1));  // no such step
+  CHECK_FALSE(straggler_of(Timeline{}, 0));
 }
 
 TEST_CASE("a collective counts only if every rank of its group entered it") {
@@ -89,12 +110,88 @@ TEST_CASE("a collective counts only if every rank of its group entered it") {
     run.timeline.add(rank, 1, span);
   }
   run.timeline.settle();
-  CHECK_FALSE(straggler(run.timeline, 0));  // 50 is less than 2 % of a step that lasts 10,010
+  CHECK_FALSE(straggler_of(run.timeline, 0));  // 50 is less than 2 % of a step that lasts 10,010
+}
+
+TEST_CASE("groups of one name are apart") {
+  // The dp groups of a 2 x 2 mesh are {0, 2} and {1, 3}. Rank 3 is late.
+  Timeline timeline;
+  for (int rank = 0; rank < 4; ++rank) {
+    const int other = (rank + 2) % 4;
+    const Picoseconds start = rank == 3 ? 150 : 100;
+    add(timeline, rank, 1, {start, 160}, "dp", 2, 3, other);
+    add(timeline, rank, 2, {start + 1, 161}, "dp", 2, 3, other);
+    timeline.flow_start(static_cast<std::uint64_t>(rank) + 1, rank, 1, start);
+    timeline.flow_end(static_cast<std::uint64_t>(rank) + 1, other, 2, 161);
+  }
+  timeline.settle();
+  const auto late = straggler_of(timeline, 0);
+  REQUIRE(late);
+  CHECK(late->rank == 3);
+  CHECK(late->late == 50);
+  CHECK(timeline.name(late->group) == "dp");
+}
+
+TEST_CASE("a collective of a library counts although its ranks send messages besides") {
+  Timeline timeline;
+  for (int rank = 0; rank < 2; ++rank) {
+    add(timeline, rank, 3, {rank == 1 ? 60 : 10, 100}, "world", 2, 0);
+    TimelineSpan send{.start = 0,
+                      .end = 5,
+                      .bytes = 8,
+                      .name = timeline.intern("send"),
+                      .step = 0,
+                      .peer = 1 - rank};
+    send.category = Category::communication;
+    timeline.add(rank, 1, send);
+    timeline.flow_start(static_cast<std::uint64_t>(rank) + 1, rank, 1, 0);
+    timeline.flow_end(static_cast<std::uint64_t>(rank) + 1, 1 - rank, 2, 5);
+  }
+  timeline.settle();
+  const auto late = straggler_of(timeline, 0);
+  REQUIRE(late);
+  CHECK(late->rank == 1);
+  CHECK(late->late == 50);
+}
+
+TEST_CASE("a straggler that is late for several collectives costs the sum of the waits") {
+  // Three all-reduces of 60, in each of which ranks 0 and 2 exchange messages with rank 1, which
+  // comes 50 late without computing longer.
+  Timeline timeline;
+  timeline.run().clock = "wall";
+  std::uint64_t id = 0;
+  const auto message = [&](int from, int from_lane, int to, int to_lane, int i, Picoseconds start) {
+    add(timeline, from, from_lane, {start, start + 10}, "world", 3, i, to);
+    add(timeline, to, to_lane, {start, start + 10}, "world", 3, i, from);
+    timeline.flow_start(++id, from, from_lane, start);
+    timeline.flow_end(id, to, to_lane, start + 10);
+  };
+  for (int i = 0; i < 3; ++i) {
+    const Picoseconds start = 60 * i;
+    message(0, 1, 1, 2, i, start);
+    message(2, 1, 1, 3, i, start);
+    message(1, 1, 0, 2, i, start + 50);
+    message(1, 4, 2, 2, i, start + 50);
+    for (int rank = 0; rank < 3; ++rank) {
+      TimelineSpan wait{.start = rank == 1 ? start + 50 : start, .end = start + 60, .step = 0};
+      wait.category = Category::wait;
+      timeline.add(rank, 0, wait);
+    }
+  }
+  timeline.settle();
+  const auto late = straggler_of(timeline, 0);
+  REQUIRE(late);
+  CHECK(late->rank == 1);
+  CHECK(late->late == 50);
+  CHECK(late->others_wait == 120);  // from 10 to 50 of each, when no message moves
+  CHECK(late->cost() == 120);
 }
 
 TEST_CASE("a straggler can cost more than it is late for one collective") {
   CHECK(Straggler{.late = 50, .compute = 170, .median_compute = 100}.cost() == 70);
   CHECK(Straggler{.late = 50, .compute = 90, .median_compute = 100}.cost() == 50);
+  CHECK(Straggler{.late = 50, .compute = 170, .median_compute = 100, .others_wait = 90}.cost() ==
+        90);
 }
 
 TEST_CASE("the straggler is found wherever it is") {
@@ -106,7 +203,7 @@ TEST_CASE("the straggler is found wherever it is") {
       compute.push_back(1'000 + static_cast<Picoseconds>(random() % 10));
     const auto slow = random() % compute.size();
     compute[slow] += 200;
-    const auto late = straggler(Entered{compute, round % 2 == 0}.timeline, 0);
+    const auto late = straggler_of(Entered{compute, round % 2 == 0}.timeline, 0);
     REQUIRE(late);
     CHECK(late->rank == static_cast<int>(slow));
     CHECK(late->late >= 190);

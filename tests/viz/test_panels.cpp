@@ -173,12 +173,12 @@ TEST_CASE("the straggler in sentences") {
                  .median_compute = 174 * us};
   CHECK(straggler_words(timeline, late) ==
         "Straggler: rank 5 enters all_reduce 3 of dp 25.00 µs after the median rank: it computes "
-        "for 227.0 µs, the median rank for 174.0 µs. If it kept up, the step would take up to "
+        "for 227.0 µs, the median rank for 174.0 µs. If it kept up, the step would take about "
         "53.00 µs less.");
   late.compute = late.median_compute;  // it is late for another reason
   CHECK(straggler_words(timeline, late) ==
         "Straggler: rank 5 enters all_reduce 3 of dp 25.00 µs after the median rank. If it kept "
-        "up, the step would take up to 25.00 µs less.");
+        "up, the step would take about 25.00 µs less.");
 }
 
 TEST_CASE("the figures of communication in sentences") {

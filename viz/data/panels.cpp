@@ -203,7 +203,7 @@ std::string straggler_words(const Timeline& timeline, const Straggler& late) {
   if (late.compute - late.median_compute >= late.late / 2)
     words += fmt::format(": it computes for {}, the median rank for {}",
                          duration_words(late.compute), duration_words(late.median_compute));
-  return words + fmt::format(". If it kept up, the step would take up to {} less.",
+  return words + fmt::format(". If it kept up, the step would take about {} less.",
                              duration_words(late.cost()));
 }
 

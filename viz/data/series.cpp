@@ -41,8 +41,9 @@ const BubbleSeries::Point* BubbleSeries::find(const Timeline& timeline, std::siz
   if (behind_) return nullptr;
   computed_ = true;
   Point point{.step = step, .overlap = communication_overlap(timeline, step)};
-  for (const StepParts& part : step_parts(timeline, step)) point.parts += part;
-  point.late = straggler(timeline, step);
+  const std::vector<StepParts> parts = step_parts(timeline, step);
+  for (const StepParts& part : parts) point.parts += part;
+  point.late = straggler(timeline, step, parts);
   if (const auto found = bubble(timeline, step)) point.bubble = *found;
   if (const auto found = internal_bubble(timeline, step)) point.internal = *found;
   return &points_.emplace(step, point).first->second;
