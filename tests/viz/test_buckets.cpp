@@ -150,15 +150,18 @@ TEST_CASE("only collectives along dp are buckets") {
     CHECK(is(name, "dp"));
     CHECK(is(name, "dp_cp"));
     CHECK(is(name, "edp"));
-    CHECK(is(name, "world"));
     CHECK(is(name, "same experts"));
+    CHECK(is(name, "sharers"));
     CHECK_FALSE(is(name, "tp"));
+    CHECK_FALSE(is(name, "world"));  // has the ranks of tp, too
+    CHECK_FALSE(is(name, "norm"));   // of a pipeline's stages, for clipping
+    CHECK_FALSE(is(name, "ends"));   // of a pipeline, for the tied table
   }
   CHECK_FALSE(is("all_to_all", "dp"));
   CHECK_FALSE(is("send", "dp"));
   timeline.run().mesh = {{"dp", 1}, {"tp", 4}};
   CHECK_FALSE(is("all_reduce", "world"));
-  timeline.run().mesh.clear();  // the trace does not tell
+  timeline.run().mesh.clear();  // the trace does not say
   CHECK(is("all_reduce", "tp"));
 }
 
@@ -198,6 +201,21 @@ TEST_CASE("compute stalls in the forward and the backward pass, and after it") {
   CHECK(bucket_sentences(timeline, buckets_of(timeline, 0)).back() ==
         "stalls: 5.00 µs in forward (1 all_gather), 5.00 µs in backward (1 all_gather), "
         "5.00 µs after backward (1 all_gather)");
+}
+
+TEST_CASE("every stall is in one phase: before a pass, too") {
+  Timeline timeline;
+  timeline.run().clock = "wall";
+  add(timeline, 0, 0, Category::wait, {0, 10}, "all_gather", 0);
+  add(timeline, 0, 1, Category::communication, {0, 10}, "all_gather", 0, 8);
+  add(timeline, 0, 0, Category::forward, {10, 30});
+  add(timeline, 0, 0, Category::backward, {30, 60});
+  add(timeline, 0, 0, Category::wait, {60, 65}, "reduce_scatter", 1);
+  add(timeline, 0, 1, Category::communication, {60, 65}, "reduce_scatter", 1, 8);
+  timeline.settle();
+  CHECK(bucket_sentences(timeline, buckets_of(timeline, 0)).back() ==
+        "stalls: 10.00 µs between passes (1 all_gather), 5.00 µs after backward "
+        "(1 reduce_scatter)");
 }
 
 TEST_CASE("buckets that all start after the last backward pass") {

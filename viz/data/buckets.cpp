@@ -16,15 +16,21 @@ namespace {
 
 constexpr std::size_t most_others = 3;
 
-/// Returns whether a group communicates along the axis dp, or false if its name is that of another
-/// axis. "world" is the group of all ranks; the replicas that sum gradients are those of dp and cp.
+/// Returns whether a group has replicas that sum gradients, or the sharers of their state. "world"
+/// is the group of all ranks, and has them if the mesh has no axis but dp, cp and, within dp, ep.
 bool along_dp(const RunInfo& run, std::string_view group) {
-  if (group == "world" && !run.mesh.empty())
-    return std::ranges::any_of(run.mesh, [](const auto& axis) {
-      return (axis.first == "dp" || axis.first == "cp") && axis.second > 1;
-    });
-  return group == "dp" ||
-         std::ranges::none_of(run.mesh, [&](const auto& axis) { return axis.first == group; });
+  if (run.mesh.empty()) return true;
+  if (group == "world") {
+    const auto size_of = [&](std::string_view axis) {
+      const auto found =
+          std::ranges::find(run.mesh, axis, [](const auto& each) { return each.first; });
+      return found == run.mesh.end() ? 1 : found->second;
+    };
+    return size_of("dp") * size_of("cp") > 1 && size_of("pp") == 1 && size_of("tp") == 1;
+  }
+  constexpr std::string_view groups[] = {"dp",           "dp_cp",   "edp",
+                                         "same experts", "sharers", "replicas"};
+  return std::ranges::count(groups, group) > 0;
 }
 
 /// Identifies a collective on one rank. Without a sequence number, each span is its own.
@@ -119,7 +125,11 @@ void add_stalls(const Timeline& timeline, const StepBuckets& step,
   std::vector<Phase> phases{
       {.name = "in forward", .times = difference(step.forward_passes, backward)},
       {.name = "in backward", .times = backward},
+      {.name = "between passes", .times = {}},
       {.name = "after backward", .times = merged({{end, step.window.end}})}};
+  Intervals between = difference(merged({step.window}), step.forward_passes);
+  between = difference(difference(between, backward), phases.back().times);
+  phases[2].times = std::move(between);
   for (Phase& phase : phases)
     phase.words = operations(timeline, step, [&](const Bucket& bucket) {
       const Picoseconds time = length(within(phase.times, bucket.exposed));

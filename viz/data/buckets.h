@@ -12,7 +12,7 @@ namespace lockstep::viz {
 
 /// Returns whether a span belongs to a collective by which replicas sum gradients or exchange the
 /// parts of sharded tensors: an all_reduce, reduce_scatter or all_gather of a group along the axis
-/// `dp` of the run's mesh, or of any group if the trace does not tell.
+/// `dp` of the run's mesh, or of any group if the mesh is unknown.
 bool is_of_bucket(const Timeline& timeline, const TimelineSpan& span);
 
 /// One such collective, as one rank takes part in it. An instant in which several collectives
@@ -22,8 +22,8 @@ struct Bucket {
   NameId operation = 0;  ///< such as "all_reduce"
   NameId group = 0;
   int group_size = -1;
-  int sequence = -1;       ///< its number in the group; -1 if the trace does not tell
-  std::int64_t bytes = 0;  ///< that the rank sends for it; 0 if the trace does not tell
+  int sequence = -1;       ///< its number in the group; -1 if the trace does not say
+  std::int64_t bytes = 0;  ///< that the rank sends for it; 0 if the trace does not say
   Interval time;           ///< from its first start to its last end
   Intervals hidden;        ///< it communicates while the rank computes
   Intervals not_hidden;    ///< it communicates while the rank does not compute
