@@ -122,14 +122,18 @@ std::optional<StoredSlice> stored_slice_from(const json& entry) {
       .tensor = field("name").get<std::string>(), .whole = shape_of(*extents), .boxes = {}};
   std::int64_t elements = 1;
   for (const std::int64_t extent : *extents)
-    if (__builtin_mul_overflow(elements, extent, &elements) || elements > largest_extent)
+    if (extent == 0 || __builtin_mul_overflow(elements, extent, &elements) ||
+        elements > largest_extent)
       return std::nullopt;
   const json& boxes = field("boxes");
   if (!boxes.is_array() || boxes.size() > most_boxes) return std::nullopt;
+  std::int64_t stored = 0;
   for (const json& each : boxes) {
     const auto box = stored_box_from(each, slice.whole);
     if (!box) return std::nullopt;
-    slice.boxes.push_back(*box);
+    if (box->extent.elements() > 0) slice.boxes.push_back(*box);
+    stored += box->extent.elements();
+    if (stored > largest_extent) return std::nullopt;  // more than any whole tensor has
   }
   std::int64_t blocks = 0;
   if (const json& ranges = field("blocks"); ranges.is_array())
@@ -253,7 +257,7 @@ ReadSlices read_slices(std::string_view text) {
       if (auto slice = stored_slice_from(entry)) read.slices.push_back(std::move(*slice));
   if (const auto omitted = document.find("omitted");
       omitted != document.end() && omitted->is_number_integer())
-    read.omitted = std::max<std::int64_t>(omitted->get<std::int64_t>(), 0);
+    read.omitted = std::clamp(omitted->get<std::int64_t>(), std::int64_t{0}, largest_extent);
   return read;
 }
 

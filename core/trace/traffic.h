@@ -10,8 +10,8 @@ namespace lockstep {
 /// The messages of one operation that one rank sent to another in a step.
 struct PeerTraffic {
   int from = 0;
-  int to = -1;           ///< -1 if the trace does not tell
-  NameId group = 0;      ///< the communicator's name; 0 if the trace does not tell
+  int to = -1;           ///< -1 if the trace does not say
+  NameId group = 0;      ///< the communicator's name; 0 if the trace does not say
   NameId operation = 0;  ///< such as "all_reduce" or "send"
   std::int64_t bytes = 0;
   std::int64_t messages = 0;

@@ -113,12 +113,15 @@ TEST_CASE("entries that make no sense are skipped") {
         R"({"name":"w","shape":[1000000000,1000000000],"boxes":[]})",
         R"({"name":"w","shape":[4],"boxes":[[0,5]]})",
         R"({"name":"w","shape":[4],"boxes":[[3,2]]})", R"({"name":"w","shape":[4],"boxes":[[0]]})",
-        R"({"name":"w","shape":[4],"boxes":4})",
+        R"({"name":"w","shape":[4],"boxes":4})", R"({"name":"w","shape":[0],"boxes":[]})",
         R"({"name":"*","blocks":[[0,2000000000]],"shape":[4],"boxes":[]})",
+        R"({"name":"w","shape":[1099511627776],"boxes":[[0,1099511627776],[0,1]]})",
         R"({"name":"*","blocks":[[3,2]],"shape":[4],"boxes":[]})", "7", "null"})
     CHECK_MESSAGE(count(bad) == 0, bad);
   for (const char* text : {"", "{", "[]", "7", R"({"tensors":7})", R"({"omitted":"many"})"}) {
     CHECK(read_slices(text).slices.empty());
     CHECK(read_slices(text).omitted == 0);
   }
+  // The numbers of many ranks can be added.
+  CHECK(read_slices(R"({"omitted":9223372036854775807})").omitted == std::int64_t{1} << 40);
 }

@@ -310,6 +310,11 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
   CHECK(same[0].reason.find(" Every rank runs the same actions in the same order.") !=
         std::string::npos);
   CHECK(same[1].claim == "Peak memory is the same, 2672.9 kB.");
+  // A report of no bytes is not the same as a report of some.
+  StepMetrics without = step_metrics(run, 0);
+  for (RankMetrics& rank : without.ranks) rank.memory = 0;
+  CHECK(comparison_findings(without, step_metrics(run, 0), {}, false)[1].claim ==
+        "Only B reports memory: 2672.9 kB.");
   // If one stage is slower than the others, it sets the pace of both schedules.
   CHECK(explain(0, 1e30, 4 * ms)[0].reason.ends_with(
       " Both critical paths run through stage 3 for 40.00 ms of 49.00 ms, so this stage sets the "

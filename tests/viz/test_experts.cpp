@@ -61,6 +61,20 @@ void routed_by_hand(Timeline& timeline) {
 
 }  // namespace
 
+TEST_CASE("the experts' counter is found among others") {
+  Timeline timeline;
+  Recorder recorder;
+  recorder.set_step(0);
+  recorder.counter("queue", 0, {{"length", 3}}, 10);
+  recorder.counter("tokens per expert", 0, {{"expert 0", 5}}, 20);
+  std::string text;
+  recorder.take([&](const TraceEvent& event) { append_line(text, 0, event); });
+  TraceReader reader{timeline};
+  reader.feed(text);
+  reader.finish();
+  CHECK(counts_experts(timeline));
+}
+
 TEST_CASE("the tokens of each expert, summed over ranks and microbatches") {
   Timeline timeline;
   routed_by_hand(timeline);

@@ -131,6 +131,26 @@ TEST_CASE("flat ranges of a column slice cover the tensor once") {
         "parameters: in 6 parts of 84 B to 86 B, one copy in the run");
 }
 
+TEST_CASE("damaged lists of slices give no impossible sizes, and take no time") {
+  // Each of 2,000 entries stands for some 50,000 names, which the others name too.
+  std::string entries;
+  for (int i = 0; i < 2000; ++i)
+    entries += fmt::format(
+        R"({}{{"name":"h.*.w","blocks":[[0,{}]],"shape":[1099511627776],"boxes":[[{},1099511600000]],"bytes":{{"parameters":1024}}}})",
+        i > 0 ? "," : "", 50'000 + i, i);
+  Timeline timeline;
+  for (const int rank : {0, 1})
+    timeline.rank(rank).slices =
+        R"({"tensors":[)" + entries + R"(],"omitted":9223372036854775807})";
+  const Shards shards{timeline};
+  CHECK(shards.omitted() == std::int64_t{2} << 40);
+  const TensorShards shown = shards.shards_of("h.3.w");
+  REQUIRE(shown.layouts.size() == 1);
+  const ShardLayout& layout = shown.layouts.front();
+  CHECK(layout.holders.front().elements == shown.whole.elements());
+  CHECK(layout.bytes(layout.holders.front()) == shown.whole.elements() * 1024);
+}
+
 TEST_CASE("a rank's memory for parameters through a step") {
   Timeline timeline;
   tell_shards(timeline);
@@ -161,9 +181,10 @@ TEST_CASE("a rank's memory for parameters through a step") {
   ParameterMemory flat = *memory;
   flat.most = flat.least;
   CHECK(lines(memory_sentences(flat, shards, 30 * us, 0)) ==
-        "Rank 0's parameters take 1000 B all through the step: no gather makes this tensor whole.");
-  CHECK(lines(memory_sentences(flat, Shards{timeline}.shards_of("ln.bias"), {}, 0)) ==
-        "Rank 0's parameters take 1000 B all through the step: this tensor is always whole.");
+        "Rank 0's parameters take 1000 B throughout the step: no gather makes this tensor whole.");
+  CHECK(
+      lines(memory_sentences(flat, Shards{timeline}.shards_of("ln.bias"), {}, 0)) ==
+      "Rank 0's parameters take 1000 B throughout the step: this tensor is always stored in full.");
 }
 
 TEST_CASE("the shards panel explains the part under the cursor") {

@@ -64,7 +64,7 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   comparison_.draw_values(painter, next_card(shares[1]), runs);
   if (!is_narrow) comparison_.draw_ranks(painter, next_card(shares[2]), runs);
   draw_last_card(painter, next_card(shares[3]), runs);
-  status_.draw_line(painter, line, runs.model(Side::a));
+  status_.draw_line(painter, line, runs.model(Side::a), &runs.model(Side::b));
   const Painter front{ImGui::GetForegroundDrawList(), look};
   if (runs.leader().view.exports) {
     export_.draw(look, size, runs.leader());

@@ -132,11 +132,13 @@ ComparisonFinding time_finding(const StepMetrics& a, const StepMetrics& b,
                                const ComparedNames& names) {
   const auto before = static_cast<double>(a.time()), after = static_cast<double>(b.time());
   ComparisonFinding finding;
-  if (before <= 0 || alike(before, after)) {
+  if (alike(before, after)) {
     // Without names, nothing that could make a difference is known.
     finding.claim = names.a == "A" ? fmt::format("Both steps take {}.", duration_words(b.time()))
                                    : fmt::format("{} is no faster than {}: both steps take {}.",
                                                  names.b, names.a, duration_words(b.time()));
+  } else if (before <= 0) {
+    finding.claim = fmt::format("Only {} takes time: {}.", names.b, duration_words(b.time()));
   } else {
     finding.claim = fmt::format("A step of {} takes {} one of {}: {} instead of {}.", names.b,
                                 compared(before, after, "time"), names.a, duration_words(b.time()),
@@ -153,8 +155,12 @@ std::optional<ComparisonFinding> memory_finding(const StepMetrics& a, const Step
   const auto before = static_cast<double>(*most_a->memory);
   const auto after = static_cast<double>(*most_b->memory);
   ComparisonFinding finding;
-  if (before <= 0 || alike(before, after)) {
+  if (alike(before, after)) {
     finding.claim = fmt::format("Peak memory is the same, {}.", bytes_words(after));
+    return finding;
+  }
+  if (before <= 0) {
+    finding.claim = fmt::format("Only {} reports memory: {}.", names.b, bytes_words(after));
     return finding;
   }
   finding.claim = fmt::format("{} needs {} {}: the highest peak of a rank is {} instead of {}.",

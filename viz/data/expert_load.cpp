@@ -6,6 +6,7 @@
 #include <charconv>
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <string_view>
 
 namespace lockstep::viz {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr std::string_view counter_name = "tokens per expert";
 constexpr std::string_view expert_prefix = "expert ", dropped_suffix = " dropped";
+constexpr std::size_t most_looked_at = 256;  // counters of a rank, to find one by name
 constexpr std::size_t most_experts = 4096;
 constexpr std::int64_t most_tokens = std::int64_t{1} << 36;  // so that sums cannot overflow
 
@@ -80,7 +82,10 @@ std::size_t ExpertLoad::least_balanced() const {
 
 bool counts_experts(const Timeline& timeline) {
   return std::ranges::any_of(timeline.ranks(), [&](const auto& rank) {
-    return !rank->counters.empty() && timeline.name(rank->counters.front().name) == counter_name;
+    const auto first = std::ranges::views::take(rank->counters, most_looked_at);
+    return std::ranges::any_of(first, [&](const CounterSample& sample) {
+      return timeline.name(sample.name) == counter_name;
+    });
   });
 }
 

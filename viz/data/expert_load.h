@@ -11,7 +11,7 @@ namespace lockstep::viz {
 
 /// Where tokens go in one layer with experts, summed over the ranks and microbatches of a step.
 struct LayerLoad {
-  int layer = -1;                      ///< -1 if the trace does not tell
+  int layer = -1;                      ///< -1 if the trace does not say
   std::vector<std::int64_t> accepted;  ///< tokens, by expert
   std::vector<std::int64_t> dropped;   ///< because the expert was full, by expert
 

@@ -7,12 +7,14 @@
 #include <unordered_set>
 
 #include "core/trace/visit_band.h"
+#include "viz/data/buckets.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t most_tensors = 100'000;
+constexpr std::size_t most_names = 1'000'000;  // of all lists together, names that recur included
 
 const char* kind_name(StoredKind kind) {
   return kind == StoredKind::optimizer ? "optimizer state" : lockstep::name_of(category_of(kind));
@@ -64,6 +66,7 @@ Shards::Shards(const Timeline& timeline) {
   std::unordered_set<std::string> named;
   // Most ranks list the same tensors, so only new lists are expanded.
   std::unordered_set<std::string> listed;
+  std::size_t names = 0;
   for (const auto& rank : timeline.ranks()) {
     if (rank->slices.empty()) continue;
     ReadSlices read = read_slices(rank->slices);
@@ -71,8 +74,11 @@ Shards::Shards(const Timeline& timeline) {
     for (const StoredSlice& slice : read.slices) {
       std::string list = slice.tensor;
       for (const auto& [first, last] : slice.blocks) list += fmt::format(" {} {}", first, last);
+      if (names >= most_names || named.size() >= most_tensors) break;
       if (!listed.insert(std::move(list)).second) continue;
-      for (std::string& name : slice.tensors())
+      std::vector<std::string> all = slice.tensors();
+      names += all.size();
+      for (std::string& name : all)
         if (named.size() < most_tensors && named.insert(name).second)
           tensors_.push_back(std::move(name));
     }
@@ -122,7 +128,9 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
         continue;
       }
       std::int64_t elements = 0;
-      for (const Box& box : boxes[k]) elements += box.extent.elements();
+      for (const Box& box : boxes[k]) elements = plus(elements, box.extent.elements());
+      // It is more than the tensor has only if the entries of a damaged trace overlap.
+      elements = std::min(elements, result.whole.elements());
       by_kind[k].push_back({{rank.rank}, std::move(boxes[k]), elements});
     }
   }
@@ -191,7 +199,7 @@ std::vector<std::string> holders_words(const TensorShards& shards, const ShardLa
       fmt::format("{}: {} elements, {:.3g} % of the tensor, {}{}", kinds_words(layout),
                   holders.elements,
                   100 * static_cast<double>(holders.elements) /
-                      static_cast<double>(shards.whole.elements()),
+                      static_cast<double>(std::max<std::int64_t>(shards.whole.elements(), 1)),
                   bytes_words(layout.bytes(holders)), holders.ranks.size() > 1 ? " each" : "")};
   std::vector<std::string> boxes;
   for (std::size_t i = 0; i < std::min(holders.boxes.size(), most_boxes); ++i)
@@ -238,7 +246,7 @@ std::optional<ParameterMemory> parameter_memory(const Timeline& timeline, int ra
   for (const auto& lane : of->lanes)
     visit_band(*lane, Band::action, *window, [&](const TimelineSpan& span) {
       if (span.step == step && span.category == Category::communication &&
-          timeline.name(span.name) == "all_gather")
+          timeline.name(span.name) == "all_gather" && is_of_bucket(timeline, span))
         gathers.push_back({span.start, span.end});
     });
   memory.gathers = merged(std::move(gathers));
@@ -255,10 +263,13 @@ std::vector<std::string> memory_sentences(const ParameterMemory& memory, const T
         whole |= each.elements == shards.whole.elements() &&
                  std::ranges::count(each.ranks, memory.rank) > 0;
   if (!memory.changes())
-    sentences.push_back(
-        fmt::format("Rank {}'s parameters take {} all through the step: {}.", memory.rank,
-                    bytes_words(memory.least),
-                    whole ? "this tensor is always whole" : "no gather makes this tensor whole"));
+    sentences.push_back(fmt::format(
+        "Rank {}'s parameters take {} throughout the step: {}.", memory.rank,
+        bytes_words(memory.least),
+        whole ? "this tensor is always stored in full" : "no gather makes this tensor whole"));
+  else if (memory.gathers.empty())
+    sentences.push_back(fmt::format("Rank {}'s parameters take between {} and {}.", memory.rank,
+                                    bytes_words(memory.least), bytes_words(memory.most)));
   else
     sentences.push_back(
         fmt::format("Rank {}'s parameters take {} between gathers and up to {} with gathered ones.",
@@ -269,11 +280,13 @@ std::vector<std::string> memory_sentences(const ParameterMemory& memory, const T
   const bool gathering = std::ranges::any_of(memory.gathers, [&](const Interval& each) {
     return each.start <= *time && *time < each.end;
   });
-  sentences.push_back(fmt::format(
-      "At {}: {}, {}{}.", duration_words(*time - origin), bytes_words(now),
-      now > memory.least ? bytes_words(now - memory.least) + " of it gathered from other ranks"
-                         : "only its own slices",
-      gathering ? "; an all-gather is in flight" : ""));
+  sentences.push_back(
+      fmt::format("At {}: {}{}{}.", duration_words(*time - origin), bytes_words(now),
+                  memory.gathers.empty() ? ""
+                  : now > memory.least
+                      ? ", " + bytes_words(now - memory.least) + " of it gathered from other ranks"
+                      : ", only its own slices",
+                  gathering ? "; an all-gather is in flight" : ""));
   return sentences;
 }
 

@@ -65,7 +65,7 @@ class Shards {
   std::int64_t omitted_ = 0;
 };
 
-/// Returns "64 x 192".
+/// Returns "64 × 192".
 std::string shape_words(const Shape& shape);
 /// Returns "rank 3", or "ranks 0, 2-5" with ranges for three or more successive ranks.
 std::string ranks_words(const std::vector<int>& ranks);

@@ -29,7 +29,7 @@ struct TrafficMatrix {
   std::int64_t bytes(int from, int to) const;
 };
 
-/// Returns the modelled cluster, or nothing if the trace does not tell. Real clocks run on machines
+/// Returns the modelled cluster, or nothing if the trace does not say. Real clocks run on machines
 /// that the trace does not describe.
 std::optional<Cluster> described_cluster(const RunInfo& run);
 
@@ -45,7 +45,7 @@ struct TrafficSum {
 /// Returns the sums by group and operation, such as "tp all_reduce", the largest first.
 std::vector<TrafficSum> traffic_sums(const Timeline& timeline, const TrafficMatrix& matrix);
 
-/// Says how the total divides into traffic within and between nodes; "" if the trace does not tell.
+/// Says how the total divides into traffic within and between nodes; "" if the trace does not say.
 std::string node_words(const TrafficMatrix& matrix);
 
 /// Returns the lines that explain one cell: both ranks, the sums, and whether they share a node.

@@ -132,7 +132,7 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
   areas_.clear();
   explanation_.clear();
   if (shown_.layouts.empty()) {
-    painter.text(inside.left, inside.top, "the trace does not tell who stores what",
+    painter.text(inside.left, inside.top, "the trace does not say which rank stores what",
                  colours::text_faint, look.body);
     return;
   }
@@ -166,7 +166,7 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
       show(chosen_ + 1);
     else if (chosen_ > 0)
       show(chosen_ - 1);
-    return;
+    hovered = nullptr;  // of the tensor shown before
   }
 
   if (hovered) {
@@ -237,7 +237,7 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
   painter.text(box.right, below, std::to_string(columns), colours::text_faint, look.small,
                Align::right);
   const std::string axes = rows == 1                 ? "elements"
-                           : shown_.whole.rank() > 2 ? "rows of all, columns"
+                           : shown_.whole.rank() > 2 ? "leading dimensions × columns"
                                                      : "rows × columns";
   if (painter.text_width(axes, look.small) + painter.px(60) < box.width())
     painter.text((box.left + box.right) / 2, below, axes, colours::text_faint, look.small,

@@ -87,7 +87,8 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   }
 }
 
-void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model& model) const {
+void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model& model,
+                           const Model* compared) const {
   const Look& look = painter.look();
   struct Entry {
     const char* name;
@@ -138,15 +139,19 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
   }
 
   float right = rect.right - painter.px(edge);
-  if (model.source.malformed > 0) {
+  const std::int64_t malformed =
+      plus(model.source.malformed, compared ? compared->source.malformed : 0);
+  if (malformed > 0) {
     right -= painter.text(right - painter.px(2 * gap), top,
-                          fmt::format("{} malformed lines skipped", model.source.malformed),
-                          colours::trouble, look.small, Align::right) +
+                          fmt::format("{} malformed lines skipped", malformed), colours::trouble,
+                          look.small, Align::right) +
              painter.px(2 * gap);
   }
-  if (!model.source.notice.empty())
-    painter.text(right - painter.px(2 * gap), top, model.source.notice, colours::trouble,
-                 look.small, Align::right);
+  const std::string& notice =
+      model.source.notice.empty() && compared ? compared->source.notice : model.source.notice;
+  if (!notice.empty())
+    painter.text(right - painter.px(2 * gap), top, notice, colours::trouble, look.small,
+                 Align::right);
 }
 
 }  // namespace lockstep::viz
