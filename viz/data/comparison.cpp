@@ -329,14 +329,14 @@ std::string relative_words(const ComparedValue& value) {
 }
 
 std::optional<StepPair> steps_to_compare(const Timeline& a, const Timeline& b) {
-  const auto last_complete = [](const Timeline& timeline, std::size_t before) {
+  const auto end_of_complete = [](const Timeline& timeline) {
     const auto& steps = timeline.steps();
-    std::size_t index = std::min(before, steps.size());
+    std::size_t index = steps.size();
     while (index > 0 && !timeline.step_complete(steps[index - 1])) --index;
-    return index;  // one more than the step's
+    return index;  // one more than the last complete step's
   };
-  const std::size_t end_a = last_complete(a, a.steps().size());
-  const std::size_t end_b = last_complete(b, b.steps().size());
+  const std::size_t end_a = end_of_complete(a);
+  const std::size_t end_b = end_of_complete(b);
   if (end_a == 0 || end_b == 0) return {};
   const auto of = [](const Timeline& timeline, std::size_t index) -> const Prediction& {
     return timeline.prediction(timeline.steps()[index].step);

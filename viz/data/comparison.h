@@ -109,7 +109,8 @@ std::string relative_words(const ComparedValue& value);
 
 /// A pair of steps to compare: the last complete steps of both runs that carry out the same number
 /// of microbatches on the same number of stages, or else the last complete steps. If both are the
-/// same run, its first and its last step. Values are indices into steps(); empty if one has none.
+/// same run: its last complete step, as B, and the last step of the phase before (or, if there is
+/// only one phase, the step before). Values are indices into steps(); empty if one has none.
 struct StepPair {
   std::size_t a = 0, b = 0;
 };
