@@ -7,6 +7,7 @@
 #include "core/trace/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/explanations.h"
+#include "viz/data/finding.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

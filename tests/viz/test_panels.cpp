@@ -8,6 +8,7 @@
 #include "tests/viz/sample_run.h"
 #include "viz/app/options.h"
 #include "viz/data/panels.h"
+#include "viz/data/step_sentences.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

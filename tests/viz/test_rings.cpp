@@ -101,6 +101,16 @@ TEST_CASE("the rings of a step, worked by hand") {
   CHECK(ring.latency_and_bytes->first == doctest::Approx(1 * us));
   CHECK(ring.latency_and_bytes->second == doctest::Approx(4 * us));
   CHECK(ring.time_of_step(0) == Interval{0, 5 * us});
+  CHECK_FALSE(ring.links_alike());
+  CHECK(ring.complete());
+  // Rank 1 sends chunk 0 first, adds to chunks 3 and 2 on their way, and then passes on the sums,
+  // its own first.
+  for (const auto& [step, chunk] : {std::pair{0, 0}, {1, 3}, {2, 2}, {3, 1}, {4, 0}, {5, 3}})
+    CHECK(ring.chunk(1, static_cast<std::size_t>(step)) == static_cast<std::size_t>(chunk));
+  CHECK_FALSE(ring.gathers(2));
+  CHECK(ring.gathers(3));
+  // In an all-gather, every member starts with its own chunk.
+  CHECK(ring_of(hand.timeline, 0, all[1]).chunk(1, 0) == 1);
   CHECK_FALSE(ring.time_of_step(6));
   // The bytes are those of the traffic between the same ranks.
   const TrafficMatrix traffic = traffic_matrix(hand.timeline, 0);
@@ -118,17 +128,18 @@ TEST_CASE("a ring's time in sentences") {
             "\n2(N-1) = 6 steps: in each, every rank sends a chunk of n/N = 8 B to the next one."
             "\nThe slowest link, rank 1 to rank 2 (between nodes), takes α + β n/N = 1.00 µs + "
             "4.00 µs per step.\nA chunk crosses 6 links one after the other, "
-            "24.00 µs on the slowest way; "
+            "24.00 µs on the slowest path; "
             "observed, from the first start: " +
             took + ".");
   CHECK(in_lines(link_words(ring, 1)) ==
-        "rank 1 to rank 2 (between nodes)\n48 B in 6 messages\n"
+        "rank 1 to rank 2 (between nodes)\n48 B in 6 messages\nchunks 0, 3, 2; 1, 0, 3\n"
         "slowest transfer: 5.00 µs, in step 1 of 6\nthe slowest link of the ring");
   CHECK(ring_step_words(ring, 0).front() == "step 1 of 6: reduce-scatter");
   CHECK(ring_step_words(ring, 2).front() == "step 3 of 6: reduce-scatter");
   CHECK(ring_step_words(ring, 3).front() == "step 4 of 6: all-gather");
   CHECK(in_lines(ring_step_words(ring, 0)) ==
-        "step 1 of 6: reduce-scatter\nfrom 0 s to 5.00 µs after the start\n"
+        "step 1 of 6: reduce-scatter\nrank 0 sends chunk 3, rank 1 chunk 0, and so on\nfrom 0 s to "
+        "5.00 µs after the start\n"
         "slowest: rank 1 to rank 2 (between nodes), 8 B in 5.00 µs");
   // All links of a ring within a node are alike.
   const Ring within = ring_of(hand.timeline, 0, all[1]);

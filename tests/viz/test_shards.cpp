@@ -131,6 +131,18 @@ TEST_CASE("flat ranges of a column slice cover the tensor once") {
         "parameters: in 6 parts of 84 B to 86 B, one copy in the run");
 }
 
+TEST_CASE("a box of a tensor as parts of its matrix") {
+  // Heads 2 and 3 of a (4, 4, 5) tensor, all of it: one part. Of each head only rows 1 and 2: two.
+  const Shape whole{4, 4, 5};
+  CHECK(in_matrix({.begin = {2, 0, 0}, .extent = Shape{2, 4, 5}}, whole, 9) ==
+        std::vector<MatrixBox>{{8, 0, 8, 5}});
+  CHECK(in_matrix({.begin = {2, 1, 3}, .extent = Shape{2, 2, 1}}, whole, 9) ==
+        std::vector<MatrixBox>{{9, 3, 2, 1}, {13, 3, 2, 1}});
+  CHECK(in_matrix({.begin = {3}, .extent = Shape{4}}, Shape{9}, 9) ==
+        std::vector<MatrixBox>{{0, 3, 1, 4}});
+  CHECK(in_matrix({.begin = {0, 0, 0}, .extent = Shape{4, 2, 5}}, whole, 2).size() <= 4);
+}
+
 TEST_CASE("damaged lists of slices give no impossible sizes, and take no time") {
   // Each of 2,000 entries stands for some 50,000 names, which the others name too.
   std::string entries;

@@ -101,7 +101,7 @@ std::string sent_words(const Timeline& timeline, const StepBuckets& step) {
 std::string hidden_words(const Overlap& overlap) {
   if (overlap.hidden == 0) return "not hidden by compute";
   if (overlap.hidden == overlap.communication) return "all of it hidden by compute";
-  return fmt::format("{:.1f} % hidden by compute", 100 * overlap.share());
+  return percent_words(overlap.share()) + " hidden by compute";
 }
 
 /// Says during which passes compute stalls, and for which buckets.

@@ -298,7 +298,7 @@ std::string value_words(ComparedValue::Unit unit, std::optional<double> value) {
     case ComparedValue::Unit::time:
       return duration_words(*value);
     case ComparedValue::Unit::share:
-      return fmt::format("{:.1f} %", 100 * *value);
+      return percent_words(*value);
     case ComparedValue::Unit::bytes:
       return bytes_words(*value);
     case ComparedValue::Unit::count:
@@ -326,6 +326,13 @@ std::string relative_words(const ComparedValue& value) {
   const char* sign = *by > 0 ? "+" : "-";
   if (percent < 0.05) return fmt::format("{}0.0 %", sign);
   return fmt::format("{}{:.{}f} %", sign, percent, percent < 100 ? 1 : 0);
+}
+
+std::string brief_words(const ComparedValue& value) {
+  const auto by = value.relative();
+  if (!by || *by == 0) return difference_words(value);
+  return std::abs(*by) >= 0.1 && *by < 9 ? fmt::format("{:+.0f} %", 100 * *by)
+                                         : relative_words(value);
 }
 
 std::optional<StepPair> steps_to_compare(const Timeline& a, const Timeline& b) {

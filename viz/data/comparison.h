@@ -106,6 +106,8 @@ std::string value_words(ComparedValue::Unit unit, std::optional<double> value);
 std::string difference_words(const ComparedValue& value);
 /// The relative difference: "-45.1 %", "×14.3" from ten times on, or "".
 std::string relative_words(const ComparedValue& value);
+/// The difference in few letters: "-41 %", "-0.3 %", "=", or in units if A is 0.
+std::string brief_words(const ComparedValue& value);
 
 /// A pair of steps to compare: the last complete steps of both runs that carry out the same number
 /// of microbatches on the same number of stages, or else the last complete steps. If both are the

@@ -1,4 +1,5 @@
 #include "viz/data/expert_load.h"
+#include "viz/data/words.h"
 
 #include <fmt/format.h>
 
@@ -37,8 +38,8 @@ std::optional<Series> series_of(std::string_view name) {
 }
 
 std::string share_words(std::int64_t part, std::int64_t whole) {
-  return fmt::format("{:.1f} %", 100 * static_cast<double>(part) /
-                                     static_cast<double>(std::max<std::int64_t>(whole, 1)));
+  return percent_words(static_cast<double>(part) /
+                       static_cast<double>(std::max<std::int64_t>(whole, 1)));
 }
 
 std::string place(const LayerLoad& layer, std::size_t expert) {

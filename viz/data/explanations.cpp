@@ -156,16 +156,4 @@ std::string cause_words(const IdleTimes& causes) {
   return words;
 }
 
-void explain_idle(Finding& finding, const ExplainedStep& step, std::size_t rank, double time) {
-  const bool works = (finding.kind == Finding::Kind::span && !finding.open &&
-                      finding.span.category != Category::wait) ||
-                     finding.kind == Finding::Kind::folded;
-  if (works || finding.open) return;
-  const IdleInterval* idle = step.idle_at(rank, time);
-  if (!idle) return;
-  finding.kind = Finding::Kind::idle;
-  finding.span = {.start = idle->time.start, .end = idle->time.end};
-  finding.idle = *idle;
-}
-
 }  // namespace lockstep::viz

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/trace/pipeline_analysis.h"
-#include "viz/data/words.h"
 
 namespace lockstep::viz {
 
@@ -81,9 +80,5 @@ std::string idle_sentence(const IdleInterval& idle);
 /// Lists the causes of an idle interval with their times, the largest first: "warm-up 3.00 ms,
 /// messages 20.0 µs".
 std::string cause_words(const IdleTimes& causes);
-
-/// Replaces a finding on a compute lane by the rank's idle interval at `time`, if there is one and
-/// no work was found there. `rank` is the index in the timeline.
-void explain_idle(Finding& finding, const ExplainedStep& step, std::size_t rank, double time);
 
 }  // namespace lockstep::viz

@@ -12,4 +12,11 @@ std::optional<std::size_t> described_step(const Model& model) {
                                     : std::min(last, model.viewport.step_in_view(model.timeline));
 }
 
+StepKey step_key(const Model& model) {
+  const auto described = described_step(model);
+  return {.run = model.timeline.run().run,
+          .step = described ? model.timeline.steps()[*described].step : -1,
+          .ranks = model.timeline.ranks().size()};
+}
+
 }  // namespace lockstep::viz

@@ -3,13 +3,12 @@
 #include <optional>
 #include <string>
 
-#include "viz/data/explanations.h"
+#include "viz/data/finding.h"
 #include "viz/data/ghost.h"
 #include "viz/data/playback.h"
 #include "viz/data/series.h"
 #include "viz/data/view_state.h"
 #include "viz/data/viewport.h"
-#include "viz/data/words.h"
 
 namespace lockstep::viz {
 
@@ -51,6 +50,16 @@ struct Model {
 /// Returns the index of the completed step that panels describe: the one in view, or the last one
 /// before it. None if no step is complete.
 std::optional<std::size_t> described_step(const Model& model);
+
+/// What a panel about a step depends on: unless it changes, the panel shows what it has analysed.
+struct StepKey {
+  std::string run{};
+  int step = -1;  ///< -1 if no step is complete
+  std::size_t ranks = 0;
+  bool operator==(const StepKey&) const = default;
+};
+/// Returns the key of the step that panels describe.
+StepKey step_key(const Model& model);
 
 /// Follows a live run, or stops following it. Following ends a playback.
 inline void follow(Model& model, bool on) {

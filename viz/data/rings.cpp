@@ -17,6 +17,8 @@
 namespace lockstep::viz {
 namespace {
 
+constexpr std::size_t most_listed_chunks = 30;
+
 Interval ring_window(const Timeline& timeline, int step) {
   if (const StepWindow* window = timeline.find_step(step)) return {window->start, window->end};
   return {timeline.start(), timeline.end()};
@@ -71,7 +73,7 @@ std::string late_words(const Ring& ring) {
   if (first == nullptr) return "";
   const auto took = static_cast<double>(ring.collective.time.end - ring.collective.time.start);
   const auto late = static_cast<double>(start_of(*last) - start_of(*first));
-  if (late < 0.05 * took || late < (took - ring.longest_way()) / 2) return "";
+  if (late < 0.05 * took || late < (took - ring.longest_path()) / 2) return "";
   return fmt::format("Rank {} starts {} after rank {}; the others wait.", last->from,
                      duration_words(late), first->from);
 }
@@ -111,7 +113,31 @@ std::size_t Ring::slowest_link() const {
   return static_cast<std::size_t>(slowest - links.begin());
 }
 
-double Ring::longest_way() const {
+bool Ring::links_alike() const {
+  return std::ranges::all_of(
+      links, [&](const RingLink& link) { return link.slowest() == links.front().slowest(); });
+}
+
+bool Ring::complete() const {
+  const std::size_t expected = formula_of(operation, size()).first;
+  return expected > 0 && std::ranges::all_of(links, [&](const RingLink& link) {
+           return link.transfers.size() == expected;
+         });
+}
+
+bool Ring::gathers(std::size_t i) const {
+  return operation == "all_reduce" && complete() && i + 1 >= size();
+}
+
+std::optional<std::size_t> Ring::chunk(std::size_t link, std::size_t i) const {
+  if (!complete()) return std::nullopt;
+  const bool sums = operation == "reduce_scatter" || (operation == "all_reduce" && !gathers(i));
+  // A sum ends one link further, after N-1 steps; a copy starts where it is.
+  const std::size_t moved = sums ? i + 1 : gathers(i) ? i + 1 - size() : i;
+  return (link + 2 * size() - moved) % size();
+}
+
+double Ring::longest_path() const {
   double longest = 0;
   for (std::size_t first = 0; first < links.size(); ++first) {
     double sum = 0;
@@ -249,8 +275,7 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
                         : fmt::format("up to {}", bytes_words(ring.largest_message()))));
   const RingLink& slowest = ring.links[ring.slowest_link()];
   const Picoseconds each = slowest.slowest();
-  const bool alike =
-      std::ranges::all_of(ring.links, [&](const RingLink& link) { return link.slowest() == each; });
+  const bool alike = ring.links_alike();
   std::string words =
       alike ? "Every link" : fmt::format("The slowest link, {},", link_name(ring, slowest));
   if (ring.latency_and_bytes) {
@@ -270,9 +295,9 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
                     duration_words(took)));
   else
     sentences.push_back(fmt::format(
-        "A chunk crosses {} link{} one after the other, {} on the slowest way; "
+        "A chunk crosses {} link{} one after the other, {} on the slowest path; "
         "observed, from the first start: {}.",
-        steps, steps == 1 ? "" : "s", duration_words(ring.longest_way()), duration_words(took)));
+        steps, steps == 1 ? "" : "s", duration_words(ring.longest_path()), duration_words(took)));
   if (std::string late = late_words(ring); !late.empty()) sentences.push_back(std::move(late));
   return sentences;
 }
@@ -289,6 +314,17 @@ std::vector<std::string> link_words(const Ring& ring, std::size_t index) {
       [](const RingLink::Transfer& each) { return each.time.end - each.time.start; });
   lines.push_back(fmt::format("{} in {} message{}", bytes_words(link.bytes()),
                               link.transfers.size(), link.transfers.size() == 1 ? "" : "s"));
+  if (ring.complete()) {
+    std::string chunks;
+    for (std::size_t i = 0; i < std::min(ring.steps(), most_listed_chunks); ++i)
+      chunks += fmt::format("{}{}",
+                            i == 0                                  ? ""
+                            : ring.gathers(i) > ring.gathers(i - 1) ? "; "
+                                                                    : ", ",
+                            *ring.chunk(index, i));
+    lines.push_back(fmt::format("chunk{} {}{}", ring.steps() == 1 ? "" : "s", chunks,
+                                ring.steps() > most_listed_chunks ? ", ..." : ""));
+  }
   lines.push_back(fmt::format("slowest transfer: {}, in step {} of {}",
                               duration_words(link.slowest()), slowest - link.transfers.begin() + 1,
                               ring.steps()));
@@ -298,11 +334,14 @@ std::vector<std::string> link_words(const Ring& ring, std::size_t index) {
 
 std::vector<std::string> ring_step_words(const Ring& ring, std::size_t i) {
   std::vector<std::string> lines;
-  const auto [expected, formula] = formula_of(ring.operation, ring.size());
   std::string half;
-  if (ring.operation == "all_reduce" && expected == ring.steps())
-    half = i + 1 < ring.size() ? ": reduce-scatter" : ": all-gather";
+  if (ring.operation == "all_reduce" && ring.complete())
+    half = ring.gathers(i) ? ": all-gather" : ": reduce-scatter";
   lines.push_back(fmt::format("step {} of {}{}", i + 1, ring.steps(), half));
+  if (ring.complete() && ring.size() > 1)
+    lines.push_back(fmt::format("rank {} sends chunk {}, rank {} chunk {}{}", ring.links[0].from,
+                                *ring.chunk(0, i), ring.links[1].from, *ring.chunk(1, i),
+                                ring.size() > 2 ? ", and so on" : ""));
   const auto time = ring.time_of_step(i);
   if (!time) return lines;
   lines.push_back(fmt::format("from {} to {} after the start",

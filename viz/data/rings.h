@@ -56,11 +56,23 @@ struct Ring {
   std::size_t size() const { return links.size(); }
   std::size_t steps() const;  ///< the most transfers of a link
   std::size_t slowest_link() const;
+  /// Returns whether the slowest transfer took as long on every link.
+  bool links_alike() const;
+  /// Returns whether the trace contains exactly the steps of the textbook's ring: N-1, or 2(N-1)
+  /// for an all-reduce.
+  bool complete() const;
+  /// Returns whether step i belongs to the second half of an all-reduce, which is an all-gather.
+  bool gathers(std::size_t i) const;
+  /// Returns the chunk that links[link] carries in step i, counted from 0. It follows from what the
+  /// operation is: a reduce-scatter leaves chunk k on member k, an all-gather begins with it there,
+  /// and each step moves every chunk in motion to the next member. None if the ring is not
+  /// complete.
+  std::optional<std::size_t> chunk(std::size_t link, std::size_t i) const;
   std::int64_t largest_message() const;
   /// Returns the time for which a chunk travels if it crosses one link per step, each in its mean
   /// time, in picoseconds: the longest over all ranks where it may start. If all links are alike,
   /// this is 2(N-1)(α + β n/N) for an all-reduce of n bytes.
-  double longest_way() const;
+  double longest_path() const;
   /// Returns the time of step i (from 0) over all links. There is none if no link has that many
   /// transfers.
   std::optional<Interval> time_of_step(std::size_t i) const;

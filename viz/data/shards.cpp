@@ -146,6 +146,30 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
   return result;
 }
 
+std::vector<MatrixBox> in_matrix(const Box& box, const Shape& whole, std::size_t most) {
+  const int last = whole.rank() - 1;
+  const auto begin = [&](int i) { return box.begin[static_cast<std::size_t>(i)]; };
+  if (last == 0) return {{0, begin(0), 1, box.extent[0]}};
+  // The dimensions from `inner` to `last` are contiguous rows.
+  int inner = last - 1;
+  std::int64_t stride = 1;
+  while (inner > 0 && box.extent[inner] == whole[inner]) stride *= whole[inner--];
+  const std::int64_t rows = stride * box.extent[inner];
+  std::vector<std::int64_t> starts{begin(inner) * stride};
+  stride *= whole[inner];
+  for (int i = inner - 1; i >= 0; --i) {
+    std::vector<std::int64_t> more;
+    for (std::int64_t k = 0; k < box.extent[i] && more.size() < most; ++k)
+      for (const std::int64_t start : starts) more.push_back((begin(i) + k) * stride + start);
+    starts = std::move(more);
+    stride *= whole[i];
+  }
+  std::vector<MatrixBox> parts;
+  for (const std::int64_t start : starts)
+    parts.push_back({start, begin(last), rows, box.extent[last]});
+  return parts;
+}
+
 std::string shape_words(const Shape& shape) {
   return fmt::format("{}", fmt::join(extents_of(shape), " × "));
 }

@@ -65,6 +65,15 @@ class Shards {
   std::int64_t omitted_ = 0;
 };
 
+/// Rows and columns of a tensor as a matrix: all dimensions but the last are its rows.
+struct MatrixBox {
+  std::int64_t row = 0, column = 0, rows = 0, columns = 0;
+  bool operator==(const MatrixBox&) const = default;
+};
+/// Returns a box as parts of the matrix, of which there are several if it leaves out rows between;
+/// not many more than `most`, although there may be more.
+std::vector<MatrixBox> in_matrix(const Box& box, const Shape& whole, std::size_t most);
+
 /// Returns "64 × 192".
 std::string shape_words(const Shape& shape);
 /// Returns "rank 3", or "ranks 0, 2-5" with ranges for three or more successive ranks.

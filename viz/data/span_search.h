@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "viz/data/finding.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {

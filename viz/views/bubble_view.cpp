@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "viz/data/panels.h"
+#include "viz/data/step_sentences.h"
+#include "viz/data/words.h"
 #include "viz/views/paragraph.h"
 
 namespace lockstep::viz {
@@ -34,32 +36,28 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
       painter.card(rect, title_of(pipeline ? Panel::bubble : Panel::communication).name, step);
   float y = inside.top;
   const auto headline = [&](double share, std::string_view words) {
-    const float number =
-        painter.text(inside.left, y - painter.px(4), fmt::format("{:.1f} %", 100 * share),
-                     colours::text, look.large);
+    const float number = painter.text(inside.left, y - painter.px(4), percent_words(share),
+                                      colours::text, look.large);
     painter.text(inside.left + number + painter.px(10),
                  y + size_of(look.large) - size_of(look.small) - painter.px(7),
                  painter.fitted(words, look.small, inside.width() - number - painter.px(10)),
                  colours::text_dim, look.small);
     y += size_of(look.large) + painter.px(6);
   };
-  const auto explain = [&](const std::vector<std::string>& sentences) {
-    for (const std::string& sentence : sentences) {
-      y = paragraph(painter, {inside.left, y, inside.right, inside.bottom}, sentence,
-                    colours::text_dim) +
-          painter.px(3);
-    }
+  const auto say = [&](const std::vector<std::string>& sentences) {
+    y = explain(painter, {inside.left, y, inside.right, inside.bottom}, sentences,
+                colours::text_dim);
   };
   const std::size_t ranks = model.timeline.ranks().size();
   if (pipeline) {
     headline(point.bubble.share(), "of the ranks' time is idle");
     y = draw_bars(painter, {inside.left, y, inside.right, inside.bottom}, point,
                   model.timeline.prediction(point.step));
-    explain(bubble_sentences(point, ranks));
+    say(bubble_sentences(point, ranks));
   } else if (point.overlap.communication > 0) {
     headline(point.overlap.share(), "of communication is hidden");
-    explain(communication_sentences(point, ranks));
-    if (point.late) explain({straggler_words(model.timeline, *point.late)});
+    say(communication_sentences(point, ranks));
+    if (point.late) say({straggler_words(model.timeline, *point.late)});
   } else {
     painter.text(inside.left, inside.top, "none in this step", colours::text_faint, look.body);
     return;
@@ -83,8 +81,8 @@ float BubbleView::draw_bars(const Painter& painter, const Rect& rect,
     const Rect box{left, y, left + width, y + painter.px(bar_height)};
     painter.fill(box, faded(colour, solid ? 0.85f : 0.22f), painter.px(2));
     if (!solid) painter.frame(box, colour, painter.px(2));
-    painter.text(box.right + painter.px(6), y - painter.px(1), fmt::format("{:.1f} %", 100 * share),
-                 colours::text, look.small);
+    painter.text(box.right + painter.px(6), y - painter.px(1), percent_words(share), colours::text,
+                 look.small);
     y += painter.px(bar_height + 5);
   };
   bar("observed", observed, colours::observed, true);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "viz/data/words.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
 
@@ -17,8 +18,7 @@ constexpr float names_width = 58;
 constexpr float strip_height = 9;  // of the rank's compute
 constexpr float least_row = 3;     // units
 constexpr float most_row = 17;
-constexpr float least_chart = 0.26f;   // of the card's height
-constexpr float usable_width = 0.93f;  // of a line, by words
+constexpr float least_chart = 0.26f;  // of the card's height
 constexpr float mark_spacing = 64;
 constexpr int rest_share = 9;  // pause after an analysis, as a multiple of the time that it took
 constexpr float reach = 4;     // the distance at which the cursor finds a narrow bar
@@ -31,26 +31,22 @@ ImU32 not_hidden_colour() {
 
 void BucketsView::refresh(const Model& model) {
   const Timeline& timeline = model.timeline;
-  const auto described = described_step(model);
-  if (!described) {
-    step_ = -1;
-    buckets_ = {};
-    return;
-  }
-  const int step = timeline.steps()[*described].step;
-  bool same =
-      step == step_ && run_ == timeline.run().run && times_.size() == timeline.ranks().size();
+  const StepKey key = step_key(model);
+  bool same = key == analysed_;
   // In a large run, a step takes long to analyse: live, analyse only some of its steps.
   using Clock = std::chrono::steady_clock;
-  if (!same && run_ == timeline.run().run && model.viewport.following() && !timeline.ended() &&
+  const bool may_wait = key.run == analysed_.run && key.step >= 0 && analysed_.step >= 0;
+  if (!same && may_wait && model.viewport.following() && !timeline.ended() &&
       Clock::now() < again_from_)
     return;
   if (!same) {
     const auto begin = Clock::now();
-    if (run_ != timeline.run().run) selected_ = -1;
-    step_ = step;
-    run_ = timeline.run().run;
-    times_ = step_intervals(timeline, step);
+    if (key.run != analysed_.run) selected_ = -1;
+    analysed_ = key;
+    buckets_ = {};
+    times_.clear();
+    if (key.step < 0) return;
+    times_ = step_intervals(timeline, key.step);
     most_exposed_ = most_exposed(times_);
     all_alike_ = std::ranges::all_of(times_, [&](const StepIntervals& rank) {
       return length(rank.exposed) == length(times_[most_exposed_].exposed);
@@ -72,9 +68,9 @@ void BucketsView::refresh(const Model& model) {
     for (index = 0; timeline.ranks()[index]->rank != wanted;) ++index;
   }
   const RankTimeline& rank = *timeline.ranks()[index];
-  same &= buckets_.rank == rank.rank && buckets_.step == step;
+  same &= buckets_.rank == rank.rank && buckets_.step == analysed_.step;
   if (same) return;
-  buckets_ = step_buckets(timeline, step, rank, times_[index]);
+  buckets_ = step_buckets(timeline, analysed_.step, rank, times_[index]);
   sentences_ = bucket_sentences(timeline, buckets_);
 }
 
@@ -94,13 +90,14 @@ float BucketsView::x_of(Picoseconds time) const {
 std::optional<Finding> BucketsView::draw(const Painter& painter, const Rect& rect, Model& model) {
   refresh(model);
   const Look& look = painter.look();
-  const Rect inside = panel_card(painter, rect, Panel::buckets,
-                                 step_ < 0 ? "" : step_words(model.timeline, step_), model);
+  const Rect inside =
+      panel_card(painter, rect, Panel::buckets,
+                 analysed_.step < 0 ? "" : step_words(model.timeline, analysed_.step), model);
   explanation_.clear();
   if (buckets_.buckets.empty()) {
     painter.text(inside.left, inside.top,
-                 step_ < 0 ? "no step is complete yet"
-                           : fmt::format("none on rank {} in this step", buckets_.rank),
+                 analysed_.step < 0 ? "no step is complete yet"
+                                    : fmt::format("none on rank {} in this step", buckets_.rank),
                  colours::text_faint, look.body);
     return std::nullopt;
   }
@@ -111,11 +108,8 @@ std::optional<Finding> BucketsView::draw(const Painter& painter, const Rect& rec
                    inside.top};  // the bottom follows
   bars_ = {strip.left, strip.top + painter.px(strip_height + 3), inside.right, 0};
   // The sentences get the height that they need, and the bars the rest.
-  float lines = 0;
-  for (const std::string& sentence : sentences_)
-    lines += std::ceil(painter.text_width(sentence, look.small) / (usable_width * inside.width()));
   const Rect words_room{inside.left, 0, inside.right, rect.bottom - painter.px(4)};
-  const float words_height = lines * (size_of(look.small) + painter.px(2));
+  const float words_height = explanation_height(painter, sentences_, inside.width());
   const float room = std::max(words_room.bottom - words_height - line - painter.px(5) - bars_.top,
                               least_chart * inside.height());
   rows_ = std::clamp<std::size_t>(whole_number(room / painter.px(least_row)), 1, count);
@@ -139,9 +133,7 @@ std::optional<Finding> BucketsView::draw(const Painter& painter, const Rect& rec
   }
   Rect words = words_room;
   words.top = bars_.bottom + line + painter.px(5);
-  for (std::size_t i = 0; i < explanation_.size(); ++i)
-    words.top =
-        paragraph(painter, words, explanation_[i], i == 0 ? colours::text : colours::text_dim);
+  explain(painter, words, explanation_);
   if (!hovered || !ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return std::nullopt;
   const Bucket& bucket = buckets_.buckets[*hovered];
   const RankTimeline* found = model.timeline.find_rank(buckets_.rank);

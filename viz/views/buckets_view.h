@@ -42,8 +42,7 @@ class BucketsView {
   float x_of(Picoseconds time) const;
   std::size_t row_of(std::size_t bucket) const { return bucket * rows_ / buckets_.buckets.size(); }
 
-  std::string run_;
-  int step_ = -1;
+  StepKey analysed_;
   std::vector<StepIntervals> times_;  ///< of all ranks in the step
   std::size_t most_exposed_ = 0;
   std::chrono::steady_clock::time_point again_from_{};

@@ -1,4 +1,5 @@
 #include "viz/views/details_view.h"
+#include "viz/data/words.h"
 
 #include <fmt/format.h>
 
@@ -92,7 +93,7 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
     y += line;
     painter.text(inside.left, y, name, colours::text, look.small);
     const auto share = [&](Picoseconds part, double of) {
-      return of > 0 ? fmt::format("{:.1f} %", 100 * static_cast<double>(part) / of) : "-";
+      return of > 0 ? percent_words(static_cast<double>(part) / of) : "-";
     };
     const double length = static_cast<double>(range.length()) * ranks;
     const Picoseconds parts[] = {rank.compute, rank.waiting, rank.idle, rank.communication};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "viz/data/words.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
 
@@ -21,17 +22,10 @@ constexpr double headroom = 1.08;    // above the highest bar
 }  // namespace
 
 void ExpertsView::refresh(const Model& model) {
-  const auto described = described_step(model);
-  if (!described) {
-    load_ = {};
-    return;
-  }
-  const int step = model.timeline.steps()[*described].step;
-  const std::size_t ranks = model.timeline.ranks().size();
-  if (load_.step == step && run_ == model.timeline.run().run && ranks_ == ranks) return;
-  load_ = expert_load(model.timeline, step);
-  run_ = model.timeline.run().run;
-  ranks_ = ranks;
+  const StepKey key = step_key(model);
+  if (key == analysed_) return;
+  analysed_ = key;
+  load_ = key.step < 0 ? ExpertLoad{} : expert_load(model.timeline, key.step);
 }
 
 std::optional<std::size_t> ExpertsView::chosen_layer(const Model& model) const {
@@ -110,11 +104,10 @@ void ExpertsView::draw(const Painter& painter, const Rect& rect, Model& model) {
       explanation_.push_back(
           fmt::format("There is room for {} of {} layers.", groups_.size(), load_.layers.size()));
   }
-  Rect words{inside.left, plot_.bottom + line + painter.px(4), inside.right,
-             rect.bottom - painter.px(4)};
-  for (std::size_t i = 0; i < explanation_.size(); ++i)
-    words.top =
-        paragraph(painter, words, explanation_[i], i == 0 ? colours::text : colours::text_dim);
+  explain(
+      painter,
+      {inside.left, plot_.bottom + line + painter.px(4), inside.right, rect.bottom - painter.px(4)},
+      explanation_);
   if (!hovered || load_.layers.size() < 2 || !ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return;
   if (only)
     model.view.expert_layer.reset();

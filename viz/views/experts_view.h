@@ -40,8 +40,7 @@ class ExpertsView {
   void draw_axes(const Painter& painter, bool alone) const;
   float y_of(double tokens) const;
 
-  std::string run_;
-  std::size_t ranks_ = 0;
+  StepKey analysed_;
   ExpertLoad load_;
   std::int64_t highest_ = 0;  ///< of the bars
   Rect plot_;                 ///< on the screen

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "viz/data/words.h"
 #include "viz/views/panel_card.h"
 
 namespace lockstep::viz {
@@ -142,11 +143,11 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
 void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
   float x = rect.left;
-  x += painter.text(x, rect.top, fmt::format("bubble {:.1f} %", 100 * answer_->simulation.bubble),
+  x += painter.text(x, rect.top, "bubble " + percent_words(answer_->simulation.bubble),
                     colours::text, look.small);
   const std::string formula = answer_->formula
-                                  ? fmt::format("equal stages, free messages: {} = {:.1f} %",
-                                                answer_->words, 100 * *answer_->formula)
+                                  ? fmt::format("equal stages, free messages: {} = {}",
+                                                answer_->words, percent_words(*answer_->formula))
                                   : "no formula for these times";
   painter.text(x + painter.px(10), rect.top,
                painter.fitted(formula, look.small, rect.right - x - painter.px(10)),

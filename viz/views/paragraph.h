@@ -1,32 +1,27 @@
 #pragma once
 
-#include <algorithm>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {
 
-/// Draws text that continues on the next line after a space, in the small font. Returns the y below
-/// the last line. A line that would not end above `rect.bottom` is left out.
-inline float paragraph(const Painter& painter, const Rect& rect, std::string_view words,
-                       ImU32 colour) {
-  ImFont* font = painter.look().small;
-  const float line = size_of(font) + painter.px(2);
-  float y = rect.top;
-  while (!words.empty() && y + line <= rect.bottom) {
-    std::size_t end = words.size();
-    while (painter.text_width(words.substr(0, end), font) > rect.width()) {
-      const std::size_t space = words.substr(0, end).rfind(' ');
-      if (space == std::string_view::npos || space == 0) break;
-      end = space;
-    }
-    painter.text(rect.left, y, painter.fitted(words.substr(0, end), font, rect.width()), colour,
-                 font);
-    words.remove_prefix(std::min(end + 1, words.size()));
-    y += line;
-  }
-  return y;
-}
+/// Draws text in lines that break at spaces, in the small font unless another is given. If the text
+/// does not end above `rect.bottom`, the last line that does ends with an ellipsis. Returns the y
+/// below the last line.
+float paragraph(const Painter& painter, const Rect& rect, std::string_view words, ImU32 colour,
+                ImFont* font = nullptr);
+/// Returns the height that a text takes in lines of at most `width`.
+float paragraph_height(const Painter& painter, std::string_view words, float width,
+                       ImFont* font = nullptr);
+
+/// Draws the sentences of a panel as paragraphs, the first in a colour of its own. Returns the y
+/// below.
+float explain(const Painter& painter, const Rect& rect, const std::vector<std::string>& sentences,
+              ImU32 first = colours::text);
+float explanation_height(const Painter& painter, const std::vector<std::string>& sentences,
+                         float width);
 
 }  // namespace lockstep::viz

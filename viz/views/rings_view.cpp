@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "viz/data/words.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
 
@@ -20,6 +21,7 @@ constexpr float arrow = 5;
 constexpr float near_link = 7;            // of the cursor
 constexpr std::size_t most_listed = 500;  // collectives
 constexpr std::size_t most_labelled = 4;  // links with figures
+constexpr float most_crowded = 1.4f;      // the least length of a link with a chunk, in text sizes
 
 }  // namespace
 
@@ -113,11 +115,8 @@ void RingsView::draw(const Painter& painter, const Rect& rect, Model& model) {
   explanation_ = step   ? ring_step_words(*ring_, *step)
                  : link ? link_words(*ring_, *link)
                         : ring_sentences(*ring_);
-  Rect words{body.right + painter.px(gap), body.top, inside.right, inside.bottom};
-  for (std::size_t i = 0; i < explanation_.size(); ++i)
-    words.top =
-        paragraph(painter, words, explanation_[i], i == 0 ? colours::text : colours::text_dim) +
-        painter.px(2);
+  explain(painter, {body.right + painter.px(gap), body.top, inside.right, inside.bottom},
+          explanation_);
 }
 
 void RingsView::draw_list(const Painter& painter, const Rect& rect, const Model& model) {
@@ -168,8 +167,7 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
 
   const std::size_t slowest = ring.slowest_link();
   const Picoseconds longest = std::max<Picoseconds>(ring.links[slowest].slowest(), 1);
-  const bool alike = std::ranges::all_of(
-      ring.links, [&](const RingLink& link) { return link.slowest() == longest; });
+  const bool alike = ring.links_alike();
   for (std::size_t i = 0; i < count; ++i) {
     const RingLink& link = ring.links[i];
     ImVec2 a = place_of(static_cast<double>(i)), b = place_of(static_cast<double>(i + 1));
@@ -195,7 +193,21 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
         {b.x - head * x + head * 0.7f * y, b.y - head * y - head * 0.7f * x}, colour);
   }
 
-  if (count <= most_labelled) {
+  if (step && ring.complete()) {
+    // The number of the chunk that moves along each link, beside the link and within the circle.
+    for (std::size_t i = 0; i < count && apart > most_crowded * size_of(look.small); ++i) {
+      const ImVec2 at = middle_of(i);
+      const float inwards = painter.px(12) / std::max(radius_, 1.0f);
+      const ImVec2 inner{at.x + (centre_.x - at.x) * inwards, at.y + (centre_.y - at.y) * inwards};
+      const std::string number = std::to_string(*ring.chunk(i, *step));
+      painter.text(count == 2 ? at.x + painter.px(i == 0 ? 14 : -14) : inner.x,
+                   inner.y - size_of(look.small) / 2,
+                   count <= most_labelled ? "chunk " + number : number, colours::text, look.small,
+                   count > 2 ? Align::centre
+                   : i == 0  ? Align::left
+                             : Align::right);
+    }
+  } else if (count <= most_labelled) {
     for (std::size_t i = 0; i < count; ++i) {
       const RingLink& link = ring.links[i];
       const ImVec2 at = middle_of(i);
@@ -246,14 +258,11 @@ std::optional<std::size_t> RingsView::draw_steps(const Painter& painter, const R
   std::optional<std::size_t> hovered;
   if (rect.contains(mouse))
     hovered = std::min(whole_number((mouse.x - rect.left) / width), steps - 1);
-  const bool halves = ring.operation == "all_reduce" && steps == 2 * (ring.size() - 1);
   for (std::size_t i = 0; i < steps; ++i) {
     const float left = rect.left + width * static_cast<float>(i);
     const Rect box{left, rect.top, left + width, rect.bottom};
-    const bool second = halves && i + 1 >= ring.size();
-    painter.fill(
-        width > 4 ? box.inset(1) : box,
-        faded(second ? colours::backward : colours::communication, i % 2 == 0 ? 0.9f : 0.7f));
+    const ImU32 colour = ring.gathers(i) ? colours::backward : colours::communication;
+    painter.fill(width > 4 ? box.inset(1) : box, faded(colour, i % 2 == 0 ? 0.9f : 0.7f));
     if (hovered == i) painter.frame(box, colours::highlight);
     painter.text_in(box, std::to_string(i + 1), colours::text_on_box, painter.look().small);
   }

@@ -19,36 +19,6 @@ constexpr float number_width = 34;  // for the numbers of rows
 constexpr float vector_height = 26;
 constexpr std::size_t most_areas = 20'000;
 
-/// Rows and columns of a tensor as a matrix: all dimensions but the last are its rows.
-struct MatrixBox {
-  std::int64_t row = 0, column = 0, rows = 0, columns = 0;
-};
-
-/// Returns a box as parts of the matrix, of which there are several if it leaves out rows between.
-std::vector<MatrixBox> in_matrix(const Box& box, const Shape& whole) {
-  const int last = whole.rank() - 1;
-  const auto begin = [&](int i) { return box.begin[static_cast<std::size_t>(i)]; };
-  if (last == 0) return {{0, begin(0), 1, box.extent[0]}};
-  // The dimensions from `inner` to `last` are contiguous rows.
-  int inner = last - 1;
-  std::int64_t stride = 1;
-  while (inner > 0 && box.extent[inner] == whole[inner]) stride *= whole[inner--];
-  const std::int64_t rows = stride * box.extent[inner];
-  std::vector<std::int64_t> starts{begin(inner) * stride};
-  stride *= whole[inner];
-  for (int i = inner - 1; i >= 0; --i) {
-    std::vector<std::int64_t> more;
-    for (std::int64_t k = 0; k < box.extent[i] && more.size() < most_areas; ++k)
-      for (const std::int64_t start : starts) more.push_back((begin(i) + k) * stride + start);
-    starts = std::move(more);
-    stride *= whole[i];
-  }
-  std::vector<MatrixBox> parts;
-  for (const std::int64_t start : starts)
-    parts.push_back({start, begin(last), rows, box.extent[last]});
-  return parts;
-}
-
 /// Returns a colour for holders, by their lowest rank.
 ImU32 colour_of(const Holders& holders) {
   const auto i = static_cast<std::size_t>(std::max(holders.ranks.front(), 0));
@@ -182,12 +152,9 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
            memory_sentences(*memory_, shown_, model.cursor_time, model.origin))
         explanation_.push_back(std::move(sentence));
   }
-  Rect words{body.right + painter.px(gap), list_.bottom + painter.px(6), inside.right,
-             inside.bottom};
-  for (std::size_t i = 0; i < explanation_.size(); ++i)
-    words.top =
-        paragraph(painter, words, explanation_[i], i == 0 ? colours::text : colours::text_dim) +
-        painter.px(2);
+  explain(painter,
+          {body.right + painter.px(gap), list_.bottom + painter.px(6), inside.right, inside.bottom},
+          explanation_);
 }
 
 void ShardsView::draw_list(const Painter& painter, const Rect& rect) {
@@ -253,7 +220,7 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
     const std::size_t begin = areas_.size();
     std::optional<std::size_t> largest;
     for (const Box& each : layout.holders[h].boxes)
-      for (const MatrixBox& part : in_matrix(each, shown_.whole)) {
+      for (const MatrixBox& part : in_matrix(each, shown_.whole, most_areas)) {
         if (areas_.size() == most_areas) break;
         Rect area{box.left + x_scale * static_cast<float>(part.column),
                   box.top + y_scale * static_cast<float>(part.row), 0, 0};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "viz/data/words.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
 
@@ -19,17 +20,10 @@ constexpr float gap = 14;
 }  // namespace
 
 void TrafficView::refresh(const Model& model) {
-  const auto described = described_step(model);
-  if (!described) {
-    matrix_ = {};
-    return;
-  }
-  const int step = model.timeline.steps()[*described].step;
-  if (matrix_.step == step && run_ == model.timeline.run().run &&
-      matrix_.ranks.size() == model.timeline.ranks().size())
-    return;
-  matrix_ = traffic_matrix(model.timeline, step);
-  run_ = model.timeline.run().run;
+  const StepKey key = step_key(model);
+  if (key == analysed_) return;
+  analysed_ = key;
+  matrix_ = key.step < 0 ? TrafficMatrix{} : traffic_matrix(model.timeline, key.step);
 }
 
 std::optional<ImVec2> TrafficView::centre_of(std::size_t from, std::size_t to) const {
@@ -75,12 +69,8 @@ void TrafficView::draw(const Painter& painter, const Rect& rect, Model& model) {
       explanation_.push_back(
           fmt::format("the matrix shows {} of {} ranks", shown_, matrix_.ranks.size()));
   }
-  Rect words{cells_.right + painter.px(gap), inside.top, inside.right, inside.bottom};
-  for (std::size_t i = 0; i < explanation_.size(); ++i) {
-    words.top =
-        paragraph(painter, words, explanation_[i], i == 0 ? colours::text : colours::text_dim) +
-        painter.px(2);
-  }
+  explain(painter, {cells_.right + painter.px(gap), inside.top, inside.right, inside.bottom},
+          explanation_);
 }
 
 std::optional<std::pair<int, int>> TrafficView::draw_cells(const Painter& painter) {

@@ -22,7 +22,7 @@ class TrafficView {
   /// Returns sender and receiver of the cell under the cursor.
   std::optional<std::pair<int, int>> draw_cells(const Painter& painter);
 
-  std::string run_;
+  StepKey analysed_;
   TrafficMatrix matrix_;
   Rect cells_;             ///< on the screen
   float cell_ = 0;         ///< width and height of a cell

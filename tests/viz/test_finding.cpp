@@ -1,0 +1,98 @@
+// What is under the cursor, and what the viewer says about it.
+#include <doctest/doctest.h>
+
+#include "core/trace/reader.h"
+#include "tests/viz/sample_run.h"
+#include "viz/data/finding.h"
+
+using namespace lockstep;
+using namespace lockstep::viz;
+
+TEST_CASE("the item under the cursor, in words") {
+  Timeline timeline;
+  read_sample(sample_traces(sample_1f1b(4, 8, 2)), timeline);
+  const RankTimeline& rank = *timeline.find_rank(1);
+  const SpanRow& row = rank.compute()->rows(Band::action).front();
+  const TimelineSpan& first = row.front();
+  const double middle = static_cast<double>(first.start + first.end) / 2;
+  const Finding on_forward = find_at(rank, *rank.compute(), Band::action, middle, 1000);
+  CHECK(on_forward.kind == Finding::Kind::span);
+  const auto words = finding_words(timeline, on_forward);
+  CHECK(words[0] == "forward of microbatch 0 on stage 1");
+  CHECK(words[1] == "1.00 ms");
+  CHECK(words[3] == "rank 1, compute, step 0");
+
+  const auto wait = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
+    return span.category == Category::wait;
+  });
+  REQUIRE(wait != row.end());
+  const Finding on_wait = find_at(rank, *rank.compute(), Band::action,
+                                  static_cast<double>(wait->start + wait->end) / 2, 1000);
+  CHECK(finding_words(timeline, on_wait)[0] ==
+        "idle, waiting for gradients of microbatch 0 from rank 2");
+
+  // Nothing is recorded between the last backward and the optimizer, so this time is idle, without
+  // a known reason.
+  const auto optimizer = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
+    return span.category == Category::optimizer;
+  });
+  const Finding on_gap = find_at(rank, *rank.compute(), Band::action,
+                                 static_cast<double>(optimizer->start) - 10 * 1000, 1000);
+  CHECK(on_gap.kind == Finding::Kind::idle);
+  CHECK(on_gap.span.end == optimizer->start);
+  CHECK(finding_words(timeline, on_gap)[0] == "idle");
+
+  const Finding folded = find_at(rank, *rank.compute(), Band::action, middle, 20.0 * ms);
+  CHECK(folded.kind == Finding::Kind::folded);
+  CHECK(folded.count > 4);
+}
+
+TEST_CASE("a message has a bandwidth, waiting for one has none") {
+  Timeline timeline;
+  for (const Category category : {Category::communication, Category::wait}) {
+    TimelineSpan span{.start = 0, .end = ms, .bytes = 1 << 20, .name = timeline.intern("recv")};
+    span.category = category;
+    timeline.add(0, category == Category::wait ? 0 : 1, span);
+  }
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(0);
+  const auto words = [&](std::size_t lane) {
+    std::string all;
+    const Finding found = find_at(rank, *rank.lanes[lane], Band::action, 0.5 * ms, 1);
+    for (const std::string& line : finding_words(timeline, found)) all += line + "\n";
+    return all;
+  };
+  CHECK(words(1).find("1048.6 kB, 1048.6 MB/s\n") != std::string::npos);
+  CHECK(words(0).find("1048.6 kB\n") != std::string::npos);
+  CHECK(words(0).find("/s") == std::string::npos);
+}
+
+TEST_CASE("an announced span that was withdrawn is no longer open") {
+  Timeline timeline;
+  TraceReader reader{timeline};
+  const std::string args =
+      R"x("cat":"wait","pid":0,"tid":0,"ts":200000,"args":{"name":"recv","start":5.0}},)x"
+      "\n";
+  reader.feed(R"x({"ph":"i","name":"open",)x" + args);
+  timeline.settle();
+  CHECK(timeline.ranks().front()->lanes.front()->open().size() == 1);
+  reader.feed(R"x({"ph":"i","name":"withdrawn",)x" + args);
+  CHECK(timeline.ranks().front()->lanes.front()->open().empty());
+}
+
+TEST_CASE("an announced span is found while it is open, and no longer once it has ended") {
+  Timeline timeline;
+  TraceReader reader{timeline, TraceReader::Form::lines};
+  reader.feed(R"x({"ph":"i","name":"open","cat":"wait","pid":0,"tid":0,"ts":200000,"args":)x"
+              R"x({"name":"recv","start":1000,"peer":1}},)x"
+              "\n");
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(0);
+  const Finding open = find_at(rank, *rank.compute(), Band::action, 50.0 * ms, 1);
+  CHECK(open.open);
+  CHECK(finding_words(timeline, open)[0] == "idle, waiting for recv from rank 1 (still running)");
+  reader.feed(R"x({"ph":"X","name":"recv","cat":"wait","pid":0,"tid":0,"ts":1000,"dur":300000},)x"
+              "\n");
+  timeline.settle();
+  CHECK(rank.compute()->open().empty());
+}

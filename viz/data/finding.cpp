@@ -1,0 +1,155 @@
+#include "viz/data/finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+namespace {
+
+/// Looks for a span or gap at `time` in one row. Returns true if it found one.
+bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding) {
+  const auto first = first_ending_after(row, time - tolerance);
+  double covered = 0;
+  int count = 0;
+  const TimelineSpan* nearest = nullptr;
+  double distance = 0;
+  for (auto at = first; at != row.end() && static_cast<double>(at->start) < time + tolerance;
+       ++at) {
+    const auto start = static_cast<double>(at->start);
+    const auto end = static_cast<double>(at->end);
+    const double away = std::max({start - time, time - end, 0.0});
+    if (!nearest || away < distance) {
+      nearest = &*at;
+      distance = away;
+    }
+    covered += std::min(end, time + tolerance) - std::max(start, time - tolerance);
+    ++count;
+  }
+  if (!nearest) return false;
+  const bool small = static_cast<double>(nearest->duration()) < 2 * tolerance;
+  if (count > 2 && small) {
+    finding.kind = Finding::Kind::folded;
+    finding.count = count;
+    finding.cover = covered / (2 * tolerance);
+    finding.span = *nearest;
+  } else if (distance == 0 || small) {
+    finding.kind = Finding::Kind::span;
+    finding.span = *nearest;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
+                double tolerance, std::size_t deepest) {
+  const Finding nothing{.rank = &rank, .lane = &lane};
+  Finding finding = nothing, hidden = nothing;
+  const auto& rows = lane.rows(band);
+  // Search the innermost rows first, to report the wait within a forward rather than the forward
+  // itself.
+  for (std::size_t i = rows.size(); i-- > 0;) {
+    finding = nothing;
+    if (!find_in(rows[i], time, tolerance, finding)) continue;
+    if (i <= deepest || finding.span.category == Category::wait) return finding;
+    if (hidden.kind == Finding::Kind::nothing) hidden = finding;
+  }
+  if (hidden.kind != Finding::Kind::nothing) return hidden;
+  finding = nothing;
+  if (band == Band::action) {
+    for (const AnnouncedSpan& open : lane.open()) {
+      const bool within = static_cast<double>(open.span.start) <= time + tolerance &&
+                          time - tolerance <= static_cast<double>(open.span.end);
+      if (!within || (finding.open && open.span.start < finding.span.start)) continue;
+      finding.kind = Finding::Kind::span;
+      finding.span = open.span;
+      finding.open = true;
+    }
+    if (finding.open) return finding;
+  }
+  if (rows.empty() || rows.front().empty()) return finding;
+  const auto next = first_ending_after(rows.front(), time);
+  if (next == rows.front().begin() || next == rows.front().end()) return finding;
+  finding.kind = Finding::Kind::idle;
+  finding.span.start = std::prev(next)->end;
+  finding.span.end = next->start;
+  return finding;
+}
+
+void explain_idle(Finding& finding, const ExplainedStep& step, std::size_t rank, double time) {
+  const bool works = (finding.kind == Finding::Kind::span && !finding.open &&
+                      finding.span.category != Category::wait) ||
+                     finding.kind == Finding::Kind::folded;
+  if (works || finding.open) return;
+  const IdleInterval* idle = step.idle_at(rank, time);
+  if (!idle) return;
+  finding.kind = Finding::Kind::idle;
+  finding.span = {.start = idle->time.start, .end = idle->time.end};
+  finding.idle = *idle;
+}
+
+std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding,
+                                       Picoseconds origin) {
+  const TimelineSpan& span = finding.span;
+  std::vector<std::string> lines;
+  const auto length = duration_words(span.duration());
+  // Both times have as many decimal places as three significant digits of the duration require, so
+  // that start and end differ.
+  const double grain =
+      std::pow(10, std::floor(std::log10(std::max(static_cast<double>(span.duration()), 1.0))) - 2);
+  const auto times =
+      fmt::format("{} to {}", axis_words(static_cast<double>(span.start - origin), grain),
+                  axis_words(static_cast<double>(span.end - origin), grain));
+  switch (finding.kind) {
+    case Finding::Kind::nothing:
+      return lines;
+    case Finding::Kind::folded:
+      lines.push_back(fmt::format("{} spans, {:.0f} % full", finding.count, 100 * finding.cover));
+      lines.push_back("for example: " + span_words(timeline, span) + ", " + length);
+      lines.emplace_back("zoom in to see each of them");
+      return lines;
+    case Finding::Kind::idle:
+      if (finding.idle) {
+        lines.push_back(fmt::format("idle: {}", name_of(main_cause(*finding.idle))));
+        lines.push_back(idle_sentence(*finding.idle));
+        lines.push_back(length + ": " + cause_words(finding.idle->causes));
+      } else {
+        lines.push_back(finding.lane->is_compute() ? "idle" : "nothing in flight");
+        lines.push_back(length);
+      }
+      lines.push_back(times);
+      return lines;
+    case Finding::Kind::span:
+      break;
+  }
+  lines.push_back(span_words(timeline, span) + (finding.open ? " (still running)" : ""));
+  lines.push_back(finding.open ? "for more than " + length : length);
+  lines.push_back(times);
+  std::string where = finding.rank->name + ", " + finding.lane->name();
+  if (span.step >= 0) where += fmt::format(", step {}", span.step);
+  lines.push_back(where);
+  if (span.bytes >= 0) {
+    std::string sent = bytes_words(span.bytes);
+    // A wait's duration does not depend on its bytes, so bytes / duration is meaningless.
+    if (span.duration() > 0 && span.category != Category::wait) {
+      sent += fmt::format(", {}/s", bytes_words(static_cast<double>(span.bytes) /
+                                                static_cast<double>(span.duration()) * 1e12));
+    }
+    lines.push_back(sent);
+  }
+  if (span.group != 0) {
+    std::string group = "group " + timeline.name(span.group);
+    if (span.group_size > 0) group += fmt::format(" of {} ranks", span.group_size);
+    if (span.algorithm != 0) group += ", " + timeline.name(span.algorithm);
+    lines.push_back(group);
+  }
+  return lines;
+}
+
+}  // namespace lockstep::viz

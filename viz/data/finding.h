@@ -1,0 +1,43 @@
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viz/data/explanations.h"
+#include "viz/data/folding.h"
+
+namespace lockstep::viz {
+
+/// The object under the cursor.
+struct Finding {
+  enum class Kind { nothing, span, folded, idle };
+  Kind kind = Kind::nothing;
+  const RankTimeline* rank = nullptr;
+  const Lane* lane = nullptr;
+  TimelineSpan span{};                 ///< for `span`; for `idle`, only start and end are set
+  int count = 0;                       ///< for `folded`: number of spans
+  double cover = 0;                    ///< for `folded`: fill fraction
+  bool open = false;                   ///< whether the span is still running
+  std::optional<IdleInterval> idle{};  ///< for `idle` in a pipeline's step: its causes
+};
+
+/// Finds the object that a lane shows at `time` in `band`: its innermost span, a span that is still
+/// open, or an idle gap. Spans within `tolerance` (say, one pixel) also match; more than two small
+/// spans within `tolerance` count as a fold. Rows after `deepest` are not drawn at the cursor's
+/// height, so they count only if no other row has a span, except for waits: a wait within an action
+/// stops all of the action.
+Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
+                double tolerance, std::size_t deepest = std::numeric_limits<std::size_t>::max());
+
+/// Returns the lines of text that describe a finding: a title, then details.
+/// Times count from `origin`.
+std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding,
+                                       Picoseconds origin = 0);
+
+/// Replaces a finding on a compute lane by the rank's idle interval at `time`, if there is one and
+/// no work was found there. `rank` is the index in the timeline.
+void explain_idle(Finding& finding, const ExplainedStep& step, std::size_t rank, double time);
+
+}  // namespace lockstep::viz

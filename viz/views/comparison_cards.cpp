@@ -1,0 +1,257 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "viz/views/comparison_view.h"
+#include "viz/views/paragraph.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float gap = 12;
+constexpr float least_gap = 8;  // between two columns
+constexpr float line_gap = 4;
+/// A wider table would be hard to read across.
+constexpr float widest_table = 480;
+constexpr float bar_thickness = 5;  // of a rank's memory
+constexpr const char* none = "-";
+
+/// Shows lines of text above a row of a card, if the cursor is on the row.
+void tip(const Painter& painter, const Rect& row, const std::vector<std::string>& lines) {
+  if (!row.contains(ImGui::GetIO().MousePos)) return;
+  const Painter front{ImGui::GetForegroundDrawList(), painter.look()};
+  const Look& look = front.look();
+  float width = 0;
+  for (const std::string& each : lines) width = std::max(width, front.text_width(each, look.small));
+  const float line = size_of(look.small) + front.px(line_gap);
+  const float left =
+      std::max(0.0f, std::min(row.left, ImGui::GetIO().DisplaySize.x - width - front.px(2 * gap)));
+  const float top = row.top - line * static_cast<float>(lines.size()) - front.px(gap);
+  front.fill({left, top, left + width + front.px(2 * gap), row.top - front.px(line_gap)},
+             colours::tip, front.px(4));
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    front.text(left + front.px(gap), top + front.px(line_gap) + line * static_cast<float>(i),
+               lines[i], colours::text, look.small);
+}
+
+ImU32 colour_of_difference(const ComparedValue& value) {
+  const auto by = value.difference();
+  const double size = std::abs(value.relative().value_or(by.value_or(0)));
+  return by && *by != 0 && size >= (value.unit == ComparedValue::Unit::share ? 5e-4 : least_marked)
+             ? colours::text
+             : colours::text_faint;
+}
+
+}  // namespace
+
+void ComparisonView::draw_configurations(const Painter& painter, const Rect& card,
+                                         const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  const Configurations& found = runs.configurations();
+  Rect inside = painter.card(card, "What differs", "from the traces' headers");
+  inside.right = std::min(inside.right, inside.left + painter.px(widest_table));
+  const float line = size_of(look.small) + painter.px(line_gap);
+  const float column = 0.34f * inside.width();
+  float y = inside.top;
+  const auto row = [&](const std::string& name, const std::string& a, const std::string& b,
+                       ImU32 colour) {
+    painter.text(inside.left, y, painter.fitted(name, look.small, column - painter.px(gap) / 2),
+                 colours::text_dim, look.small);
+    float x = inside.left + column;
+    const float width = (inside.width() - column) / 2;
+    for (const std::string& each : {a, b}) {
+      painter.text(x, y, painter.fitted(each, look.small, width - painter.px(gap) / 2), colour,
+                   look.small);
+      x += width;
+    }
+    y += line;
+  };
+  row("", "A", "B", colours::text_faint);
+  // Below the table, what is the same; and a line about what the traces do not say.
+  std::string same = found.same.empty() ? "Nothing else is known to be the same." : "The same: ";
+  for (std::size_t i = 0; i < found.same.size(); ++i)
+    same += (i > 0 ? ", " : "") + found.same[i] + (i + 1 == found.same.size() ? "." : "");
+  if (!found.without_model.empty())
+    same = fmt::format("Model and batch are unknown: the trace of {} does not name them. ",
+                       found.without_model) +
+           same;
+  const std::size_t room = whole_number((inside.bottom - y) / line);
+  const std::size_t below = 3;  // lines
+  const std::size_t most = std::max<std::size_t>(room > below ? room - below : 1, 1);
+  // The cursor on a row shows its values in full, and those of the rows that have no room.
+  const auto full = [](const ConfigurationEntry& each) {
+    return fmt::format("{}: {} in A, {} in B", each.name, each.a.empty() ? none : each.a,
+                       each.b.empty() ? none : each.b);
+  };
+  for (std::size_t i = 0; i < found.different.size(); ++i) {
+    const Rect at{inside.left, y, inside.right, y + line};
+    if (i + 1 == most && i + 1 < found.different.size()) {
+      painter.text(inside.left, y, fmt::format("and {} more", found.different.size() - i),
+                   colours::accent, look.small);
+      std::vector<std::string> rest;
+      for (; i < found.different.size(); ++i) rest.push_back(full(found.different[i]));
+      tip(painter, at, rest);
+      y += line;
+      break;
+    }
+    const ConfigurationEntry& each = found.different[i];
+    tip(painter, at, {full(each)});
+    row(each.name, each.a.empty() ? none : each.a, each.b.empty() ? none : each.b, colours::text);
+  }
+  if (found.different.empty()) {
+    painter.text(inside.left, y, "nothing", colours::text, look.small);
+    y += line;
+  }
+  paragraph(painter, {inside.left, y + painter.px(line_gap), inside.right, inside.bottom}, same,
+            colours::text_faint);
+}
+
+void ComparisonView::draw_values(const Painter& painter, const Rect& card,
+                                 const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  Rect inside = painter.card(card,
+                             fmt::format("Step {} of A, step {} of B", runs.metrics(Side::a).step,
+                                         runs.metrics(Side::b).step),
+                             "idle times: means over ranks");
+  inside.right = std::min(inside.right, inside.left + painter.px(widest_table));
+  // If not all values fit, the smallest parts are left out.
+  std::vector<ComparedValue> values = runs.values();
+  const float least = size_of(look.small) + painter.px(1);
+  const std::size_t room = whole_number(inside.height() / least);
+  while (values.size() + 1 > room) {
+    auto smallest = values.end();
+    const auto size = [](const ComparedValue& value) {
+      return std::max(value.a.value_or(0), value.b.value_or(0));
+    };
+    for (auto at = values.begin(); at != values.end(); ++at)
+      if (at->part && (smallest == values.end() || size(*at) < size(*smallest))) smallest = at;
+    if (smallest == values.end()) break;
+    values.erase(smallest);
+  }
+  const float line = std::min(size_of(look.small) + painter.px(line_gap),
+                              inside.height() / static_cast<float>(values.size() + 1));
+  // The columns are as wide as their words, and share what the names leave.
+  constexpr std::size_t columns = 4;
+  using Cells = std::array<std::string, columns>;
+  std::vector<Cells> rows{{"A", "B", "B - A", "%"}};
+  float names = 0;
+  for (const ComparedValue& value : values) {
+    rows.push_back({value_words(value.unit, value.a), value_words(value.unit, value.b),
+                    difference_words(value), relative_words(value)});
+    const float indent = value.part ? painter.px(gap) : 0;
+    names = std::max(names, indent + painter.text_width(value.name, look.small));
+  }
+  std::array<float, columns> widths{};
+  for (const Cells& row : rows)
+    for (std::size_t i = 0; i < columns; ++i)
+      widths[i] = std::max(widths[i], painter.text_width(row[i], look.small));
+  const float taken = std::accumulate(widths.begin(), widths.end(), 0.0f);
+  const float between =
+      std::max(painter.px(least_gap), (inside.width() - names - taken) / float{columns});
+  std::array<float, columns> ends{};
+  float end = inside.right;
+  for (std::size_t i = columns; i-- > 0; end -= widths[i] + between) ends[i] = end;
+  const auto cell = [&](std::size_t row, std::size_t column, float at, ImU32 colour) {
+    painter.text(ends[column], at, rows[row][column], colour, look.small, Align::right);
+  };
+  float y = inside.top;
+  for (std::size_t i = 0; i < columns; ++i) cell(0, i, y, colours::text_faint);
+  for (std::size_t row = 1; row < rows.size(); ++row) {
+    const ComparedValue& value = values[row - 1];
+    y += line;
+    if (y + size_of(look.small) > inside.bottom + 1) break;
+    const float indent = value.part ? painter.px(gap) : 0;
+    painter.text(inside.left + indent, y,
+                 painter.fitted(value.name, look.small, end - inside.left - indent),
+                 value.part ? colours::text_faint : colours::text_dim, look.small);
+    for (std::size_t i = 0; i < 2; ++i)
+      cell(row, i, y, value.part ? colours::text_dim : colours::text);
+    for (std::size_t i = 2; i < columns; ++i) cell(row, i, y, colour_of_difference(value));
+  }
+}
+
+void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
+                                const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  Rect inside = painter.card(card, "Ranks", "bars: memory");
+  inside.right = std::min(inside.right, inside.left + painter.px(widest_table));
+  const auto& ranks = runs.ranks();
+  const float line = size_of(look.small) + painter.px(line_gap);
+  const float name = painter.px(48);
+  constexpr float ends[] = {0.3f, 0.62f, 1};  // of the columns, in widths of the rest
+  const auto cell = [&](std::size_t i, float at, const std::string& words, ImU32 colour) {
+    painter.text(inside.left + name + ends[i] * (inside.width() - name), at, words, colour,
+                 look.small, Align::right);
+  };
+  float y = inside.top;
+  const char* heads[] = {"idle", "sent", "memory"};
+  for (std::size_t i = 0; i < 3; ++i) cell(i, y, heads[i], colours::text_faint);
+  y += line;
+  double top = 0;
+  for (const ComparedRank& rank : ranks)
+    top = std::max({top, rank.memory.a.value_or(0), rank.memory.b.value_or(0)});
+  const float bars = 2 * painter.px(bar_thickness) + painter.px(4);
+  const std::size_t room = whole_number((inside.bottom - y) / line);
+  const bool with_bars =
+      top > 0 && static_cast<float>(ranks.size()) * (line + bars) <= inside.bottom - y;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const ComparedRank& rank = ranks[i];
+    if (!with_bars && i + 1 == room && i + 1 < ranks.size()) {
+      painter.text(inside.left, y, fmt::format("and {} more ranks", ranks.size() - i),
+                   colours::text_faint, look.small);
+      return;
+    }
+    painter.text(inside.left, y, fmt::format("rank {}", rank.rank),
+                 rank.marked() ? colours::accent : colours::text_dim, look.small);
+    const ComparedValue* values[] = {&rank.idle, &rank.sent, &rank.memory};
+    for (std::size_t c = 0; c < 3; ++c) {
+      cell(c, y, brief_words(*values[c]), colour_of_difference(*values[c]));
+    }
+    std::vector<std::string> lines;
+    for (const ComparedValue* value : values)
+      lines.push_back(fmt::format("rank {}, {}: {} in A, {} in B", rank.rank, value->name,
+                                  value_words(value->unit, value->a),
+                                  value_words(value->unit, value->b)));
+    tip(painter, {inside.left, y, inside.right, y + line + (with_bars ? bars : 0)}, lines);
+    y += line;
+    if (!with_bars) continue;
+    const auto bar = [&](std::optional<double> bytes, bool solid) {
+      if (!bytes) return;
+      const float width = inside.width() * static_cast<float>(*bytes / top);
+      const Rect box{inside.left, y, inside.left + width, y + painter.px(bar_thickness)};
+      if (solid) {
+        painter.fill(box, colour_of(MemoryCategory::activations));
+      } else {
+        painter.frame(box, colour_of(MemoryCategory::activations));
+      }
+    };
+    y -= painter.px(1);
+    bar(rank.memory.a, false);
+    y += painter.px(bar_thickness + 1);
+    bar(rank.memory.b, true);
+    y += painter.px(bar_thickness + 4);
+  }
+}
+
+void ComparisonView::draw_findings(const Painter& painter, const Rect& card,
+                                   const ComparedRuns& runs) const {
+  const Look& look = painter.look();
+  Rect inside = painter.card(card, "Why");
+  // In the larger font, if there is room.
+  float height = 0;
+  for (const ComparisonFinding& finding : runs.findings())
+    height += paragraph_height(painter, finding.claim, inside.width(), look.body) +
+              paragraph_height(painter, finding.reason, inside.width(), look.body) +
+              painter.px(2 * line_gap);
+  ImFont* font = height <= inside.height() ? look.body : look.small;
+  for (const ComparisonFinding& finding : runs.findings()) {
+    inside.top = paragraph(painter, inside, finding.claim, colours::text, font);
+    inside.top = paragraph(painter, inside, finding.reason, colours::text_dim, font);
+    inside.top += painter.px(2 * line_gap);
+  }
+}
+
+}  // namespace lockstep::viz

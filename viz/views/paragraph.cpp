@@ -1,0 +1,74 @@
+#include "viz/views/paragraph.h"
+
+#include <algorithm>
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float between_lines = 2;
+constexpr float between_paragraphs = 2;
+
+ImFont* font_or_small(const Painter& painter, ImFont* font) {
+  return font ? font : painter.look().small;
+}
+
+/// Takes the words that fit into a line from the beginning of a text: at least one.
+std::string_view take_line(const Painter& painter, std::string_view& words, ImFont* font,
+                           float width) {
+  std::size_t end = words.size();
+  while (painter.text_width(words.substr(0, end), font) > width) {
+    const std::size_t space = words.substr(0, end).rfind(' ');
+    if (space == std::string_view::npos || space == 0) break;
+    end = space;
+  }
+  const std::string_view line = words.substr(0, end);
+  words.remove_prefix(std::min(end + 1, words.size()));
+  return line;
+}
+
+}  // namespace
+
+float paragraph(const Painter& painter, const Rect& rect, std::string_view words, ImU32 colour,
+                ImFont* font) {
+  font = font_or_small(painter, font);
+  words = beginning(words);
+  const float height = size_of(font) + painter.px(between_lines);
+  float y = rect.top;
+  while (!words.empty() && y + height <= rect.bottom) {
+    const std::string_view rest = words;
+    std::string_view line = take_line(painter, words, font, rect.width());
+    const bool last = y + 2 * height > rect.bottom;
+    if (last) line = rest;
+    painter.text(rect.left, y, painter.fitted(line, font, rect.width()), colour, font);
+    y += height;
+  }
+  return y;
+}
+
+float paragraph_height(const Painter& painter, std::string_view words, float width, ImFont* font) {
+  font = font_or_small(painter, font);
+  words = beginning(words);
+  float lines = 0;
+  for (; !words.empty(); ++lines) take_line(painter, words, font, width);
+  return lines * (size_of(font) + painter.px(between_lines));
+}
+
+float explain(const Painter& painter, const Rect& rect, const std::vector<std::string>& sentences,
+              ImU32 first) {
+  Rect rest = rect;
+  for (const std::string& sentence : sentences) {
+    const ImU32 colour = &sentence == &sentences.front() ? first : colours::text_dim;
+    rest.top = paragraph(painter, rest, sentence, colour) + painter.px(between_paragraphs);
+  }
+  return rest.top;
+}
+
+float explanation_height(const Painter& painter, const std::vector<std::string>& sentences,
+                         float width) {
+  float height = 0;
+  for (const std::string& sentence : sentences)
+    height += paragraph_height(painter, sentence, width) + painter.px(between_paragraphs);
+  return height;
+}
+
+}  // namespace lockstep::viz
