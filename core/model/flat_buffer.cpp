@@ -1,6 +1,10 @@
 #include "core/model/flat_buffer.h"
 
 #include <exception>
+#include <map>
+#include <string>
+
+#include "core/plan/stored_slices.h"
 
 namespace lockstep {
 
@@ -53,6 +57,16 @@ void make_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat, std::u
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat) {
   for (const FlatLayout::Slot& slot : bucket.slots)
     model.parameter(slot.parameter.order).gradient = slot_in(flat, slot);
+}
+
+void record_whole_values(Gpt& model, const FlatLayout::Bucket& bucket, bool whole) {
+  std::map<std::string, std::int64_t> bytes;  // by module
+  for (const FlatLayout::Slot& slot : bucket.slots)
+    bytes[module_of(model.parameter(slot.parameter.order).name)] +=
+        whole ? slot.elements() * static_cast<std::int64_t>(size_of(bucket.dtype)) : 0;
+  const Stream& compute = model.device().compute;
+  compute.trace().counter(whole_parameters_counter, -1, {bytes.begin(), bytes.end()},
+                          compute.now());
 }
 
 Tensor zeros(Device device, std::int64_t elements, MemoryCategory category, DType dtype) {

@@ -23,6 +23,9 @@ void make_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat, std::u
 /// Points the gradients of a bucket's parameters into `flat`, as put_values does for the values.
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 
+/// Tells the trace that the rank holds all values of a bucket from now on, or not any more.
+void record_whole_values(Gpt& model, const FlatLayout::Bucket& bucket, bool whole);
+
 /// Returns `elements` zeros. Charges the modelled clock for writing them.
 Tensor zeros(Device device, std::int64_t elements, MemoryCategory category,
              DType dtype = DType::f32);

@@ -158,6 +158,11 @@ std::optional<StoredSlice> stored_slice_from(const json& entry) {
 
 }  // namespace
 
+std::string module_of(std::string_view tensor) {
+  const auto parts = numbered(tensor);
+  return std::string{tensor.substr(0, parts ? tensor.size() - parts->after.size() : tensor.size())};
+}
+
 std::int64_t StoredSlice::elements() const {
   std::int64_t sum = 0;
   for (const Box& box : boxes) sum += box.extent.elements();

@@ -43,6 +43,14 @@ struct StoredSlice {
   bool operator==(const StoredSlice&) const = default;
 };
 
+/// Returns a tensor's block, "transformer.h.12" for "transformer.h.12.ln_1.weight", or else its
+/// name.
+std::string module_of(std::string_view tensor);
+
+/// The trace's counter of parameters that a rank holds in full only for a while: the bytes of each
+/// module (see module_of()) from now on, or 0.
+constexpr const char* whole_parameters_counter = "whole parameters";
+
 /// Collects what a rank stores, tensor by tensor.
 class StoredSlices {
  public:

@@ -57,7 +57,7 @@ class ShardedParameters {
       while (started_ <= last) start_unshard(uses_[started_++]);
       for (Unsharded& bucket : unsharded_.front()) {
         bucket.work.wait();
-        put_values(model_, layout_.buckets()[bucket.bucket], bucket.values);
+        put(bucket.bucket, bucket.values);
       }
     }
     ++unit_;
@@ -66,8 +66,7 @@ class ShardedParameters {
   /// Frees the full parameters after the last unit of a use. Call it after each unit.
   void reshard() {
     if (unit_ < uses_[use_].units.size()) return;
-    for (Unsharded& bucket : unsharded_.front())
-      put_values(model_, layout_.buckets()[bucket.bucket], {});
+    for (Unsharded& bucket : unsharded_.front()) put(bucket.bucket, {});
     unsharded_.pop_front();
     record_memory(device_);
     unit_ = 0;
@@ -141,6 +140,12 @@ class ShardedParameters {
       buckets.push_back({b, std::move(values), std::move(work)});
     }
     record_memory(device_);
+  }
+  /// Points the model's parameters into a bucket's values, or, if these are empty, nowhere; and
+  /// tells the trace.
+  void put(std::size_t bucket, View values) {
+    put_values(model_, layout_.buckets()[bucket], values);
+    record_whole_values(model_, layout_.buckets()[bucket], static_cast<bool>(values));
   }
   void copy(View from, View to) const {
     device_.compute.launch(Span{.name = "copy"}, {.bytes = 2 * static_cast<double>(from.bytes())},

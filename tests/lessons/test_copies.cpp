@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/pipeline/pipeline_prediction.h"
+#include "core/plan/stored_slices.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
 #include "tests/support/ranks.h"
@@ -301,6 +304,52 @@ TEST_CASE("a destroyed technique leaves the model and other hooks as they were")
             train([] {});  // without hooks again
             if (count.units != 2 * units) throw RunError("the outer hooks went, too");
           }) == "");
+  }
+}
+
+TEST_CASE("ZeRO-3 tells the trace which parameters a rank holds in full, and when") {
+  const Options options = small_copies(2);
+  ThreadRun run{options};
+  CHECK(run([&](Rank& rank) {
+          Gpt model{rank.plan, rank.place, rank.device, Storage::none};
+          Zero3 zero{model, rank.world, unit_buckets, options.run.optimizer, options.run.seed};
+          const Batch batch =
+              copies_corpus(options.run.model).batch(1, 0, rank.plan.samples(rank.place));
+          accumulate_gradients(model, batch);
+          zero.wait();
+        }) == "");
+  const Plan plan = options.plan();
+  std::map<std::string, std::int64_t> size;  // of each module's parameters
+  for (const ParameterSpec& spec : plan.parameters())
+    size[module_of(spec.name)] += 4 * spec.shape.elements();
+  for (const auto& rank : run.ranks) {
+    std::map<std::string, std::int64_t> now;
+    std::map<std::string, int> times;
+    int most = 0;
+    for (const TraceEvent& event : rank->trace.drain()) {
+      if (event.kind != TraceEvent::Kind::counter) continue;
+      REQUIRE(std::string{event.span.name} == whole_parameters_counter);
+      const auto series = nlohmann::json::parse("{" + event.text->substr(1) + "}");
+      for (const auto& [module, bytes] : series.items()) {
+        if (bytes > 0) {
+          CHECK(bytes == size[module]);
+          ++times[module];
+        }
+        now[module] = bytes;
+      }
+      const auto blocks = std::ranges::count_if(now, [](const auto& each) {
+        return each.first.starts_with("transformer.h.") && each.second > 0;
+      });
+      most = std::max(most, static_cast<int>(blocks));
+    }
+    CHECK(most == 1);
+    CHECK(times.size() == size.size());
+    const int passes = 2 * plan.batch.microbatches;  // forward and backward
+    for (const auto& [module, count] : times) {
+      CAPTURE(module);
+      CHECK(count == passes);
+      CHECK(now[module] == 0);
+    }
   }
 }
 

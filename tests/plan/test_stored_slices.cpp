@@ -26,6 +26,13 @@ void add_new(std::vector<Box>& boxes, const Box& box) {
 
 }  // namespace
 
+TEST_CASE("a tensor's module is its block, or the tensor itself") {
+  CHECK(module_of("transformer.h.12.ln_1.weight") == "transformer.h.12");
+  CHECK(module_of("transformer.wte.weight") == "transformer.wte.weight");
+  CHECK(module_of("7") == "7");
+  CHECK(module_of("").empty());
+}
+
 TEST_CASE("equal slices of several blocks are one entry") {
   StoredSlices stored;
   for (const int block : {0, 1, 2, 5}) {

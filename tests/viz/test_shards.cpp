@@ -42,6 +42,21 @@ void tell_shards(Timeline& timeline) {
   }
 }
 
+/// Tells from when to when rank 0 holds all of block 0.
+void tell_whole(Timeline& timeline) {
+  const NameId name = timeline.intern(whole_parameters_counter);
+  const auto tell = [&](Picoseconds at, const char* module, double bytes) {
+    timeline.rank(0).counters.push_back(
+        {.at = at * us, .name = name, .step = 0, .series = {{timeline.intern(module), bytes}}});
+  };
+  tell(30, "h.0", 2048);
+  tell(50, "h.0", 0);
+  tell(60, "h.1", 0);  // begins before the trace
+  tell(70, "h.0", 2048);
+  tell(80, "h.0", 0);
+  tell(95, "ln.bias", 2000);  // to the step's end
+}
+
 /// A step of one rank of 100 µs, with 1000 bytes of parameters and, from 20 to 50 µs, 3000.
 void gather_parameters(Timeline& timeline) {
   const auto memory = [&](Picoseconds at, std::int64_t bytes) {
@@ -177,26 +192,70 @@ TEST_CASE("a rank's memory for parameters through a step") {
   CHECK(memory->at(50 * us) == 1000);
   CHECK(memory->most == memory_peak(timeline, *timeline.find_rank(0), 0)->bytes[0]);
   const TensorShards shards = Shards{timeline}.shards_of("h.0.w");
-  const std::string range =
-      "Rank 0's parameters take 1000 B between gathers and up to 3000 B with gathered ones.";
-  CHECK(lines(memory_sentences(*memory, shards, std::nullopt, 0)) == range);
-  CHECK(lines(memory_sentences(*memory, shards, 30 * us, 0)) ==
-        range +
-            "\nAt 30.00 µs: 3000 B, 2000 B of it gathered from other ranks; an all-gather is in "
-            "flight.");
-  CHECK(lines(memory_sentences(*memory, shards, 60 * us, 10 * us)) ==
-        range + "\nAt 50.00 µs: 1000 B, only its own slices.");
+  const std::string range = "Rank 0's parameters take 1000 B, and up to 3000 B with gathered ones.";
+  CHECK(lines(memory_sentences(*memory, shards)) == range);
+  CHECK(
+      moment_sentence(*memory, shards, 30 * us, 0) ==
+      "At 30.00 µs, rank 0 holds 3000 B, 2000 B of it gathered from other ranks; an all-gather is "
+      "in flight.");
+  CHECK(moment_sentence(*memory, shards, 60 * us, 10 * us) ==
+        "At 50.00 µs, rank 0 holds 1000 B, only its own slices.");
+  CHECK(moment_sentence(*memory, shards, 101 * us, 0).empty());
   CHECK_FALSE(parameter_memory(timeline, 1, 0));
   CHECK_FALSE(parameter_memory(timeline, 0, 1));
+
+  // If the trace tells, also which tensors are whole, and when.
+  CHECK(memory->whole.empty());
+  tell_whole(timeline);
+  const auto told = parameter_memory(timeline, 0, 0);
+  REQUIRE(told);
+  CHECK(told->whole_times("h.0.w") == Intervals{{30 * us, 50 * us}, {70 * us, 80 * us}});
+  CHECK(told->whole_times("h.1.w").empty());
+  CHECK(told->whole_times("h.01.w").empty());
+  CHECK(told->whole_times("ln.bias") == Intervals{{95 * us, 100 * us}});
+  CHECK(told->is_whole("h.0.w", 30 * us));
+  CHECK_FALSE(told->is_whole("h.0.w", 50 * us));
+  CHECK(lines(memory_sentences(*told, shards)) ==
+        range + "\nIt holds all of this tensor 2 times in the step, for 30.00 µs in total.");
+  CHECK(moment_sentence(*told, shards, 40 * us, 0) ==
+        "At 40.00 µs, rank 0 holds 3000 B, 2000 B of it gathered from other ranks, all of this "
+        "tensor among it.");
+  CHECK(moment_sentence(*told, shards, 25 * us, 0) ==
+        "At 25.00 µs, rank 0 holds 3000 B, 2000 B of it gathered from other ranks, but not this "
+        "tensor; an all-gather is in flight.");
 
   // Without a change, no gather of parameters is in the step, whatever else is gathered.
   ParameterMemory flat = *memory;
   flat.most = flat.least;
-  CHECK(lines(memory_sentences(flat, shards, 30 * us, 0)) ==
+  CHECK(lines(memory_sentences(flat, shards)) ==
         "Rank 0's parameters take 1000 B throughout the step: no gather makes this tensor whole.");
   CHECK(
-      lines(memory_sentences(flat, Shards{timeline}.shards_of("ln.bias"), {}, 0)) ==
+      lines(memory_sentences(flat, Shards{timeline}.shards_of("ln.bias"))) ==
       "Rank 0's parameters take 1000 B throughout the step: this tensor is always stored in full.");
+}
+
+TEST_CASE("the shards panel shows when a gather makes the tensor whole") {
+  Interactive viewer{sample_1f1b(4, 8, 3)};
+  viewer.model.timeline.clear();
+  tell_shards(viewer.model.timeline);
+  tell_whole(viewer.model.timeline);
+  gather_parameters(viewer.model.timeline);
+  for (int rank = 0; rank < 4; ++rank) viewer.model.timeline.end(rank, 1);
+  viewer.model.viewport.fit(viewer.model.timeline);
+  viewer.model.view.panel = Panel::shards;
+  viewer.frame();
+  viewer.frame();
+  const ShardsView& view = viewer.screen.shards();
+  REQUIRE(view.memory());
+  CHECK(view.shown().tensor == "h.0.w");
+  CHECK_FALSE(view.shows_whole());
+  const Picoseconds origin = viewer.model.origin;
+  for (const auto& [time, whole] : {std::pair{25, false}, {31, true}, {55, false}, {75, true}}) {
+    viewer.move(viewer.x_of(time * us), viewer.y_of(0, 0));
+    CHECK(viewer.model.cursor_time.value_or(-1) / us - (time - origin / us) <= 1);
+    CHECK(view.shows_whole() == whole);
+    CHECK(view.explanation()[1].starts_with("At "));
+  }
 }
 
 TEST_CASE("the shards panel explains the part under the cursor") {

@@ -47,6 +47,34 @@ std::string layout_sentence(const ShardLayout& layout, const Shape& whole) {
                      holders.size() == 1 ? "" : "s", size, copies);
 }
 
+/// Returns when a rank holds all values of each module in a step.
+std::map<std::string, Intervals> whole_modules(const Timeline& timeline, const RankTimeline& rank,
+                                               int step, const Interval& window) {
+  std::map<NameId, std::vector<Interval>> found;
+  std::map<NameId, Picoseconds> since;
+  const auto close = [&](NameId module, Picoseconds at) {
+    const auto open = since.find(module);
+    if (open == since.end()) return;
+    const Interval time{std::max(open->second, window.start), std::min(at, window.end)};
+    if (time.start < time.end) found[module].push_back(time);
+    since.erase(open);
+  };
+  for (const CounterSample& sample : rank.counters) {
+    if (sample.step != step || timeline.name(sample.name) != whole_parameters_counter) continue;
+    for (const auto& [module, bytes] : sample.series) {
+      if (bytes > 0)
+        since.try_emplace(module, sample.at);
+      else
+        close(module, sample.at);
+    }
+  }
+  while (!since.empty()) close(since.begin()->first, window.end);
+  std::map<std::string, Intervals> whole;
+  for (auto& [module, times] : found)
+    whole.emplace(timeline.name(module), merged(std::move(times)));
+  return whole;
+}
+
 }  // namespace
 
 double ShardLayout::copies(const Shape& whole) const {
@@ -243,11 +271,24 @@ std::int64_t ParameterMemory::at(Picoseconds time) const {
   return after == samples.begin() ? 0 : (after - 1)->bytes;
 }
 
+const Intervals& ParameterMemory::whole_times(const std::string& tensor) const {
+  static const Intervals never;
+  const auto found = whole.find(module_of(tensor));
+  return found == whole.end() ? never : found->second;
+}
+
+bool ParameterMemory::is_whole(const std::string& tensor, Picoseconds time) const {
+  return std::ranges::any_of(whole_times(tensor), [&](const Interval& each) {
+    return each.start <= time && time < each.end;
+  });
+}
+
 std::optional<ParameterMemory> parameter_memory(const Timeline& timeline, int rank, int step) {
   const RankTimeline* of = timeline.find_rank(rank);
   const auto window = of ? step_of_rank(timeline, *of, step) : std::nullopt;
   if (!window || of->memory.empty()) return std::nullopt;
-  ParameterMemory memory{.rank = rank, .window = *window, .samples = {}, .gathers = {}};
+  ParameterMemory memory{
+      .rank = rank, .window = *window, .samples = {}, .gathers = {}, .whole = {}};
   const auto add = [&](Picoseconds at, std::int64_t bytes) {
     if (!memory.samples.empty() && memory.samples.back().at == at)
       memory.samples.back().bytes = bytes;
@@ -274,11 +315,12 @@ std::optional<ParameterMemory> parameter_memory(const Timeline& timeline, int ra
         gathers.push_back({span.start, span.end});
     });
   memory.gathers = merged(std::move(gathers));
+  memory.whole = whole_modules(timeline, *of, step, *window);
   return memory;
 }
 
-std::vector<std::string> memory_sentences(const ParameterMemory& memory, const TensorShards& shards,
-                                          std::optional<Picoseconds> time, Picoseconds origin) {
+std::vector<std::string> memory_sentences(const ParameterMemory& memory,
+                                          const TensorShards& shards) {
   std::vector<std::string> sentences;
   bool whole = false;  // on this rank, between steps
   for (const ShardLayout& layout : shards.layouts)
@@ -296,22 +338,32 @@ std::vector<std::string> memory_sentences(const ParameterMemory& memory, const T
                                     bytes_words(memory.least), bytes_words(memory.most)));
   else
     sentences.push_back(
-        fmt::format("Rank {}'s parameters take {} between gathers and up to {} with gathered ones.",
-                    memory.rank, bytes_words(memory.least), bytes_words(memory.most)));
-  if (!time || !memory.changes() || *time < memory.window.start || *time > memory.window.end)
-    return sentences;
-  const std::int64_t now = memory.at(*time);
-  const bool gathering = std::ranges::any_of(memory.gathers, [&](const Interval& each) {
-    return each.start <= *time && *time < each.end;
-  });
-  sentences.push_back(
-      fmt::format("At {}: {}{}{}.", duration_words(*time - origin), bytes_words(now),
-                  memory.gathers.empty() ? ""
-                  : now > memory.least
-                      ? ", " + bytes_words(now - memory.least) + " of it gathered from other ranks"
-                      : ", only its own slices",
-                  gathering ? "; an all-gather is in flight" : ""));
+        fmt::format("Rank {}'s parameters take {}, and up to {} with gathered ones.", memory.rank,
+                    bytes_words(memory.least), bytes_words(memory.most)));
+  if (const Intervals& times = memory.whole_times(shards.tensor); !times.empty())
+    sentences.push_back(
+        fmt::format("It holds all of this tensor {} in the step, for {}{}.",
+                    times.size() == 1 ? std::string{"once"} : fmt::format("{} times", times.size()),
+                    duration_words(length(times)), times.size() == 1 ? "" : " in total"));
   return sentences;
+}
+
+std::string moment_sentence(const ParameterMemory& memory, const TensorShards& shards,
+                            Picoseconds time, Picoseconds origin) {
+  if (!memory.changes() || time < memory.window.start || time > memory.window.end) return "";
+  const std::int64_t now = memory.at(time);
+  const bool gathering = std::ranges::any_of(
+      memory.gathers, [&](const Interval& each) { return each.start <= time && time < each.end; });
+  const char* of_this = memory.whole_times(shards.tensor).empty() ? ""
+                        : memory.is_whole(shards.tensor, time)    ? ", all of this tensor among it"
+                                                                  : ", but not this tensor";
+  std::string what;
+  if (!memory.gathers.empty())
+    what = now > memory.least ? fmt::format(", {} of it gathered from other ranks{}",
+                                            bytes_words(now - memory.least), of_this)
+                              : ", only its own slices";
+  return fmt::format("At {}, rank {} holds {}{}{}.", duration_words(time - origin), memory.rank,
+                     bytes_words(now), what, gathering ? "; an all-gather is in flight" : "");
 }
 
 }  // namespace lockstep::viz

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,16 +100,25 @@ struct ParameterMemory {
   std::vector<Sample> samples;       ///< changes of the memory, by time; the first is at the start
   std::int64_t least = 0, most = 0;  ///< over the step
   Intervals gathers;                 ///< all-gathers in flight; empty if the memory never changes
+  /// When the rank holds all values of a module, although it stores only slices of them.
+  std::map<std::string, Intervals> whole;
 
   bool changes() const { return most > least; }
   std::int64_t at(Picoseconds time) const;
+  /// Returns when the rank holds all of a tensor, beyond what it stores. Empty if the trace does
+  /// not tell.
+  const Intervals& whole_times(const std::string& tensor) const;
+  bool is_whole(const std::string& tensor, Picoseconds time) const;
 };
 /// Returns nothing if the rank does not report its memory in the step.
 std::optional<ParameterMemory> parameter_memory(const Timeline& timeline, int rank, int step);
 
-/// Returns the sentences about a tensor through a step: on the rank, and, if it is in the step, at
-/// `time`.
-std::vector<std::string> memory_sentences(const ParameterMemory& memory, const TensorShards& shards,
-                                          std::optional<Picoseconds> time, Picoseconds origin);
+/// Returns the sentences about the rank's memory, and about a tensor on this rank, in the step.
+std::vector<std::string> memory_sentences(const ParameterMemory& memory,
+                                          const TensorShards& shards);
+/// Returns the sentence about one moment, or "" if it is not in the step or the memory never
+/// changes.
+std::string moment_sentence(const ParameterMemory& memory, const TensorShards& shards,
+                            Picoseconds time, Picoseconds origin);
 
 }  // namespace lockstep::viz

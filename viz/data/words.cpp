@@ -66,7 +66,7 @@ std::string axis_words(double picoseconds, double spacing) {
 }
 
 std::string percent_words(double share) {
-  return fmt::format("{:.1f} %", 100 * share);
+  return percent(share);
 }
 
 std::string list_words(const std::vector<std::string>& words) {

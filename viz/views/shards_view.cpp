@@ -117,6 +117,7 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
     body.bottom -= height + painter.px(8);
   }
 
+  whole_now_ = memory_ && model.cursor_time && memory_->is_whole(shown_.tensor, *model.cursor_time);
   const auto count = static_cast<float>(shown_.layouts.size());
   const float width = (body.width() - painter.px(gap) * (count - 1)) / count;
   const Holders* hovered = nullptr;
@@ -143,13 +144,17 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
     explanation_ = holders_words(shown_, shown_.layouts[of_layout], *hovered);
   } else {
     explanation_ = shard_sentences(shown_);
+    // What holds at the cursor's time comes right after the tensor's shape.
+    if (memory_ && model.cursor_time)
+      if (std::string now = moment_sentence(*memory_, shown_, *model.cursor_time, model.origin);
+          !now.empty())
+        explanation_.insert(explanation_.begin() + 1, std::move(now));
     if (all_.omitted() > 0)
       explanation_.push_back(
           fmt::format("The trace leaves out {} entries, because the ranks' lists are too long.",
                       all_.omitted()));
     if (memory_)
-      for (std::string& sentence :
-           memory_sentences(*memory_, shown_, model.cursor_time, model.origin))
+      for (std::string& sentence : memory_sentences(*memory_, shown_))
         explanation_.push_back(std::move(sentence));
   }
   explain(painter,
@@ -247,6 +252,15 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
       const Rect& area = areas_[i].rect;
       if (area.width() > 3 && area.height() > 3) painter.frame(area, faded(colours::panel, 0.8f));
     }
+  const bool whole_here =
+      whole_now_ && layout.kinds.front().kind == StoredKind::parameters && memory_;
+  if (whole_here) {
+    painter.frame(box, colours::accent, 0, painter.px(2));
+    const Rect label{box.left, box.bottom - line - painter.px(2), box.right, box.bottom};
+    painter.fill(label, faded(colours::panel, 0.85f));
+    painter.text_in(label, fmt::format("now whole on rank {}", memory_->rank), colours::accent,
+                    look.small);
+  }
   if (!hovered) return nullptr;
   for (std::size_t i = first; i < areas_.size(); ++i)
     if (areas_[i].holders == *hovered) painter.frame(areas_[i].rect, colours::highlight);
@@ -279,10 +293,22 @@ void ShardsView::draw_memory(const Painter& painter, const Rect& rect, const Mod
     painter.fill({x_of(gather.start), plot.top, std::max(x_of(gather.end), x_of(gather.start) + 1),
                   plot.top + painter.px(3)},
                  colours::communication);
-  std::string words = fmt::format("rank {}'s parameters", memory.rank);
-  if (!memory.gathers.empty()) words += ", above: all-gathers";
-  painter.text(rect.left, rect.top, painter.fitted(words, look.small, rect.width()),
-               colours::text_dim, look.small);
+  const float strip = painter.px(3);
+  float top = plot.top + (memory.gathers.empty() ? 0 : strip + 1);
+  for (const Interval& whole : memory.whole_times(shown_.tensor))
+    painter.fill(
+        {x_of(whole.start), top, std::max(x_of(whole.end), x_of(whole.start) + 1), top + strip},
+        colours::accent);
+  float end = rect.left;
+  const auto name = [&](const std::string& words, ImU32 shade) {
+    if (end >= rect.right) return;
+    end += painter.text(end, rect.top, painter.fitted(words, look.small, rect.right - end), shade,
+                        look.small) +
+           painter.px(8);
+  };
+  name(fmt::format("rank {}'s parameters", memory.rank), colours::text_dim);
+  if (!memory.gathers.empty()) name("all-gathers", colours::communication);
+  if (!memory.whole_times(shown_.tensor).empty()) name("all here", colours::accent);
   if (model.cursor_time && *model.cursor_time >= memory.window.start &&
       *model.cursor_time <= memory.window.end) {
     const float x = x_of(*model.cursor_time);

@@ -19,6 +19,8 @@ class ShardsView {
   void choose(const std::string& tensor);
   const TensorShards& shown() const { return shown_; }
   const std::optional<ParameterMemory>& memory() const { return memory_; }
+  /// Whether the drawing shows that a rank holds all of the tensor at the cursor's time.
+  bool shows_whole() const { return whole_now_; }
   /// Returns a point on the screen in the area of a group of holders, as drawn last.
   std::optional<ImVec2> point_in(std::size_t layout, std::size_t holders) const;
   /// Returns a point on the list of tensors.
@@ -47,6 +49,7 @@ class ShardsView {
   TensorShards shown_;
   std::optional<ParameterMemory> memory_;
   int memory_rank_ = -1, memory_step_ = -1;
+  bool whole_now_ = false;   ///< whether that rank holds all of the tensor at the cursor's time
   std::vector<Area> areas_;  ///< in the order in which they were drawn
   Rect list_;
   std::vector<std::string> explanation_;
