@@ -197,18 +197,6 @@ std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimelin
   return whole;
 }
 
-std::set<int> sending_lanes(const Timeline& timeline, const RankTimeline& rank,
-                            const Interval& window) {
-  std::set<int> lanes;
-  const auto& messages = timeline.messages();
-  auto message = std::partition_point(messages.begin(), messages.end(), [&](const Message& each) {
-    return each.sent < window.start;
-  });
-  for (; message != messages.end() && message->sent <= window.end; ++message)
-    if (message->from_rank == rank.rank) lanes.insert(message->from_lane);
-  return lanes;
-}
-
 std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step) {
   std::int64_t sent = 0;
   visit_sends(timeline, rank, step,

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "core/trace/timeline.h"
@@ -147,11 +146,6 @@ std::vector<StepIntervals> step_intervals(const Timeline& timeline, int step);
 /// no spans of that step. In a pipeline the ranks' steps overlap only in part: the last rank begins
 /// its next step before the first rank has finished.
 std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimeline& rank, int step);
-
-/// Returns the ids of the lanes from which one rank's messages left in a window. Each span of a
-/// collective on such a lane is a message that the rank sent; on its other lanes, one it received.
-std::set<int> sending_lanes(const Timeline& timeline, const RankTimeline& rank,
-                            const Interval& window);
 
 /// Returns the bytes of the messages that one rank sent in a step, those of collectives included.
 /// The trace shows no messages within a library's collective (NCCL, MPI).

@@ -24,12 +24,10 @@ struct Entries {
 using Collective = std::tuple<NameId, int, NameId>;  // group, sequence and operation
 using Collectives = std::map<Collective, Entries>;
 
-void add_entries(const Timeline& timeline, const RankTimeline& rank, const StepWindow& step,
-                 Collectives& all) {
+void add_entries(const RankTimeline& rank, const StepWindow& step, Collectives& all) {
   const Interval window{step.start, step.end};
-  const std::set<int> sending = sending_lanes(timeline, rank, window);
   for (const auto& lane : rank.lanes) {
-    const bool sends = sending.contains(lane->tid());
+    const bool sends = rank.sending_lanes.contains(lane->tid());
     visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
       if (span.category != Category::communication || span.step != step.step ||
           span.group_size < 2 || span.sequence < 0)
@@ -84,7 +82,7 @@ std::optional<Straggler> straggler(const Timeline& timeline, int step,
   const StepWindow* window = timeline.find_step(step);
   if (!window) return std::nullopt;
   Collectives all;
-  for (const auto& rank : timeline.ranks()) add_entries(timeline, *rank, *window, all);
+  for (const auto& rank : timeline.ranks()) add_entries(*rank, *window, all);
   std::optional<Straggler> latest;
   std::vector<int> of_latest;  // the ranks of its group
   for (const auto& [collective, found] : all)

@@ -54,6 +54,11 @@ void Timeline::clear() {
   *this = std::move(fresh);  // unlike the containers' clear(), frees their memory
 }
 
+std::optional<NameId> Timeline::find_name(std::string_view name) const {
+  const auto found = ids_.find(name);
+  return found == ids_.end() ? std::nullopt : std::optional{found->second};
+}
+
 NameId Timeline::intern(std::string_view name) {
   if (auto found = ids_.find(name); found != ids_.end()) return found->second;
   auto [entry, fresh] = ids_.emplace(std::string{name}, static_cast<NameId>(names_.size()));
@@ -202,6 +207,9 @@ void Timeline::settle() {
     for (std::size_t i = 0; i < steps_.size(); ++i) step_index_[steps_[i].step] = i;
   }
   if (pending_messages_.empty()) return;
+  for (const Message& message : pending_messages_)
+    if (const auto from = rank_index_.find(message.from_rank); from != rank_index_.end())
+      from->second->sending_lanes.insert(message.from_lane);
   std::ranges::stable_sort(pending_messages_, sent_before);
   const auto old = std::ranges::upper_bound(messages_, pending_messages_.front(), sent_before);
   const auto from = old - messages_.begin();

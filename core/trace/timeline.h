@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -56,6 +57,9 @@ struct RankTimeline {
   std::vector<CounterSample> counters;       ///< in order of arrival; other tools' are left out
   /// What the rank stores of each tensor, as JSON (core/plan/stored_slices.h); "" if not told.
   std::string slices;
+  /// The ids of the lanes from which messages left. Each span of a collective on such a lane is a
+  /// message that the rank sent; on its other lanes, one it received.
+  std::set<int> sending_lanes;
   std::int64_t spans = 0;            ///< number read so far
   std::int64_t clock_offset_ns = 0;  ///< the steady clock at the run's start
   std::int64_t clock_uncertainty_ns = 0;
@@ -139,6 +143,8 @@ class Timeline {
   bool ended() const;  ///< whether all ranks of the run have ended
 
   const std::string& name(NameId id) const { return *names_[id]; }
+  /// Returns the id of a name, or nothing if no event has it.
+  std::optional<NameId> find_name(std::string_view name) const;
   NameId name_count() const { return static_cast<NameId>(names_.size()); }
 
   /// A newly added span, for measuring display latency.

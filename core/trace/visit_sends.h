@@ -1,7 +1,5 @@
 #pragma once
 
-#include <set>
-
 #include "core/trace/analysis.h"
 #include "core/trace/visit_band.h"
 
@@ -13,9 +11,8 @@ template <class Visit>
 void visit_sends(const Timeline& timeline, const RankTimeline& rank, int step, Visit visit) {
   const StepWindow* window = timeline.find_step(step);
   if (!window) return;
-  const std::set<int> sending = sending_lanes(timeline, rank, {window->start, window->end});
   for (const auto& lane : rank.lanes) {
-    const bool sends = sending.contains(lane->tid());
+    const bool sends = rank.sending_lanes.contains(lane->tid());
     visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
       if (span.step == step && span.bytes > 0 && span.category == Category::communication &&
           (sends || timeline.name(span.name) == "send"))

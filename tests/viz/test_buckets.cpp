@@ -228,7 +228,8 @@ TEST_CASE("buckets that all start after the last backward pass") {
   const Lines sentences = bucket_sentences(timeline, buckets_of(timeline, 0));
   CHECK(sentences[1] == "communication: 10.00 µs, not hidden by compute");
   CHECK(sentences.back() ==
-        "All of them start after the last backward pass: no pass is left to hide them.");
+        "All of these collectives start after the last backward pass, so nothing is left to hide "
+        "them.");
 }
 
 TEST_CASE("sums over random buckets equal the analysis of core/trace") {

@@ -152,18 +152,7 @@ std::chrono::microseconds App::parse_budget() const {
 
 LiveFeed::Progress App::take_connections() {
   const auto progress = feed_->pump(parse_budget());
-  if (progress.new_run) {
-    model_.hovered = model_.selected = {};
-    model_.chain = {};
-    model_.bubbles.clear();
-    model_.explanations.clear();
-    model_.ghosts.clear();
-    model_.playback = {};
-    model_.view.range.reset();
-    model_.view.marks.clear();
-    model_.view.set_query(model_.view.query, model_.timeline);  // the names have other ids
-    model_.viewport.follow(true);
-  }
+  if (progress.new_run) forget_run(model_);
   Source& source = model_.source;
   if (source.connected != server_->connected() || source.refused != server_->refused()) {
     frames_due_ = std::max(frames_due_, 1);

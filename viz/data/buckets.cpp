@@ -113,7 +113,8 @@ void add_stalls(const Timeline& timeline, const StepBuckets& step,
   if (std::ranges::all_of(step.buckets,
                           [&](const Bucket& bucket) { return bucket.time.start >= end; })) {
     sentences.emplace_back(
-        "All of them start after the last backward pass: no pass is left to hide them.");
+        "All of these collectives start after the last backward pass, so nothing is left to hide "
+        "them.");
     return;
   }
   struct Phase {

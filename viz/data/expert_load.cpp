@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view counter_name = "tokens per expert";
 constexpr std::string_view expert_prefix = "expert ", dropped_suffix = " dropped";
-constexpr std::size_t most_looked_at = 256;  // counters of a rank, to find one by name
 constexpr std::size_t most_experts = 4096;
+constexpr std::size_t most_loads = std::size_t{1} << 20;     // experts of all layers together
 constexpr std::int64_t most_tokens = std::int64_t{1} << 36;  // so that sums cannot overflow
 
 struct Series {
@@ -82,21 +82,19 @@ std::size_t ExpertLoad::least_balanced() const {
 }
 
 bool counts_experts(const Timeline& timeline) {
-  return std::ranges::any_of(timeline.ranks(), [&](const auto& rank) {
-    const auto first = std::ranges::views::take(rank->counters, most_looked_at);
-    return std::ranges::any_of(first, [&](const CounterSample& sample) {
-      return timeline.name(sample.name) == counter_name;
-    });
-  });
+  return timeline.find_name(counter_name).has_value();
 }
 
 ExpertLoad expert_load(const Timeline& timeline, int step) {
   ExpertLoad load{.step = step, .layers = {}};
+  const auto counter = timeline.find_name(counter_name);
+  if (!counter) return load;
+  std::size_t loads = 0;
   std::map<NameId, std::optional<Series>> series;
   std::map<int, LayerLoad> layers;
   for (const auto& rank : timeline.ranks()) {
     for (const CounterSample& sample : rank->counters) {
-      if (sample.step != step || timeline.name(sample.name) != counter_name) continue;
+      if (sample.step != step || sample.name != *counter) continue;
       LayerLoad& layer = layers[sample.layer];
       layer.layer = sample.layer;
       for (const auto& [name, value] : sample.series) {
@@ -105,6 +103,9 @@ ExpertLoad expert_load(const Timeline& timeline, int step) {
         if (!found->second || !(value >= 0)) continue;
         const auto [expert, dropped] = *found->second;
         if (expert >= layer.accepted.size()) {
+          const std::size_t more = expert + 1 - layer.accepted.size();
+          if (more > most_loads - loads) continue;
+          loads += more;
           layer.accepted.resize(expert + 1);
           layer.dropped.resize(expert + 1);
         }

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "core/time/cluster_file.h"
 #include "core/trace/analysis.h"
+#include "viz/data/run_cluster.h"
 
 namespace lockstep::viz {
 namespace {
@@ -24,19 +24,6 @@ struct Mean {
     return std::max<Picoseconds>(static_cast<Picoseconds>(sum / static_cast<double>(count)), 1);
   }
 };
-
-/// Returns the cluster of the run's modelled clock; if the trace does not describe it, a cluster on
-/// which everything takes no time. Treats the name in a trace as the name of a preset, never of a
-/// file, because the trace may come from anyone.
-Cluster cluster_of(const RunInfo& run) {
-  try {
-    if (!run.cluster_description.empty())
-      return parse_cluster(run.cluster_description, "cluster_description");
-  } catch (const UsageError&) {
-    return {};
-  }
-  return cluster_preset(run.cluster).value_or(Cluster{});
-}
 
 /// Returns an upper bound on the picoseconds that a message of `bytes` bytes takes on a link.
 double longest_message(const Link& link, std::int64_t bytes) {
@@ -159,7 +146,8 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   }
   question.forward = forward.value();
   question.backward = backward.value();
-  question.cluster = cluster_of(timeline.run());
+  // Without a cluster, everything takes no time.
+  question.cluster = described_cluster(timeline.run()).value_or(Cluster{});
   if (!fits(question)) {
     question = {.limits = "the run's times are too long to simulate: textbook values here"};
   }

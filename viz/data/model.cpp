@@ -4,6 +4,19 @@
 
 namespace lockstep::viz {
 
+void forget_run(Model& model) {
+  model.hovered = model.selected = {};
+  model.chain = {};
+  model.bubbles.clear();
+  model.explanations.clear();
+  model.ghosts.clear();
+  model.playback = {};
+  model.view.range.reset();
+  model.view.marks.clear();
+  model.view.set_query(model.view.query, model.timeline);  // the names have other ids
+  model.viewport.follow(true);
+}
+
 std::optional<std::size_t> described_step(const Model& model) {
   const std::size_t completed = model.bubbles.count();
   if (completed == 0) return std::nullopt;

@@ -47,6 +47,10 @@ struct Model {
   Finding selected;                           ///< last clicked
 };
 
+/// Forgets what was derived from or selected in another run, whose timeline is gone, and follows
+/// the new one.
+void forget_run(Model& model);
+
 /// Returns the index of the completed step that panels describe: the one in view, or the last one
 /// before it. None if no step is complete.
 std::optional<std::size_t> described_step(const Model& model);

@@ -5,6 +5,7 @@
 
 #include "viz/data/buckets.h"
 #include "viz/data/expert_load.h"
+#include "viz/data/rings.h"
 
 namespace lockstep::viz {
 namespace {
@@ -49,9 +50,7 @@ RunContents contents_of(const Timeline& timeline) {
         contents.communication |= span.category == Category::communication;
         contents.buckets = contents.buckets || (span.category == Category::communication &&
                                                 is_of_bucket(timeline, span));
-        contents.rings =
-            contents.rings || (span.category == Category::communication && span.sequence >= 0 &&
-                               span.peer >= 0 && timeline.name(span.algorithm) == "ring");
+        contents.rings = contents.rings || is_of_ring(timeline, span);
         if (span.stage < 0 || !is_pipeline_action(timeline, span)) return;
         if (stage < 0) stage = span.stage;
         contents.pipeline |= span.stage != stage;

@@ -12,11 +12,8 @@ RangeStatistics range_statistics(const Timeline& timeline, const Interval& range
   for (const auto& rank : timeline.ranks()) {
     RankStatistics& mine = statistics.ranks.emplace_back(RankStatistics{.rank = rank->rank});
     std::vector<Interval> waits, messages;
-    // A message that ends within the range may have left before it.
-    const std::set<int> sending =
-        sending_lanes(timeline, *rank, {range.start - timeline.longest_message(), range.end});
     for (const auto& lane : rank->lanes) {
-      const bool sends = sending.contains(lane->tid());
+      const bool sends = rank->sending_lanes.contains(lane->tid());
       visit_band(*lane, Band::action, range, [&](const TimelineSpan& span) {
         const Interval part{std::max(span.start, range.start), std::min(span.end, range.end)};
         if (part.start >= part.end) return;

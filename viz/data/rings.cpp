@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 #include <tuple>
 
 #include "core/time/cluster.h"
 #include "core/trace/visit_band.h"
+#include "viz/data/run_cluster.h"
 #include "viz/data/shards.h"
-#include "viz/data/traffic_matrix.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -29,13 +28,10 @@ template <class Visit>
 void visit_ring_messages(const Timeline& timeline, const RankTimeline& rank, int step,
                          Visit visit) {
   const Interval window = ring_window(timeline, step);
-  const std::set<int> sending = sending_lanes(timeline, rank, window);
   for (const auto& lane : rank.lanes) {
-    const bool sends = sending.contains(lane->tid());
+    const bool sends = rank.sending_lanes.contains(lane->tid());
     visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
-      if (span.step == step && span.category == Category::communication && span.peer >= 0 &&
-          span.sequence >= 0 && timeline.name(span.algorithm) == "ring")
-        visit(span, sends);
+      if (span.step == step && is_of_ring(timeline, span)) visit(span, sends);
     });
   }
 }
@@ -79,6 +75,11 @@ std::string late_words(const Ring& ring) {
 }
 
 }  // namespace
+
+bool is_of_ring(const Timeline& timeline, const TimelineSpan& span) {
+  return span.category == Category::communication && span.peer >= 0 && span.sequence >= 0 &&
+         timeline.name(span.algorithm) == "ring";
+}
 
 bool RingCollective::has(int rank) const {
   return std::ranges::count(ranks, rank) > 0;
@@ -210,7 +211,7 @@ Ring ring_of(const Timeline& timeline, int step, const RingCollective& collectiv
             .step = step,
             .links = {},
             .latency_and_bytes = {}};
-  const auto cluster = described_cluster(timeline.run());
+  const auto cluster = simulated_cluster(timeline.run());
   ring.nodes_known = cluster && cluster->ranks_per_node > 0;
   const auto& ranks = collective.ranks;
   const auto by_start = [](const TimelineSpan& span) { return span.start; };

@@ -10,6 +10,9 @@
 
 namespace lockstep::viz {
 
+/// Returns whether a span is a message of a collective that ran as a ring.
+bool is_of_ring(const Timeline& timeline, const TimelineSpan& span);
+
 /// One collective that its ranks ran as a ring: each rank sends only to the next one.
 struct RingCollective {
   NameId group = 0;

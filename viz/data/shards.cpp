@@ -50,6 +50,8 @@ std::string layout_sentence(const ShardLayout& layout, const Shape& whole) {
 /// Returns when a rank holds all values of each module in a step.
 std::map<std::string, Intervals> whole_modules(const Timeline& timeline, const RankTimeline& rank,
                                                int step, const Interval& window) {
+  const auto counter = timeline.find_name(whole_parameters_counter);
+  if (!counter) return {};
   std::map<NameId, std::vector<Interval>> found;
   std::map<NameId, Picoseconds> since;
   const auto close = [&](NameId module, Picoseconds at) {
@@ -60,7 +62,7 @@ std::map<std::string, Intervals> whole_modules(const Timeline& timeline, const R
     since.erase(open);
   };
   for (const CounterSample& sample : rank.counters) {
-    if (sample.step != step || timeline.name(sample.name) != whole_parameters_counter) continue;
+    if (sample.step != step || sample.name != *counter) continue;
     for (const auto& [module, bytes] : sample.series) {
       if (bytes > 0)
         since.try_emplace(module, sample.at);

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
-#include "core/time/cluster_file.h"
 #include "core/trace/analysis.h"
+#include "viz/data/run_cluster.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -31,17 +30,6 @@ std::vector<TrafficSum> sums_of(const Timeline& timeline, const std::vector<Peer
 
 }  // namespace
 
-std::optional<Cluster> described_cluster(const RunInfo& run) {
-  if (run.clock != "modelled") return std::nullopt;
-  try {
-    if (!run.cluster_description.empty())
-      return parse_cluster(run.cluster_description, "cluster_description");
-  } catch (const UsageError&) {
-    return std::nullopt;
-  }
-  return cluster_preset(run.cluster);
-}
-
 std::int64_t TrafficMatrix::bytes(int from, int to) const {
   const auto found = cells.find({from, to});
   return found == cells.end() ? 0 : found->second;
@@ -49,7 +37,7 @@ std::int64_t TrafficMatrix::bytes(int from, int to) const {
 
 TrafficMatrix traffic_matrix(const Timeline& timeline, int step) {
   TrafficMatrix matrix{.step = step, .parts = step_traffic(timeline, step)};
-  if (const auto cluster = described_cluster(timeline.run()))
+  if (const auto cluster = simulated_cluster(timeline.run()))
     matrix.ranks_per_node = std::max(cluster->ranks_per_node, 0);
   for (const auto& rank : timeline.ranks()) matrix.ranks.push_back(rank->rank);
   for (const PeerTraffic& part : matrix.parts) {

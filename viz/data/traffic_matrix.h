@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/time/cluster.h"
 #include "core/trace/traffic.h"
 
 namespace lockstep::viz {
@@ -28,10 +27,6 @@ struct TrafficMatrix {
   int node_of(int rank) const { return rank / ranks_per_node; }
   std::int64_t bytes(int from, int to) const;
 };
-
-/// Returns the modelled cluster, or nothing if the trace does not say. Real clocks run on machines
-/// that the trace does not describe.
-std::optional<Cluster> described_cluster(const RunInfo& run);
 
 TrafficMatrix traffic_matrix(const Timeline& timeline, int step);
 

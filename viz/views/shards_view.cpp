@@ -224,8 +224,9 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
   for (std::size_t h = 0; h < layout.holders.size(); ++h) {
     const std::size_t begin = areas_.size();
     std::optional<std::size_t> largest;
-    for (const Box& each : layout.holders[h].boxes)
-      for (const MatrixBox& part : in_matrix(each, shown_.whole, most_areas)) {
+    for (const Box& each : layout.holders[h].boxes) {
+      if (areas_.size() == most_areas) break;
+      for (const MatrixBox& part : in_matrix(each, shown_.whole, most_areas - areas_.size())) {
         if (areas_.size() == most_areas) break;
         Rect area{box.left + x_scale * static_cast<float>(part.column),
                   box.top + y_scale * static_cast<float>(part.row), 0, 0};
@@ -238,6 +239,7 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
         const auto size = [](const Rect& of) { return of.width() * of.height(); };
         if (!largest || size(area) > size(areas_[*largest].rect)) largest = areas_.size() - 1;
       }
+    }
     // The point for the cursor is in the largest area.
     if (largest) std::swap(areas_[*largest].rect, areas_[begin].rect);
   }
