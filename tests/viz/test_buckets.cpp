@@ -118,10 +118,10 @@ TEST_CASE("the buckets of a step, worked by hand") {
   CHECK(fourth.latency == us);
   CHECK(fourth.parts().transfer == 5 * us);
   CHECK(bucket_sentences(timeline, step) ==
-        Lines{"rank 0 sends 3500 B in 4 all_reduces, 500 B to 1000 B each",
-              "communication: 43.00 µs, 60.5 % hidden by compute",
-              "exposed: compute stalls for 17.00 µs (transfer 16.00 µs, latency 1.00 µs)",
-              "After the last backward pass, no pass is left to hide 2 all_reduces: 17.00 µs "
+        Lines{"Rank 0 sends 3500 B in 4 all_reduces, 500 B to 1000 B each.",
+              "Communication: 43.00 µs, 60.5 % hidden by compute.",
+              "Exposed: compute stalls for 17.00 µs (transfer 16.00 µs, latency 1.00 µs).",
+              "After the last backward pass, nothing is left to hide 2 all_reduces: 17.00 µs "
               "exposed."});
   CHECK(bucket_words(timeline, step, 2) ==
         Lines{"all_reduce, 3 of 4", "sends 1000 B in group world of 2 ranks",
@@ -180,11 +180,11 @@ TEST_CASE("communication that is no bucket is named apart") {
   const StepBuckets step = buckets_of(timeline, 0);
   CHECK(step.buckets.size() == 2);
   CHECK(bucket_sentences(timeline, step) ==
-        Lines{"rank 0 takes part in 1 all_gather and 1 reduce_scatter",
-              "communication: 20.00 µs, 85.0 % hidden by compute",
-              "exposed: compute stalls for 3.00 µs (transfer 3.00 µs)",
-              "stalls: 3.00 µs in backward (1 all_gather)",
-              "other communication (tp all_reduce): 4.00 µs, exposed 4.00 µs"});
+        Lines{"Rank 0 takes part in 1 all_gather and 1 reduce_scatter.",
+              "Communication: 20.00 µs, 85.0 % hidden by compute.",
+              "Exposed: compute stalls for 3.00 µs (transfer 3.00 µs).",
+              "Stalls: 3.00 µs in backward (1 all_gather).",
+              "Other communication (tp all_reduce): 4.00 µs, exposed 4.00 µs."});
 }
 
 TEST_CASE("compute stalls in the forward and the backward pass, and after it") {
@@ -199,8 +199,8 @@ TEST_CASE("compute stalls in the forward and the backward pass, and after it") {
   }
   timeline.settle();
   CHECK(bucket_sentences(timeline, buckets_of(timeline, 0)).back() ==
-        "stalls: 5.00 µs in forward (1 all_gather), 5.00 µs in backward (1 all_gather), "
-        "5.00 µs after backward (1 all_gather)");
+        "Stalls: 5.00 µs in forward (1 all_gather), 5.00 µs in backward (1 all_gather), "
+        "5.00 µs after backward (1 all_gather).");
 }
 
 TEST_CASE("every stall is in one phase: before a pass, too") {
@@ -214,8 +214,8 @@ TEST_CASE("every stall is in one phase: before a pass, too") {
   add(timeline, 0, 1, Category::communication, {60, 65}, "reduce_scatter", 1, 8);
   timeline.settle();
   CHECK(bucket_sentences(timeline, buckets_of(timeline, 0)).back() ==
-        "stalls: 10.00 µs between passes (1 all_gather), 5.00 µs after backward "
-        "(1 reduce_scatter)");
+        "Stalls: 10.00 µs between passes (1 all_gather), 5.00 µs after backward "
+        "(1 reduce_scatter).");
 }
 
 TEST_CASE("buckets that all start after the last backward pass") {
@@ -226,7 +226,7 @@ TEST_CASE("buckets that all start after the last backward pass") {
   add(timeline, 0, 1, Category::communication, {30, 40}, "all_reduce", 0, 8);
   timeline.settle();
   const Lines sentences = bucket_sentences(timeline, buckets_of(timeline, 0));
-  CHECK(sentences[1] == "communication: 10.00 µs, not hidden by compute");
+  CHECK(sentences[1] == "Communication: 10.00 µs, not hidden by compute.");
   CHECK(sentences.back() ==
         "All of these collectives start after the last backward pass, so nothing is left to hide "
         "them.");
@@ -268,18 +268,18 @@ TEST_CASE("the panel of buckets explains the bar under the cursor, and a click s
   REQUIRE(view.buckets().buckets.size() == 4);
   CHECK(view.buckets().rank == 1);
   CHECK(view.explanation().front() ==
-        "rank 1 (most exposed) sends 3500 B in 4 all_reduces, 500 B to 1000 B each");
+        "Rank 1 (most exposed) sends 3500 B in 4 all_reduces, 500 B to 1000 B each.");
   const ImVec2 bar = view.centre_of(2);
   viewer.move(bar.x, bar.y);
   REQUIRE(view.explanation().size() == 5);
-  CHECK(view.explanation().front() == "rank 1: all_reduce, 3 of 4");
+  CHECK(view.explanation().front() == "Rank 1: all_reduce, 3 of 4");
   CHECK(view.explanation().back() ==
         "exposed: compute stalls for 16.00 µs (transfer 15.00 µs, latency 1.00 µs)");
   // The rank under the cursor.
   const float y = viewer.y_of(0, 10 * us);
   viewer.move(viewer.x_of(10 * us), y);
   CHECK(view.buckets().rank == 0);
-  CHECK(view.explanation().front().starts_with("rank 0 (under the cursor) sends 3500 B"));
+  CHECK(view.explanation().front().starts_with("Rank 0 (under the cursor) sends 3500 B"));
   viewer.move(800, 880);
   CHECK(view.buckets().rank == 1);
   // A click selects a span of the bucket and brings it into view.

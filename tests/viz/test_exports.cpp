@@ -72,7 +72,7 @@ TEST_CASE("the CSV has the statistics of each visible step, or of the selection,
     const Picoseconds times[] = {step.start, step.end - step.start};
     CHECK(std::stod(row[1]) == doctest::Approx(static_cast<double>(times[0]) * 1e-12));
     CHECK(std::stod(row[2]) == doctest::Approx(static_cast<double>(times[1]) * 1e-12));
-    const Picoseconds parts[] = {rank.compute, rank.waiting, rank.idle, rank.communication,
+    const Picoseconds parts[] = {rank.compute, rank.idle, rank.waiting, rank.communication,
                                  rank.hidden};
     for (std::size_t c = 0; c < 5; ++c)
       CHECK(std::stod(row[4 + c]) == doctest::Approx(static_cast<double>(parts[c]) * 1e-12));

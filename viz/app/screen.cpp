@@ -66,6 +66,8 @@ void Screen::draw(Model& model, const Look& look) {
   model.contents = contents_of(model.timeline);
   model.panels = panels_for(model.contents);
   model.view.refresh(model.timeline);
+  const auto described = described_step(model);
+  model.described = described ? model.bubbles.find(model.timeline, *described) : nullptr;
   const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
   if (jump != 0) timeline_.go_to_match(jump, model);

@@ -141,14 +141,14 @@ void add_stalls(const Timeline& timeline, const StepBuckets& step,
   std::erase_if(phases, [](const Phase& phase) { return phase.sum == 0; });
   if (phases.size() == 1 && after.sum > 0) {
     sentences.push_back(
-        fmt::format("After the last backward pass, no pass is left to hide {}: {} exposed.",
+        fmt::format("After the last backward pass, nothing is left to hide {}: {} exposed.",
                     after.words, duration_words(after.sum)));
   } else if (!phases.empty()) {
     std::string words;
     for (const Phase& phase : phases)
-      words += fmt::format("{}{} {} ({})", words.empty() ? "stalls: " : ", ",
+      words += fmt::format("{}{} {} ({})", words.empty() ? "Stalls: " : ", ",
                            duration_words(phase.sum), phase.name, phase.words);
-    sentences.push_back(std::move(words));
+    sentences.push_back(words + ".");
   }
 }
 
@@ -263,14 +263,14 @@ std::size_t most_exposed(const std::vector<StepIntervals>& times) {
 std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBuckets& step) {
   std::vector<std::string> sentences;
   if (step.buckets.empty()) return sentences;
-  sentences.push_back(fmt::format("rank {} {}", step.rank, sent_words(timeline, step)));
-  sentences.push_back(fmt::format("communication: {}, {}",
+  sentences.push_back(fmt::format("Rank {} {}.", step.rank, sent_words(timeline, step)));
+  sentences.push_back(fmt::format("Communication: {}, {}.",
                                   duration_words(step.overlap.communication),
                                   hidden_words(step.overlap)));
   const Picoseconds exposed = step.exposed.exposed();
   sentences.push_back(exposed == 0
                           ? "Compute never stalls for them."
-                          : fmt::format("exposed: compute stalls for {} ({})",
+                          : fmt::format("Exposed: compute stalls for {} ({}).",
                                         duration_words(exposed), exposed_words(step.exposed, 1)));
   add_stalls(timeline, step, sentences);
   if (!step.others.empty()) {
@@ -279,7 +279,7 @@ std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBu
       names += (i > 0 ? ", " : "") + step.others[i];
     if (step.others.size() > most_others) names += ", …";
     sentences.push_back(
-        fmt::format("other communication ({}): {}, exposed {}", names,
+        fmt::format("Other communication ({}): {}, exposed {}.", names,
                     duration_words(step.all_overlap.communication - step.overlap.communication),
                     duration_words(std::max<Picoseconds>(step.all_exposed - exposed, 0))));
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/run/report/text_table.h"
+#include "viz/data/step_sentences.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -14,7 +15,6 @@ namespace {
 
 constexpr double same_within = least_marked;  // relative
 constexpr std::size_t longest_name = 60;      // bytes; a longer text is no name
-constexpr double main_share = 0.5;            // of the critical path, for the stage that sets it
 
 bool alike(double a, double b) {
   return std::abs(a - b) <= same_within * std::max(std::abs(a), std::abs(b));
@@ -35,16 +35,10 @@ double idle_per_rank(const StepMetrics& metrics) {
 /// Says which stage the critical path spends most of its time in, if it is the same in both.
 std::string path_words(const StepMetrics& a, const StepMetrics& b) {
   if (!a.path || !b.path) return {};
-  const auto longest = [](const CriticalPath::Parts& parts) {
-    return std::ranges::max_element(parts.compute, {},
-                                    [](const auto& part) { return part.second; });
-  };
-  const CriticalPath::Parts in_a = a.path->parts(), in_b = b.path->parts();
-  if (in_a.compute.empty() || in_b.compute.empty()) return {};
-  const auto [stage, time] = *longest(in_a);
-  const auto [stage_b, time_b] = *longest(in_b);
-  if (stage != stage_b || !alike(static_cast<double>(time), static_cast<double>(time_b))) return {};
-  if (static_cast<double>(time) < main_share * static_cast<double>(a.time())) return {};
+  const auto in_a = pace_setter(*a.path), in_b = pace_setter(*b.path);
+  if (!in_a || !in_b || in_a->first != in_b->first) return {};
+  const auto [stage, time] = *in_a;
+  if (!alike(static_cast<double>(time), static_cast<double>(in_b->second))) return {};
   return fmt::format(
       " Both critical paths run through stage {} for {} of {}, so this stage sets the pace of "
       "both.",

@@ -13,7 +13,7 @@ namespace lockstep::viz {
 std::string statistics_csv(const Timeline& timeline, const TimeWindow& window,
                            const std::optional<Interval>& selection) {
   std::string csv =
-      "range,start,length,rank,compute,waiting,idle,communication,hidden_communication,"
+      "range,start,length,rank,compute,idle,waiting,communication,hidden_communication,"
       "bytes_sent\n";
   const auto add = [&](const std::string& name, const Interval& range) {
     const auto seconds = [](Picoseconds time) { return static_cast<double>(time) * 1e-12; };
@@ -21,7 +21,7 @@ std::string statistics_csv(const Timeline& timeline, const TimeWindow& window,
       fmt::format_to(std::back_inserter(csv),
                      "{},{:.9f},{:.9f},{},{:.9f},{:.9f},{:.9f},{:.9f},{:.9f},{}\n", name,
                      seconds(range.start), seconds(range.end - range.start), rank.rank,
-                     seconds(rank.compute), seconds(rank.waiting), seconds(rank.idle),
+                     seconds(rank.compute), seconds(rank.idle), seconds(rank.waiting),
                      seconds(rank.communication), seconds(rank.hidden), rank.sent);
   };
   if (selection) {

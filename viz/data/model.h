@@ -37,6 +37,8 @@ struct Model {
   Ghosts ghosts;
   Source source;
   ViewState view;
+  /// The step that panels describe, if it is analysed; valid in this frame.
+  const BubbleSeries::Point* described = nullptr;
   RunContents contents;
   PanelRow panels;                            ///< those that fit the contents
   Picoseconds origin = 0;                     ///< the time that the views show as 0

@@ -32,7 +32,7 @@ RangeStatistics range_statistics(const Timeline& timeline, const Interval& range
     const Intervals communication = merged(std::move(messages));
     mine.compute = length(compute);
     mine.waiting = length(difference(merged(std::move(waits)), compute));
-    mine.idle = statistics.length() - mine.compute - mine.waiting;
+    mine.idle = statistics.length() - mine.compute;
     mine.communication = length(communication);
     mine.hidden = length(intersection(communication, compute));
   }

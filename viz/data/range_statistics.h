@@ -8,12 +8,12 @@
 namespace lockstep::viz {
 
 /// What one rank did in a range of time. Spans that cross an end of the range count only with their
-/// part within it. compute + waiting + idle is the range's length.
+/// part within it. compute + idle is the range's length.
 struct RankStatistics {
   int rank = 0;
   Picoseconds compute = 0;        ///< see computation() in core/trace
-  Picoseconds waiting = 0;        ///< wait spans on the compute lane
-  Picoseconds idle = 0;           ///< neither
+  Picoseconds idle = 0;           ///< the rest
+  Picoseconds waiting = 0;        ///< of that, in wait spans on the compute lane
   Picoseconds communication = 0;  ///< at least one communication span is running
   Picoseconds hidden = 0;         ///< of that, while the rank computes
   std::int64_t sent = 0;          ///< bytes of the messages that the rank finishes sending

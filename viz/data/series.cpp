@@ -45,7 +45,20 @@ const BubbleSeries::Point* BubbleSeries::find(const Timeline& timeline, std::siz
   for (const StepParts& part : parts) point.parts += part;
   point.late = straggler(timeline, step, parts);
   if (const auto found = bubble(timeline, step)) point.bubble = *found;
-  if (const auto found = internal_bubble(timeline, step)) point.internal = *found;
+  for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
+    const RankTimeline& rank = *timeline.ranks()[i];
+    if (point.bubble.window > 0) {
+      point.idle.push_back(point.bubble.window - length(pipeline_actions(timeline, rank, step)));
+      const auto internal = internal_bubble(timeline, step, rank.rank);
+      if (!internal || internal->window <= point.internal.window) continue;
+      point.internal = *internal;
+      point.longest_rank = rank.rank;
+    } else if (i < parts.size()) {
+      point.length = std::max(point.length, parts[i].step);
+      point.idle.push_back(parts[i].step - parts[i].compute);
+    }
+  }
+  if (point.bubble.window > 0) point.length = point.bubble.window;
   return &points_.emplace(step, point).first->second;
 }
 

@@ -27,7 +27,12 @@ class BubbleSeries {
   struct Point {
     int step = 0;
     Bubble bubble{};
-    Bubble internal{};
+    Bubble internal{};       ///< of `longest_rank`
+    int longest_rank = -1;   ///< the rank whose pipeline actions extend over the longest time
+    Picoseconds length = 0;  ///< from the first start to the last end of a rank
+    /// By rank, in timeline order: the part of the bubble's window without pipeline actions or,
+    /// without a pipeline, the part of the step without computing.
+    std::vector<Picoseconds> idle{};
     Overlap overlap{};
     StepParts parts{};  ///< summed over ranks
     std::optional<Straggler> late{};

@@ -46,18 +46,23 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   };
   const auto say = [&](const std::vector<std::string>& sentences) {
     y = explain(painter, {inside.left, y, inside.right, inside.bottom}, sentences,
-                colours::text_dim);
+                point.late ? colours::text : colours::text_dim);
   };
   const std::size_t ranks = model.timeline.ranks().size();
   if (pipeline) {
     headline(point.bubble.share(), "of the ranks' time is idle");
     y = draw_bars(painter, {inside.left, y, inside.right, inside.bottom}, point,
                   model.timeline.prediction(point.step));
-    say(bubble_sentences(point, ranks));
+    say(bubble_sentences(
+        point, model.explanations.find(model.timeline, model.timeline.steps()[*described]), ranks));
   } else if (point.overlap.communication > 0) {
     headline(point.overlap.share(), "of communication is hidden");
-    say(communication_sentences(point, ranks));
-    if (point.late) say({straggler_words(model.timeline, *point.late)});
+    std::vector<std::string> sentences = communication_sentences(point, ranks);
+    // A straggler comes first: it explains the rest.
+    if (point.late)
+      sentences.insert(sentences.begin(),
+                       straggler_words(model.timeline, *point.late, point.length));
+    say(sentences);
   } else {
     painter.text(inside.left, inside.top, "none in this step", colours::text_faint, look.body);
     return;

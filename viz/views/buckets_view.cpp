@@ -119,7 +119,7 @@ std::optional<Finding> BucketsView::draw(const Painter& painter, const Rect& rec
   const auto hovered = draw_bars(painter);
   draw_axis(painter);
 
-  const std::string rank = fmt::format("rank {}", buckets_.rank);
+  const std::string rank = fmt::format("Rank {}", buckets_.rank);
   if (hovered) {
     explanation_ = bucket_words(model.timeline, buckets_, *hovered);
     explanation_.front() = rank + ": " + explanation_.front();

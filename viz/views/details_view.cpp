@@ -79,7 +79,7 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
       painter.card(card, "Range of " + duration_words(end - start),
                    fmt::format("{} to {}", axis_words(start, grain), axis_words(end, grain)));
   if (range.ranks.empty()) return;  // while it is being dragged
-  constexpr const char* heads[] = {"compute", "waiting", "idle", "messages", "hidden", "sent"};
+  constexpr const char* heads[] = {"compute", "idle", "waiting", "communication", "hidden", "sent"};
   const float first = painter.px(64);
   const float column = (inside.width() - first) / static_cast<float>(std::size(heads));
   const float line = size_of(look.small) + painter.px(line_gap);
@@ -96,7 +96,7 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
       return of > 0 ? percent_words(static_cast<double>(part) / of) : "-";
     };
     const double length = static_cast<double>(range.length()) * ranks;
-    const Picoseconds parts[] = {rank.compute, rank.waiting, rank.idle, rank.communication};
+    const Picoseconds parts[] = {rank.compute, rank.idle, rank.waiting, rank.communication};
     for (std::size_t i = 0; i < 4; ++i) cell(i, y, share(parts[i], length), colours::text_dim);
     cell(4, y, share(rank.hidden, static_cast<double>(rank.communication)), colours::text_dim);
     cell(5, y, bytes_words(rank.sent), colours::text_dim);

@@ -157,11 +157,14 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
                  colours::trouble, look.small);
     return;
   }
-  painter.text(rect.left, rect.top + size_of(look.small) + painter.px(4),
-               fmt::format("a step takes {};  rank 0 holds at most {:.3g} microbatch{}",
-                           duration_words(answer_->simulation.makespan), answer_->most_live,
-                           answer_->most_live == 1 ? "" : "es"),
-               colours::text_dim, look.small);
+  painter.text(
+      rect.left, rect.top + size_of(look.small) + painter.px(4),
+      fmt::format("a step takes {}, {} per microbatch;  rank 0 holds at most {:.3g} microbatch{}",
+                  duration_words(answer_->simulation.makespan),
+                  duration_words(static_cast<double>(answer_->simulation.makespan) /
+                                 std::max(question_.microbatches, 1)),
+                  answer_->most_live, answer_->most_live == 1 ? "" : "es"),
+      colours::text_dim, look.small);
 }
 
 }  // namespace lockstep::viz

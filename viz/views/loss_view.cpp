@@ -63,8 +63,8 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
     }
   }
   const float y = plot.bottom + painter.px(3);
-  painter.text(plot.left, y, "step 1", colours::text_faint, look.small);
-  painter.text(plot.right, y, fmt::format("{}", points.size()), colours::text_faint, look.small,
+  painter.text(plot.left, y, "step 0", colours::text_faint, look.small);
+  painter.text(plot.right, y, std::to_string(points.size() - 1), colours::text_faint, look.small,
                Align::right);
 }
 

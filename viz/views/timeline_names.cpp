@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "viz/data/words.h"
 #include "viz/views/timeline_view.h"
 
 namespace lockstep::viz {
@@ -23,7 +24,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame, const 
     const float top = screen_y(frame, group.top);
     if (group.pinned != pinned || top + group.height < frame.names.top || top > frame.names.bottom)
       continue;
-    draw_name(painter, frame, group);
+    draw_name(painter, frame, model, group);
     for (std::size_t i = group.first + 1; i < group.first + group.count; ++i) {
       const Strip& strip = layout_.strips()[i];
       const Rect at = place(frame, strip);
@@ -38,7 +39,7 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame, const 
   if (!pinned) draw_hidden(painter, frame);
 }
 
-void TimelineView::draw_name(const Painter& painter, const Frame& frame,
+void TimelineView::draw_name(const Painter& painter, const Frame& frame, const Model& model,
                              const RankGroup& group) const {
   const Look& look = painter.look();
   const Rect header = place(frame, layout_.strips()[group.first]);
@@ -68,14 +69,28 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame,
     }
     return;
   }
-  std::string note = group.pinned ? "pinned" : fmt::format("{} spans", group.rank->spans);
+  if (compared_) return draw_note(painter, frame, group, header);
+  const BubbleSeries::Point* step = model.described;
+  const std::size_t index = layout_.strips()[group.first].rank_index;
+  const bool straggles = step && step->late && step->late->rank == group.rank->rank;
+  std::string note;
   ImU32 colour = colours::text_faint;
+  if (straggles) {
+    note = "straggler";
+    colour = colours::trouble;
+  } else if (group.pinned) {
+    note = "pinned";
+  } else if (step && step->length > 0 && index < step->idle.size()) {
+    note = "idle " + percent_words(static_cast<double>(step->idle[index]) /
+                                   static_cast<double>(step->length));
+  } else {
+    note = fmt::format("{} spans", group.rank->spans);
+  }
   if (group.rank->ended && group.rank->spans_written >= 0 &&
       group.rank->spans_written != group.rank->spans) {
     note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
     colour = colours::trouble;
   }
-  if (compared_) return draw_note(painter, frame, group, header);
   painter.text(frame.names.right - painter.px(edge), middle - size_of(look.small) / 2, note, colour,
                look.small, Align::right);
 }

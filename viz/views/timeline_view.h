@@ -107,7 +107,8 @@ class TimelineView {
   void draw_steps(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_names(const Painter& painter, const Frame& frame, const Model& model,
                   bool pinned) const;
-  void draw_name(const Painter& painter, const Frame& frame, const RankGroup& group) const;
+  void draw_name(const Painter& painter, const Frame& frame, const Model& model,
+                 const RankGroup& group) const;
   void draw_hidden(const Painter& painter, const Frame& frame) const;
   /// The buttons beside a rank's name, and the one that shows hidden ranks again.
   struct NameButtons {
