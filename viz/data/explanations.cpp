@@ -93,7 +93,7 @@ const ExplainedStep* Explanations::find(const Timeline& timeline, const StepWind
     behind_ = true;
     return nullptr;
   }
-  ExplainedStep explained;
+  ExplainedStep explained{.step = step.step};
   if (is_small(timeline, step)) {
     computed_ = true;
     explained.idle = idle_intervals(timeline, step.step);
@@ -108,6 +108,7 @@ const ExplainedStep* Explanations::find(const Timeline& timeline, const StepWind
     job_->step = step.step;
     job_->timeline = copy_of_step(timeline, step);
     std::thread{[job = job_] {
+      job->result.step = job->step;
       job->result.idle = idle_intervals(job->timeline, job->step);
       job->result.in_flight = microbatches_in_flight(job->timeline, job->step);
       job->done.store(true, std::memory_order_release);

@@ -15,6 +15,7 @@ namespace lockstep::viz {
 /// The analysis of a completed step by core/trace: why its ranks were idle, what determined its
 /// length, and how many microbatches were in flight. Empty for a step without pipeline actions.
 struct ExplainedStep {
+  int step = -1;
   std::vector<std::vector<IdleInterval>> idle;  ///< by rank, in timeline order; each by time
   std::optional<CriticalPath> path;
   /// See microbatches_in_flight(); by rank, in timeline order.

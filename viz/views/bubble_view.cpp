@@ -15,6 +15,7 @@ namespace {
 constexpr float bar_height = 13;
 constexpr float label_width = 92;
 constexpr float widest_column = 18;
+constexpr float least_trend = 46;  // of the trend's height, with its axis
 
 }  // namespace
 
@@ -45,8 +46,14 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
     y += size_of(look.large) + painter.px(6);
   };
   const auto say = [&](const std::vector<std::string>& sentences) {
-    y = explain(painter, {inside.left, y, inside.right, inside.bottom}, sentences,
-                point.late ? colours::text : colours::text_dim);
+    // A sentence that does not fit above the trend is left out; the first ones matter most.
+    const float bottom = inside.bottom - painter.px(least_trend);
+    for (const std::string& sentence : sentences) {
+      const bool first = &sentence == &sentences.front();
+      if (!first && y + paragraph_height(painter, sentence, inside.width()) > bottom) continue;
+      y = explain(painter, {inside.left, y, inside.right, inside.bottom}, {sentence},
+                  first && point.late ? colours::text : colours::text_dim);
+    }
   };
   const std::size_t ranks = model.timeline.ranks().size();
   if (pipeline) {
@@ -108,7 +115,7 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
   const Rect plot{rect.left, rect.top, rect.right,
                   rect.bottom - size_of(look.small) - painter.px(3)};
   const std::size_t room = whole_number(plot.width() / painter.px(5));
-  if (rect.height() < painter.px(28) || count == 0 || room == 0) return;
+  if (plot.height() < painter.px(12) || count == 0 || room == 0) return;
   std::vector<BubbleSeries::Point> points;  // of the latest steps, the latest first
   for (std::size_t i = 0; i < std::min(count, room); ++i) {
     const BubbleSeries::Point* point = model.bubbles.find(model.timeline, count - 1 - i);

@@ -79,7 +79,7 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
       painter.card(card, "Range of " + duration_words(end - start),
                    fmt::format("{} to {}", axis_words(start, grain), axis_words(end, grain)));
   if (range.ranks.empty()) return;  // while it is being dragged
-  constexpr const char* heads[] = {"compute", "idle", "waiting", "communication", "hidden", "sent"};
+  constexpr const char* heads[] = {"compute", "idle", "waiting", "comm.", "hidden", "sent"};
   const float first = painter.px(64);
   const float column = (inside.width() - first) / static_cast<float>(std::size(heads));
   const float line = size_of(look.small) + painter.px(line_gap);

@@ -23,6 +23,7 @@ constexpr Control controls[] = {
     {"Drag", "select a range of time and see its statistics"},
     {"Shift+drag, middle drag", "pan"},
     {"Click", "select a span; a rank's name collapses its lanes"},
+    {"Click on a step", "see its statistics", With::one_run},
     {"← →", "previous and next span of the lane"},
     {"↑ ↓", "span of the lane above and below"},
     {"Page up, Page down", "previous and next step"},

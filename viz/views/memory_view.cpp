@@ -1,4 +1,5 @@
 #include "viz/views/memory_view.h"
+#include "viz/data/words.h"
 
 #include <fmt/format.h>
 
@@ -16,9 +17,32 @@ constexpr float column_width = 2;  // pixels
 
 }  // namespace
 
-void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) const {
+void MemoryView::refresh(Model& model) {
+  const Timeline& timeline = model.timeline;
+  const StepKey key = step_key(model);
+  const StepWindow* window = timeline.find_step(key.step);
+  const ExplainedStep* explained = window ? model.explanations.find(timeline, *window) : nullptr;
+  if (key == analysed_ && explained_ == (explained != nullptr) && key.step >= 0) return;
+  analysed_ = key;
+  explained_ = explained != nullptr;
+  peaks_.assign(timeline.ranks().size(), {});
+  for (std::size_t i = 0; i < peaks_.size(); ++i) {
+    const RankTimeline& rank = *timeline.ranks()[i];
+    const auto peak = window ? memory_peak(timeline, rank, key.step) : rank.memory_peak;
+    if (peak) peaks_[i].bytes = peak->total();
+    if (!explained || i >= explained->in_flight.size()) continue;
+    for (const InFlight& change : explained->in_flight[i])
+      peaks_[i].in_flight = std::max(peaks_[i].in_flight, change.microbatches);
+  }
+}
+
+void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
+  refresh(model);
   const Look& look = painter.look();
-  Rect inside = painter.card(rect, title_of(Panel::memory).name, "dashed: the run's peak");
+  Rect inside =
+      painter.card(rect, title_of(Panel::memory).name,
+                   (analysed_.step < 0 ? "" : fmt::format("peak of step {}; ", analysed_.step)) +
+                       "dashed: of the run");
   const std::vector<InFlightRank> in_flight = in_flight_in_view(model);
   int most = 0;
   for (const InFlightRank& rank : in_flight) most = std::max(most, rank.most);
@@ -46,13 +70,13 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) co
       break;
     }
     draw_rank(painter, {inside.left, y, inside.right, y + row - painter.px(row_gap)}, *ranks[i],
-              model.viewport.window(), top, most > 0 ? &in_flight[i] : nullptr, most);
+              model.viewport.window(), top, most > 0 ? &in_flight[i] : nullptr, most, peaks_[i]);
   }
 }
 
 void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
                            const TimeWindow& window, double top, const InFlightRank* in_flight,
-                           int most) const {
+                           int most, const Peak& peak) const {
   const Look& look = painter.look();
   const float middle = (rect.top + rect.bottom - size_of(look.small)) / 2;
   painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), colours::text_dim, look.small);
@@ -79,16 +103,15 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   }
   if (in_flight) draw_in_flight(painter, plot, in_flight_columns(*in_flight, window, count), most);
   if (!rank.memory_peak) return;
-  const std::int64_t peak = rank.memory_peak->total();
-  const float y = plot.bottom - static_cast<float>(peak) * scale;
+  const float y = plot.bottom - static_cast<float>(rank.memory_peak->total()) * scale;
   painter.dashes(plot.left, plot.right, y, faded(colours::highlight, 0.6f));
   const float line = size_of(look.small) + painter.px(1);
-  const bool two_lines = in_flight && in_flight->most > 0 && rect.height() >= 2 * line;
+  const bool two_lines = peak.in_flight > 0 && rect.height() >= 2 * line;
   if (two_lines)
-    painter.text(rect.right, middle + line / 2, fmt::format("{} in flight", in_flight->most),
+    painter.text(rect.right, middle + line / 2, fmt::format("{} in flight", peak.in_flight),
                  colours::text_dim, look.small, Align::right);
-  painter.text(rect.right, two_lines ? middle - line / 2 : middle, bytes_words(peak), colours::text,
-               look.small, Align::right);
+  painter.text(rect.right, two_lines ? middle - line / 2 : middle, bytes_words(peak.bytes),
+               colours::text, look.small, Align::right);
 }
 
 void MemoryView::draw_in_flight(const Painter& painter, const Rect& plot,
@@ -130,7 +153,7 @@ float MemoryView::draw_legend(const Painter& painter, const Rect& rect, int most
     x += width + painter.px(8);
   }
   if (most_in_flight > 0) {
-    const std::string words = fmt::format("microbatches in flight, at most {}", most_in_flight);
+    const std::string words = fmt::format("microbatches in flight, up to {}", most_in_flight);
     if (x > rect.left && x + 2 * size + painter.text_width(words, look.small) > rect.right) {
       x = rect.left;
       top += size_of(look.small) + painter.px(3);

@@ -6,21 +6,33 @@
 
 namespace lockstep::viz {
 
-/// Plots each rank's memory over the time window, stacked by category, and marks each rank's peak.
-/// All ranks share one scale. For a pipeline, a line shows the number of microbatches in flight,
-/// from whose forward passes the activations are.
+/// Plots each rank's memory over the time window, stacked by category, with each rank's peaks
+/// in the step in view (a number) and in the run (a dashed line). All ranks share one scale. For a
+/// pipeline, a line shows the number of microbatches in flight, from whose forward passes the
+/// activations are.
 class MemoryView {
  public:
-  void draw(const Painter& painter, const Rect& rect, Model& model) const;
+  void draw(const Painter& painter, const Rect& rect, Model& model);
 
  private:
+  /// What a rank needs at most in the step in view.
+  struct Peak {
+    std::int64_t bytes = 0;
+    int in_flight = 0;  ///< microbatches
+  };
+
+  void refresh(Model& model);
   void draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
-                 const TimeWindow& window, double top, const InFlightRank* in_flight,
-                 int most) const;
+                 const TimeWindow& window, double top, const InFlightRank* in_flight, int most,
+                 const Peak& peak) const;
   void draw_in_flight(const Painter& painter, const Rect& plot, const std::vector<int>& columns,
                       int most) const;
   /// Returns the bottom of the legend, which may take two lines.
   float draw_legend(const Painter& painter, const Rect& rect, int most_in_flight) const;
+
+  StepKey analysed_;
+  bool explained_ = false;   ///< whether the step's microbatches were known
+  std::vector<Peak> peaks_;  ///< by rank
 };
 
 }  // namespace lockstep::viz

@@ -96,7 +96,7 @@ void TimelineView::draw_axis(const Painter& painter, const Frame& frame, const M
     const std::string words = axis_words(shown, spacing);
     // At the right end, a number moves so that it ends with the lanes' margin.
     const float half = painter.text_width(words, look.small) / 2;
-    painter.text(std::min(x, frame.axis.right + painter.px(right_edge - 2) - half),
+    painter.text(std::min(x, frame.axis.right + painter.px(right_edge - 8) - half),
                  frame.axis.top + painter.px(4), words, colours::text_dim, look.small,
                  Align::centre);
   }
@@ -108,10 +108,12 @@ void TimelineView::draw_steps(const Painter& painter, const Frame& frame,
   const auto& steps = model.timeline.steps();
   for (std::size_t i = 0; i < steps.size(); ++i) {
     Rect rect = frame.steps;
-    rect.left = std::max(rect.left, frame.x(static_cast<double>(steps[i].start)));
-    const double end = static_cast<double>(
-        i + 1 < steps.size() ? std::min(steps[i].end, steps[i + 1].start) : steps[i].end);
-    rect.right = std::min(rect.right, frame.x(end));
+    if (!frame.shows(steps[i])) continue;
+    const Interval time = time_of(steps[i]);
+    const Picoseconds end =
+        i + 1 < steps.size() ? std::min(time.end, time_of(steps[i + 1]).start) : time.end;
+    rect.left = std::max(rect.left, frame.x(static_cast<double>(time.start)));
+    rect.right = std::min(rect.right, frame.x(static_cast<double>(end)));
     if (rect.right <= rect.left + 1) continue;
     rect.right -= 1;
     painter.fill(rect, i % 2 == 0 ? colours::step_even : colours::step_odd, painter.px(2));

@@ -95,10 +95,14 @@ void TimelineView::click(const Painter& painter, const Frame& frame, Model& mode
     chosen_time_ = frame.time(ImGui::GetIO().MousePos.x);
     return;
   }
+  model.view.range.reset();
+  if (frame.steps.contains(ImGui::GetIO().MousePos)) {
+    select({}, model);
+    return select_step(frame, model);
+  }
   const Finding& found = model.hovered;
   const bool worth = found.kind == Finding::Kind::span ||
                      (found.kind == Finding::Kind::idle && found.lane && found.lane->is_compute());
-  model.view.range.reset();
   select(worth ? found : Finding{}, model);
 }
 

@@ -110,7 +110,8 @@ void TimelineView::draw_step_lines(const Painter& painter, const Frame& frame,
   const std::size_t most = whole_number(frame.lanes.width() / painter.px(least_step_gap));
   std::vector<float> lines;
   for (const StepWindow& step : model.timeline.steps()) {
-    const float x = frame.x(static_cast<double>(step.start));
+    if (!frame.shows(step)) continue;
+    const float x = frame.x(static_cast<double>(time_of(step).start));
     if (x < frame.lanes.left || x > frame.lanes.right) continue;
     lines.push_back(x);
     if (lines.size() > most) return;  // more lines would hide the spans
@@ -153,6 +154,23 @@ void TimelineView::explain_steps(const Painter& painter, const Frame& frame, Mod
     if (found) explained_.push_back(found);
     const Ghost* ghost = model.view.ghost ? model.ghosts.find(model.timeline, step) : nullptr;
     if (ghost) ghosts_.push_back(ghost);
+  }
+}
+
+Interval TimelineView::time_of(const StepWindow& step) const {
+  for (const ExplainedStep* explained : explained_)
+    if (explained->step == step.step && explained->path) return explained->path->window;
+  return {step.start, step.end};
+}
+
+void TimelineView::select_step(const Frame& frame, Model& model) const {
+  const double time = frame.time(ImGui::GetIO().MousePos.x);
+  for (const StepWindow& step : model.timeline.steps()) {
+    const Interval range = time_of(step);
+    if (time < static_cast<double>(range.start) || time >= static_cast<double>(range.end)) continue;
+    model.viewport.follow(false);
+    model.view.range = range_statistics(model.timeline, range);
+    return;
   }
 }
 

@@ -82,6 +82,10 @@ class TimelineView {
     double time(float at) const {
       return window.begin + static_cast<double>(at - lanes.left) / pixels_per_picosecond;
     }
+    bool shows(const StepWindow& step) const {
+      return static_cast<double>(step.end) >= window.begin &&
+             static_cast<double>(step.start) <= window.end;
+    }
   };
 
   Frame arrange(const Painter& painter, const Rect& rect, const Model& model) const;
@@ -100,6 +104,11 @@ class TimelineView {
   void hover(const Frame& frame, Model& model) const;
   /// Collects the explanations of the steps that are wide enough to show them.
   void explain_steps(const Painter& painter, const Frame& frame, Model& model);
+
+  /// Returns when a step runs: from its first to its last pipeline action if it is explained. (A
+  /// rank that waits belongs to the next step at once, although others have not finished this one.)
+  Interval time_of(const StepWindow& step) const;
+  void select_step(const Frame& frame, Model& model) const;
 
   void draw_overview(const Painter& painter, const Frame& frame, const Model& model);
   void draw_axis(const Painter& painter, const Frame& frame, const Model& model) const;
