@@ -124,7 +124,7 @@ TEST_CASE("the buckets of a step, worked by hand") {
               "After the last backward pass, nothing is left to hide 2 all_reduces: 17.00 µs "
               "exposed."});
   CHECK(bucket_words(timeline, step, 2) ==
-        Lines{"all_reduce, 3 of 4", "sends 1000 B in group world of 2 ranks",
+        Lines{"all_reduce 2, 3 of 4", "sends 1000 B in group world of 2 ranks",
               "from 55.00 µs to 71.00 µs of the step",
               "communication: 16.00 µs, 31.2 % hidden by compute",
               "exposed: compute stalls for 11.00 µs (transfer 11.00 µs)"});
@@ -272,7 +272,7 @@ TEST_CASE("the panel of buckets explains the bar under the cursor, and a click s
   const ImVec2 bar = view.centre_of(2);
   viewer.move(bar.x, bar.y);
   REQUIRE(view.explanation().size() == 5);
-  CHECK(view.explanation().front() == "Rank 1: all_reduce, 3 of 4");
+  CHECK(view.explanation().front() == "Rank 1: all_reduce 2, 3 of 4");
   CHECK(view.explanation().back() ==
         "exposed: compute stalls for 16.00 µs (transfer 15.00 µs, latency 1.00 µs)");
   // The rank under the cursor.

@@ -292,8 +292,8 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
   CHECK(free[0].claim == "B (1f1b) is no faster than A (GPipe): both steps take 33.00 ms.");
   CHECK(free[0].reason ==
         "The bubble is the same, 27.3 %: both run 24.00 ms of work per rank and leave it idle for "
-        "9.00 ms. Every rank has the same idle time in both: the order of the actions differs, "
-        "but the time to fill and drain the pipeline does not.");
+        "9.00 ms. Each rank is idle for as long in B as in A: the order of the actions differs, "
+        "but the time to fill and drain the pipeline is the same.");
   CHECK(free[1].claim ==
         "B (1f1b) needs 28.0 % less memory than A (GPipe): the highest peak of a "
         "rank is 2672.9 kB instead of 3714.6 kB.");

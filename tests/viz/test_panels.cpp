@@ -229,6 +229,22 @@ TEST_CASE("the straggler in sentences") {
       "up, the step would take about 25.00 µs less.");
 }
 
+TEST_CASE("the spans of the straggler's collective say how late it is") {
+  BubbleSeries::Point point{.step = 2};
+  TimelineSpan span{.step = 2};
+  span.name = 3;
+  span.group = 4;
+  span.sequence = 7;
+  CHECK(late_words(point, span).empty());
+  point.late = Straggler{.rank = 5, .operation = 3, .group = 4, .sequence = 7, .late = 25 * us};
+  CHECK(late_words(point, span) == "rank 5 enters it 25.00 µs after the median rank");
+  for (int TimelineSpan::*field : {&TimelineSpan::step, &TimelineSpan::sequence}) {
+    TimelineSpan other = span;
+    ++(other.*field);
+    CHECK(late_words(point, other).empty());
+  }
+}
+
 TEST_CASE("the figures of communication in sentences") {
   BubbleSeries::Point point;
   point.length = 100 * us;

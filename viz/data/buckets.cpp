@@ -291,7 +291,9 @@ std::vector<std::string> bucket_words(const Timeline& timeline, const StepBucket
   const Bucket& bucket = step.buckets[index];
   std::vector<std::string> lines;
   lines.push_back(
-      fmt::format("{}, {} of {}", timeline.name(bucket.operation), index + 1, step.buckets.size()));
+      fmt::format("{}{}, {} of {}", timeline.name(bucket.operation),
+                  bucket.first.sequence < 0 ? "" : fmt::format(" {}", bucket.first.sequence),
+                  index + 1, step.buckets.size()));
   std::string group;
   if (bucket.group != 0) group = "group " + timeline.name(bucket.group);
   if (bucket.group != 0 && bucket.group_size > 0)

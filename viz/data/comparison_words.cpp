@@ -82,8 +82,8 @@ std::string pipeline_reason(const StepMetrics& a, const StepMetrics& b) {
         std::ranges::equal(a.ranks, b.ranks, {}, &RankMetrics::order, &RankMetrics::order);
     if (on_each && a.ranks.size() > 1)
       words += same_order ? " Every rank runs the same actions in the same order."
-                          : " Every rank has the same idle time in both: the order of the actions "
-                            "differs, but the time to fill and drain the pipeline does not.";
+                          : " Each rank is idle for as long in B as in A: the order of the actions "
+                            "differs, but the time to fill and drain the pipeline is the same.";
     return words + path_words(a, b);
   }
   words = fmt::format("The bubble is {} instead of {}: {} of idle time per rank instead of {}.",

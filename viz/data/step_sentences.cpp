@@ -102,4 +102,13 @@ std::string straggler_words(const Timeline& timeline, const Straggler& late, Pic
   return words + ".";
 }
 
+std::string late_words(const BubbleSeries::Point& point, const TimelineSpan& span) {
+  if (!point.late || span.step != point.step) return "";
+  const Straggler& late = *point.late;
+  if (span.name != late.operation || span.group != late.group || span.sequence != late.sequence)
+    return "";
+  return fmt::format("rank {} enters it {} after the median rank", late.rank,
+                     duration_words(late.late));
+}
+
 }  // namespace lockstep::viz

@@ -28,4 +28,8 @@ std::vector<std::string> communication_sentences(const BubbleSeries::Point& poin
 /// it costs.
 std::string straggler_words(const Timeline& timeline, const Straggler& late, Picoseconds length);
 
+/// Says how late a step's straggler enters a collective, if the span is one of its messages, or a
+/// wait for it; otherwise "".
+std::string late_words(const BubbleSeries::Point& point, const TimelineSpan& span);
+
 }  // namespace lockstep::viz

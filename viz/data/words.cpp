@@ -108,14 +108,16 @@ std::string span_words(const Timeline& timeline, const TimelineSpan& span) {
     if (span.layer >= 0) words += fmt::format(", layer {}", span.layer);
     return words;
   }
+  const std::string number =
+      span.group_size > 1 && span.sequence >= 0 ? fmt::format(" {}", span.sequence) : std::string{};
   if (span.category == Category::wait) {
-    words = name.empty() || name == "wait" ? "idle, waiting" : "idle, waiting for " + name;
+    words = name.empty() || name == "wait" ? "idle, waiting" : "idle, waiting for " + name + number;
     if (span.microbatch >= 0) words += fmt::format(" of microbatch {}", span.microbatch);
     if (span.peer >= 0) words += fmt::format(" from rank {}", span.peer);
     return words;
   }
   if (span.category == Category::communication) {
-    words = name;
+    words = name + number;
     if (span.peer >= 0) {
       words += fmt::format("{} rank {}", name.starts_with("rec") ? " from" : " to", span.peer);
     }

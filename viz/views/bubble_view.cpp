@@ -15,7 +15,7 @@ namespace {
 constexpr float bar_height = 13;
 constexpr float label_width = 92;
 constexpr float widest_column = 18;
-constexpr float least_trend = 46;  // of the trend's height, with its axis
+constexpr float least_trend = 40;  // of the trend's height, with its axis
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 #include "viz/views/details_view.h"
+#include "viz/data/step_sentences.h"
 #include "viz/data/words.h"
 
 #include <fmt/format.h>
@@ -25,6 +26,9 @@ float lines_height(const Painter& painter, const std::vector<std::string>& lines
 /// Describes a finding and, if the prediction is shown, how the two differ.
 std::vector<std::string> all_words(Model& model, const Finding& finding) {
   auto lines = finding_words(model.timeline, finding, model.origin);
+  if (model.described && finding.kind == Finding::Kind::span)
+    if (std::string late = late_words(*model.described, finding.span); !late.empty())
+      lines.push_back(std::move(late));
   const StepWindow* step = model.timeline.find_step(finding.span.step);
   if (!model.view.ghost || finding.kind != Finding::Kind::span || finding.open || !step)
     return lines;

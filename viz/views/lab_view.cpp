@@ -157,14 +157,14 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
                  colours::trouble, look.small);
     return;
   }
-  painter.text(
-      rect.left, rect.top + size_of(look.small) + painter.px(4),
-      fmt::format("a step takes {}, {} per microbatch;  rank 0 holds at most {:.3g} microbatch{}",
+  const std::string time =
+      fmt::format("a step takes {}, {} per microbatch; at most {:.3g} in flight on rank 0",
                   duration_words(answer_->simulation.makespan),
                   duration_words(static_cast<double>(answer_->simulation.makespan) /
                                  std::max(question_.microbatches, 1)),
-                  answer_->most_live, answer_->most_live == 1 ? "" : "es"),
-      colours::text_dim, look.small);
+                  answer_->most_live);
+  painter.text(rect.left, rect.top + size_of(look.small) + painter.px(4),
+               painter.fitted(time, look.small, rect.width()), colours::text_dim, look.small);
 }
 
 }  // namespace lockstep::viz

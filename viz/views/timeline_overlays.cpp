@@ -185,17 +185,21 @@ void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
     band(model.view.range->range, colours::accent, words(model.view.range->range));
 }
 
-void TimelineView::draw_hovered(const Painter& painter, const Frame& frame,
-                                const Model& model) const {
-  const Finding& finding = model.hovered;
-  if (finding.kind != Finding::Kind::idle) return;
-  for (const Strip& strip : layout_.strips()) {
-    if (!strip.shows(finding.lane) || strip.kind == StripKind::kernels) continue;
-    Rect at = place(frame, strip);
-    at.left = std::max(at.left, frame.x(static_cast<double>(finding.span.start)));
-    at.right = std::min(at.right, frame.x(static_cast<double>(finding.span.end)));
-    painter.frame(at, faded(colours::highlight, 0.8f), 0, painter.px(1));
-  }
+void TimelineView::draw_idle_outlines(const Painter& painter, const Frame& frame,
+                                      const Model& model) const {
+  const auto outline = [&](const Finding& finding, float thickness) {
+    if (finding.kind != Finding::Kind::idle) return;
+    for (const Strip& strip : layout_.strips()) {
+      if (!strip.shows(finding.lane) || strip.kind == StripKind::kernels) continue;
+      Rect at = place(frame, strip);
+      at.left = std::max(at.left, frame.x(static_cast<double>(finding.span.start)));
+      at.right = std::min(at.right, frame.x(static_cast<double>(finding.span.end)));
+      if (at.left < at.right)
+        painter.frame(at, faded(colours::highlight, 0.8f), 0, painter.px(thickness));
+    }
+  };
+  outline(model.hovered, 1);
+  outline(model.selected, 2);
 }
 
 }  // namespace lockstep::viz

@@ -99,7 +99,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
   draw_chain(painter, frame, model);
   draw_playback(painter, frame, model);
   draw_marks(painter, frame, model);
-  draw_hovered(painter, frame, model);
+  draw_idle_outlines(painter, frame, model);
   if (compared_) draw_compared(painter, frame);
   painter.list()->PopClipRect();
   if (compared_) draw_rank_marks(painter, frame);

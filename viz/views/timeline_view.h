@@ -166,7 +166,7 @@ class TimelineView {
   void select(const Finding& finding, Model& model) const;
   void draw_marks(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_playback(const Painter& painter, const Frame& frame, const Model& model) const;
-  void draw_hovered(const Painter& painter, const Frame& frame, const Model& model) const;
+  void draw_idle_outlines(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_compared(const Painter& painter, const Frame& frame) const;
   void draw_rank_marks(const Painter& painter, const Frame& frame) const;
   /// A rank's note is below its name if the strip is tall enough, and otherwise beside it.
