@@ -1,8 +1,10 @@
 // Two runs side by side: what they share, and the keys and buttons of the comparison.
 #include <doctest/doctest.h>
 
+#include "tests/support/temporary_folder.h"
 #include "tests/viz/interactive.h"
 #include "viz/app/comparison_screen.h"
+#include "viz/app/export.h"
 #include "viz/data/compared_runs.h"
 
 using namespace lockstep;
@@ -123,6 +125,35 @@ TEST_CASE("V and X choose the layout, as do their buttons") {
   CHECK(runs.shows(Side::b));
   viewer.click(1400, 25);  // V
   CHECK_FALSE(runs.alternates());
+}
+
+TEST_CASE("a comparison exports the timelines and statistics of both runs, and one picture") {
+  const testing::TemporaryFolder folder;
+  Comparing viewer;
+  ViewerOptions options;
+  options.export_folder = folder.path();
+  std::vector<std::filesystem::path> pictures;
+  const auto take = [&](Export what) {
+    return export_comparison(what, options, viewer.runs, viewer.compared_screen,
+                             [&](const std::filesystem::path& file) { pictures.push_back(file); });
+  };
+  const auto files = [&] {
+    std::vector<std::filesystem::path> all;
+    for (const auto& each : std::filesystem::directory_iterator{folder.path()})
+      all.push_back(each.path());
+    return all;
+  };
+  for (const Export what : {Export::csv, Export::svg}) {
+    const std::string said = take(what);
+    CHECK(said.find("; wrote ") != std::string::npos);
+  }
+  REQUIRE(files().size() == 4);
+  std::vector<std::string> texts;
+  for (const auto& file : files()) texts.push_back(testing::read_file(file));
+  std::ranges::sort(texts);
+  CHECK(std::ranges::adjacent_find(texts) == texts.end());  // each run has files of its own
+  take(Export::png);
+  CHECK(pictures.size() == 1);
 }
 
 TEST_CASE("theme, exports and the list of keys belong to both runs") {

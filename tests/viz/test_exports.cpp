@@ -29,12 +29,6 @@ std::vector<std::vector<std::string>> cells_of(const std::string& csv) {
   return rows;
 }
 
-std::string text_of_file(const std::filesystem::path& file) {
-  std::ostringstream text;
-  text << std::ifstream{file}.rdbuf();
-  return text.str();
-}
-
 /// Returns whether each tag is closed, in the right order.
 bool tags_match(const std::string& xml) {
   std::vector<std::string> open;
@@ -95,9 +89,9 @@ TEST_CASE("an exported file replaces no other") {
   const auto second = free_name(folder.path(), "09 1F1B/../x", "svg");
   CHECK(second.filename() == "09-1F1B-x-2.svg");
   CHECK(free_name(folder.path(), "", "csv").filename() == "lockstep-1.csv");
-  CHECK(text_of_file(first) == "a");
+  CHECK(testing::read_file(first) == "a");
   write_text(folder.path() / "new" / "folder" / "b.csv", "b");
-  CHECK(text_of_file(folder.path() / "new" / "folder" / "b.csv") == "b");
+  CHECK(testing::read_file(folder.path() / "new" / "folder" / "b.csv") == "b");
   CHECK_THROWS_AS(write_text("/proc/none/x.csv", "b"), RunError);
 }
 
@@ -225,10 +219,11 @@ TEST_CASE("--export needs no display") {
     return std::system(command.c_str());
   };
   CHECK(run(". --steps 1 --export a.svg --export b/c.csv --theme light") == 0);
-  CHECK(tags_match(text_of_file(folder.path() / "a.svg")));
-  CHECK(cells_of(text_of_file(folder.path() / "b" / "c.csv")).size() > 2);
+  CHECK(tags_match(testing::read_file(folder.path() / "a.svg")));
+  CHECK(cells_of(testing::read_file(folder.path() / "b" / "c.csv")).size() > 2);
   CHECK(run(". --export a.txt") != 0);
-  CHECK(text_of_file(folder.path() / "log").find("ends in .svg or .csv") != std::string::npos);
+  CHECK(testing::read_file(folder.path() / "log").find("ends in .svg or .csv") !=
+        std::string::npos);
   CHECK(run("--export a.svg") != 0);
-  CHECK(text_of_file(folder.path() / "log").find("needs traces") != std::string::npos);
+  CHECK(testing::read_file(folder.path() / "log").find("needs traces") != std::string::npos);
 }

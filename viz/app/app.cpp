@@ -351,16 +351,9 @@ void App::export_wanted() {
     const auto rgb = window_->pixels(width, height);
     write_png(file, rgb, width, height);
   };
-  if (runs_ && what != Export::png) {
-    std::string exported;
-    for (const Side side : both_sides)
-      exported += (side == Side::a ? "" : "; ") + export_view(what, options_, runs_->model(side),
-                                                              comparison_screen_.lanes(side),
-                                                              write_picture);
-    view.exported = exported;
-  } else {
-    view.exported = export_view(what, options_, model_, screen_.lanes(), write_picture);
-  }
+  view.exported = runs_
+                      ? export_comparison(what, options_, *runs_, comparison_screen_, write_picture)
+                      : export_view(what, options_, model_, screen_.lanes(), write_picture);
   frames_due_ = std::max(frames_due_, 2);
 }
 

@@ -39,6 +39,15 @@ std::string export_view(Export what, const ViewerOptions& options, Model& model,
   }
 }
 
+std::string export_comparison(
+    Export what, const ViewerOptions& options, ComparedRuns& runs, const ComparisonScreen& screen,
+    const std::function<void(const std::filesystem::path&)>& write_picture) {
+  const auto of = [&](Side side) {
+    return export_view(what, options, runs.model(side), screen.lanes(side), write_picture);
+  };
+  return what == Export::png ? of(Side::a) : of(Side::a) + "; " + of(Side::b);
+}
+
 void export_files(const ViewerOptions& options) {
   if (options.live())
     throw UsageError("--export needs traces, such as runs/latest; for a live run, press E");

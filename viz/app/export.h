@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "viz/app/comparison_screen.h"
 #include "viz/app/options.h"
 #include "viz/data/model.h"
 #include "viz/data/strip_layout.h"
@@ -15,6 +16,11 @@ namespace lockstep::viz {
 std::string export_view(Export what, const ViewerOptions& options, Model& model,
                         const StripLayout& lanes,
                         const std::function<void(const std::filesystem::path&)>& write_picture);
+
+/// Does the same for a comparison: the files of both runs, or one picture.
+std::string export_comparison(
+    Export what, const ViewerOptions& options, ComparedRuns& runs, const ComparisonScreen& screen,
+    const std::function<void(const std::filesystem::path&)>& write_picture);
 
 /// Writes the files of --export, whose endings state their kind. Needs no display.
 void export_files(const ViewerOptions& options);
