@@ -7,6 +7,7 @@ namespace lockstep::viz {
 void forget_run(Model& model) {
   model.hovered = model.selected = {};
   model.chain = {};
+  model.described = nullptr;
   model.bubbles.clear();
   model.explanations.clear();
   model.ghosts.clear();
