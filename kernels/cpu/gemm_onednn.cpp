@@ -138,7 +138,11 @@ class Bf16Product {
       sum.append_sum(1.0F);
       attributes.set_post_ops(sum);
     }
+#if DNNL_VERSION_MAJOR >= 3
+    matmul_ = dnnl::matmul{{engine_, a_, b_, c_, attributes}};
+#else
     matmul_ = dnnl::matmul{{{a_, b_, c_}, attributes, engine_}};
+#endif
   }
 
   void operator()(const std::uint16_t* a, const std::uint16_t* b, void* c) {

@@ -48,9 +48,9 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
 /// Adds --bucket, the minimum size of a bucket of `contents`, and the checks of a replica lesson's
 /// flags. The reference is valid for the lesson's lifetime.
 inline const int& bucket_flag(Lesson& lesson, int otherwise = 50'000,
-                              const std::string& contents = "gradients") {
+                              std::string_view contents = "gradients") {
   const int& bucket =
-      lesson.flag("--bucket", otherwise, "minimum bytes of " + contents + " in a bucket");
+      lesson.flag("--bucket", otherwise, fmt::format("minimum bytes of {} in a bucket", contents));
   lesson.check([&bucket](const Options& options) { check_replicas(options, bucket); });
   return bucket;
 }

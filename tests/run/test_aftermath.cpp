@@ -113,7 +113,7 @@ TEST_CASE("ranks that fail because of another rank are not blamed") {
 }
 
 TEST_CASE("a rank that ended silently is named with its exit code") {
-  const std::vector<std::string> ended{
+  std::vector<std::string> ended{
       rule,
       "mpirun detected that one or more processes exited with non-zero status, thus causing",
       "the job to be terminated. The first process to do so was:",
@@ -130,6 +130,11 @@ TEST_CASE("a rank that ended silently is named with its exit code") {
             .at_end.empty());
   CHECK(output_of(2, std::vector{line_of(Kind::already_reported, 0, "a", "")} + ended)
             .at_end.empty());
+  // OpenMPI 5 names it in another way.
+  ended[1] = "prterun detected that one or more processes exited with non-zero status,";
+  ended[4] = "   Process name: [prterun-vm-8518@1,1]";
+  CHECK(output_of(2, here + ended)
+            .at_end.starts_with("the run failed: rank 1 on b ended with exit code 3; EPILOGUE\n"));
 }
 
 TEST_CASE("an error on all ranks is printed once") {

@@ -85,6 +85,11 @@ const char* without_display =
 
 Window::Window(const std::string& title, int width, int height, bool visible, Appearance appearance)
     : appearance_(std::move(appearance)), visible_(visible), title_(title) {
+#ifdef GLFW_PLATFORM
+  // GLFW 3.4 tries Wayland first. Without a compositor, Wayland's library would print a line of its
+  // own.
+  if (std::getenv("WAYLAND_DISPLAY") == nullptr) glfwInitHint(GLFW_PLATFORM, GLFW_PLATFORM_X11);
+#endif
   if (!glfwInit())
     throw UsageError(std::string{"there is no display to open a window on. "} + without_display);
   glfwWindowHint(GLFW_CONTEXT_VERSION_MAJOR, 3);

@@ -67,7 +67,8 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
   }
   // Once a rank has ended, other ranks' libraries report lost connections: "[host:1234] ...".
   if (failed_ && (text.empty() || text.front() == '[')) return {};
-  if (text.starts_with("mpirun: abort is already in progress")) return {};
+  for (const char* launcher : {"mpirun", "prterun"})  // OpenMPI 4 and 5
+    if (text.starts_with(std::string{launcher} + ": abort is already in progress")) return {};
   // On a busy machine, ssh may have started before mpirun put it into a process group.
   if (text.find("plm:rsh: Warning: setpgid") != std::string::npos) return {};
   return text;
@@ -105,14 +106,14 @@ void Aftermath::end_block() {
     failed_ = true;
   } else if (contains("Primary job")) {
     failed_ = true;
-  } else if (const auto first = block_.find("Process name: [["); first != std::string::npos) {
-    // "Process name: [[31942,1],2]", "Exit code:    1" name a rank that may have reported nothing
-    // itself.
-    const auto rank = block_.find("],", first);
+  } else if (const auto first = block_.find("Process name: ["); first != std::string::npos) {
+    // "Process name: [[31942,1],2]" or, from OpenMPI 5, "Process name: [prterun-vm-8518@1,2]", and
+    // "Exit code:    1" name a rank that may have reported nothing itself.
+    const auto rank = block_.rfind(',', block_.find('\n', first));
     const auto code = block_.find("Exit code:", first);
-    if (rank != std::string::npos && code != std::string::npos)
+    if (rank != std::string::npos && rank > first && code != std::string::npos)
       ended_ =
-          RankMessage{RankMessage::Kind::failure, std::atoi(block_.c_str() + rank + 2), "",
+          RankMessage{RankMessage::Kind::failure, std::atoi(block_.c_str() + rank + 1), "",
                       fmt::format("ended with exit code {}",
                                   std::atoi(block_.c_str() + code + std::strlen("Exit code:")))};
   } else if (contains("unable to reliably start one or more daemons")) {

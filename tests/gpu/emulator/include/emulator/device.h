@@ -27,7 +27,12 @@
 #define __device__
 #define __host__
 #define __constant__
+// In a section of their own, all shared variables can be filled with NaN before a block runs.
+#ifdef EMULATED_SHARED_ANYWHERE
+#define __shared__ static
+#else
 #define __shared__ __attribute__((section("emulated_shared"))) static
+#endif
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
