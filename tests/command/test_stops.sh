@@ -48,7 +48,7 @@ done
 begin --how stop --pace 1
 fails_with 'a rank is stopped in a paced run' "$stopped"
 
-mpirun() { mpirun=$(pgrep -P "$run" mpirun); }
+mpirun() { mpirun=$(pgrep -P "$run" "mpirun|prterun"); }  # as OpenMPI 5 calls it
 trains() { [[ -s $scratch/trace/rank3.json ]]; }
 for signal in KILL STOP; do
   rm -rf "$scratch/trace"
