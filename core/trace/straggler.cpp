@@ -83,25 +83,34 @@ std::optional<Straggler> straggler(const Timeline& timeline, int step,
   if (!window) return std::nullopt;
   Collectives all;
   for (const auto& rank : timeline.ranks()) add_entries(*rank, *window, all);
+  std::map<int, Picoseconds> stalls;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    stalls[timeline.ranks()[i]->rank] = parts[i].exposed();
   std::optional<Straggler> latest;
   std::vector<int> of_latest;  // the ranks of its group
   for (const auto& [collective, found] : all)
     for (const std::vector<int>& ranks : groups_of(found)) {
       if (static_cast<int>(ranks.size()) != found.group_size) continue;
-      int last = ranks.front();
-      std::vector<Picoseconds> times;
+      std::vector<Picoseconds> times, stalled;
       for (const int rank : ranks) {
         const auto entry = found.ranks.find(rank);
         if (entry == found.ranks.end() || !entry->second.time) break;
         times.push_back(*entry->second.time);
-        if (times.back() > *found.ranks.at(last).time) last = rank;
+        stalled.push_back(stalls[rank]);
       }
       if (times.size() != ranks.size()) continue;
-      const Picoseconds late = *found.ranks.at(last).time - median(times);
+      // The last one to enter, but not one that is late because it waited for others itself.
+      std::optional<std::size_t> last;
+      for (std::size_t i = 0; i < ranks.size(); ++i)
+        if (stalled[i] <= median(stalled) && (!last || times[i] > times[*last])) last = i;
+      const Picoseconds late = times[*last] - median(times);
       if (latest && late <= latest->late) continue;
       const auto& [group, sequence, operation] = collective;
-      latest = {
-          .rank = last, .operation = operation, .group = group, .sequence = sequence, .late = late};
+      latest = {.rank = ranks[*last],
+                .operation = operation,
+                .group = group,
+                .sequence = sequence,
+                .late = late};
       of_latest = ranks;
     }
   const auto length = static_cast<double>(window->end - window->start);

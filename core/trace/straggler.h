@@ -9,7 +9,8 @@
 namespace lockstep {
 
 /// The rank that the others wait for in a step: the last to enter a collective, and the latest
-/// compared with the median of the collective's ranks.
+/// compared with the median of the collective's ranks. A rank that itself waits for longer than the
+/// median rank in the step is none: it is late because of others.
 struct Straggler {
   int rank = 0;
   NameId operation = 0;  ///< the collective that it enters latest, such as "all_reduce"

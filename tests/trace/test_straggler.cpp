@@ -96,6 +96,36 @@ TEST_CASE("ranks that keep up have no straggler") {
   CHECK_FALSE(straggler_of(Timeline{}, 0));
 }
 
+TEST_CASE("a rank that is late because it waited for another one is no straggler") {
+  // Rank 0 waits for a message of rank 3, which computes for the longest, and so enters last.
+  Timeline timeline;
+  timeline.run().clock = "wall";
+  const auto work = [&](int rank, Picoseconds start, Picoseconds end, Category category) {
+    TimelineSpan span{.start = start, .end = end, .step = 0};
+    span.category = category;
+    timeline.add(rank, 0, span);
+  };
+  work(0, 0, 40, Category::forward);
+  work(0, 40, 120, Category::wait);
+  work(0, 120, 152, Category::backward);
+  for (const int rank : {1, 2}) {
+    work(rank, 0, 100, Category::backward);
+    work(rank, 100, 160, Category::wait);
+  }
+  work(3, 0, 150, Category::backward);
+  work(3, 150, 160, Category::wait);
+  const std::vector<Picoseconds> entries{152, 100, 100, 150};
+  for (int rank = 0; rank < 4; ++rank)
+    add(timeline, rank, 1, {entries[static_cast<std::size_t>(rank)], 160}, "world", 4, 0);
+  timeline.settle();
+  const auto late = straggler_of(timeline, 0);
+  REQUIRE(late);
+  CHECK(late->rank == 3);
+  CHECK(late->late == 50);
+  CHECK(late->compute == 150);
+  CHECK(late->median_compute == 100);
+}
+
 TEST_CASE("a collective counts only if every rank of its group entered it") {
   Entered run{{100, 100, 150, 100}};
   for (const auto& [rank, start] : {std::pair{1, 200}, {3, 10'000}}) {
