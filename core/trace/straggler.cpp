@@ -81,6 +81,7 @@ std::optional<Straggler> straggler(const Timeline& timeline, int step,
                                    const std::vector<StepParts>& parts) {
   const StepWindow* window = timeline.find_step(step);
   if (!window) return std::nullopt;
+  const auto length = static_cast<double>(window->end - window->start);
   Collectives all;
   for (const auto& rank : timeline.ranks()) add_entries(*rank, *window, all);
   std::map<int, Picoseconds> stalls;
@@ -99,22 +100,25 @@ std::optional<Straggler> straggler(const Timeline& timeline, int step,
         stalled.push_back(stalls[rank]);
       }
       if (times.size() != ranks.size()) continue;
-      // The last one to enter, but not one that is late because it waited for others itself.
+      // Of the ranks that enter late, the one that waits least: it holds up the others.
+      const Picoseconds usual = median(times), usual_stall = median(stalled);
       std::optional<std::size_t> last;
-      for (std::size_t i = 0; i < ranks.size(); ++i)
-        if (stalled[i] <= median(stalled) && (!last || times[i] > times[*last])) last = i;
-      const Picoseconds late = times[*last] - median(times);
-      if (latest && late <= latest->late) continue;
+      for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (static_cast<double>(times[i] - usual) < least_late * length || stalled[i] > usual_stall)
+          continue;
+        if (!last || std::pair{stalled[i], -times[i]} < std::pair{stalled[*last], -times[*last]})
+          last = i;
+      }
+      if (!last || (latest && times[*last] - usual <= latest->late)) continue;
       const auto& [group, sequence, operation] = collective;
       latest = {.rank = ranks[*last],
                 .operation = operation,
                 .group = group,
                 .sequence = sequence,
-                .late = late};
+                .late = times[*last] - usual};
       of_latest = ranks;
     }
-  const auto length = static_cast<double>(window->end - window->start);
-  if (!latest || static_cast<double>(latest->late) < least_late * length) return std::nullopt;
+  if (!latest) return std::nullopt;
   const std::set<int> group{of_latest.begin(), of_latest.end()};
   std::vector<Picoseconds> computes, waits;
   for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -8,12 +8,13 @@
 
 namespace lockstep {
 
-/// The rank that the others wait for in a step: the last to enter a collective, and the latest
-/// compared with the median of the collective's ranks. A rank that itself waits for longer than the
-/// median rank in the step is none: it is late because of others.
+/// The rank that the others wait for in a step. It enters a collective later than the median rank.
+/// If several ranks do, some of them are late because they waited for another one, so the straggler
+/// is the one that waits least in the step. A rank that waits for longer than the median rank is
+/// none.
 struct Straggler {
   int rank = 0;
-  NameId operation = 0;  ///< the collective that it enters latest, such as "all_reduce"
+  NameId operation = 0;  ///< the collective for which it is latest, such as "all_reduce"
   NameId group = 0;
   int sequence = -1;     ///< of the collective in its group
   Picoseconds late = 0;  ///< from the median rank's entry into this collective to the straggler's

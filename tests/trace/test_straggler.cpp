@@ -126,6 +126,30 @@ TEST_CASE("a rank that is late because it waited for another one is no straggler
   CHECK(late->median_compute == 100);
 }
 
+TEST_CASE("a rank that enters just after the straggler, for whose message it waited, is none") {
+  Timeline timeline;
+  timeline.run().clock = "wall";
+  const auto work = [&](int rank, Picoseconds start, Picoseconds end, Category category) {
+    TimelineSpan span{.start = start, .end = end, .step = 0};
+    span.category = category;
+    timeline.add(rank, 0, span);
+  };
+  for (const int rank : {0, 1, 3}) {
+    work(rank, 0, 100, Category::forward);
+    work(rank, 100, 310, Category::wait);
+  }
+  work(2, 0, 300, Category::forward);
+  work(2, 300, 310, Category::wait);
+  const std::vector<Picoseconds> entries{100, 100, 300, 302};
+  for (int rank = 0; rank < 4; ++rank)
+    add(timeline, rank, 1, {entries[static_cast<std::size_t>(rank)], 310}, "world", 4, 0);
+  timeline.settle();
+  const auto late = straggler_of(timeline, 0);
+  REQUIRE(late);
+  CHECK(late->rank == 2);
+  CHECK(late->late == 200);
+}
+
 TEST_CASE("a collective counts only if every rank of its group entered it") {
   Entered run{{100, 100, 150, 100}};
   for (const auto& [rank, start] : {std::pair{1, 200}, {3, 10'000}}) {
