@@ -20,7 +20,7 @@ target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:$
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_options INTERFACE
     -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
-    # With the address sanitizer, GCC 12 takes variables in libstdc++'s headers for uninitialized.
+    # With the address sanitizer, GCC 12 wrongly reports uninitialized variables in libstdc++'s headers.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(lockstep_options INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()

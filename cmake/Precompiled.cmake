@@ -1,7 +1,7 @@
 # The headers below take half of the time that the compiler spends on a small file. lockstep_precompiled compiles them
 # once for all targets that name it in REUSE_FROM; for the tests, test_main and test_device do so, together with
 # doctest. The sanitizer presets do not use precompiled headers, which shows that no file relies on them.
-# GCC 14 does not use them in files with another -O, and would say so for each of these.
+# GCC 14 ignores them in files that are compiled with a different -O, and would warn about each of these files.
 set(CMAKE_PCH_WARN_INVALID OFF)
 set(LOCKSTEP_PRECOMPILED <fmt/format.h> <algorithm> <functional> <map> <memory> <mutex> <string> <vector>)
 if(NOT EXISTS ${CMAKE_BINARY_DIR}/precompiled.cpp)

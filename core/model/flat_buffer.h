@@ -23,7 +23,8 @@ void make_values(Gpt& model, const FlatLayout::Bucket& bucket, View flat, std::u
 /// Points the gradients of a bucket's parameters into `flat`, as put_values does for the values.
 void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 
-/// Tells the trace that the rank holds all values of a bucket from now on, or not any more.
+/// Records in the trace that from now on the rank holds all values of a bucket or, if not `whole`,
+/// only those of its own shard.
 void record_whole_values(Gpt& model, const FlatLayout::Bucket& bucket, bool whole);
 
 /// Returns `elements` zeros. Charges the modelled clock for writing them.

@@ -11,7 +11,7 @@ namespace lockstep {
 /// The rank that the others wait for in a step. It enters a collective later than the median rank.
 /// If several ranks do, some of them are late because they waited for another one, so the straggler
 /// is the one that waits least in the step. A rank that waits for longer than the median rank is
-/// none.
+/// never the straggler.
 struct Straggler {
   int rank = 0;
   NameId operation = 0;  ///< the collective for which it is latest, such as "all_reduce"

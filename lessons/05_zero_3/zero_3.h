@@ -141,8 +141,8 @@ class ShardedParameters {
     }
     record_memory(device_);
   }
-  /// Points the model's parameters into a bucket's values, or, if these are empty, nowhere; and
-  /// tells the trace.
+  /// Points the model's parameters into a bucket's values or, if `values` is empty, nowhere, and
+  /// records the change in the trace.
   void put(std::size_t bucket, View values) {
     put_values(model_, layout_.buckets()[bucket], values);
     record_whole_values(model_, layout_.buckets()[bucket], static_cast<bool>(values));

@@ -70,6 +70,23 @@ void add(Timeline& timeline, int rank, int lane, const Interval& time, const cha
   timeline.add(rank, lane, span);
 }
 
+/// Adds a span to a rank's compute lane.
+void work(Timeline& timeline, int rank, Picoseconds start, Picoseconds end, Category category) {
+  TimelineSpan span{.start = start, .end = end, .step = 0};
+  span.category = category;
+  timeline.add(rank, 0, span);
+}
+
+/// Returns a step of the wall clock with one all_reduce that the ranks enter at these times.
+Timeline entered_at(const std::vector<Picoseconds>& entries, Picoseconds end) {
+  Timeline timeline;
+  timeline.run().clock = "wall";
+  const auto ranks = static_cast<int>(entries.size());
+  for (int rank = 0; rank < ranks; ++rank)
+    add(timeline, rank, 1, {entries[static_cast<std::size_t>(rank)], end}, "world", ranks, 0);
+  return timeline;
+}
+
 }  // namespace
 
 TEST_CASE("the straggler is the last rank to enter a collective") {
@@ -98,25 +115,16 @@ TEST_CASE("ranks that keep up have no straggler") {
 
 TEST_CASE("a rank that is late because it waited for another one is no straggler") {
   // Rank 0 waits for a message of rank 3, which computes for the longest, and so enters last.
-  Timeline timeline;
-  timeline.run().clock = "wall";
-  const auto work = [&](int rank, Picoseconds start, Picoseconds end, Category category) {
-    TimelineSpan span{.start = start, .end = end, .step = 0};
-    span.category = category;
-    timeline.add(rank, 0, span);
-  };
-  work(0, 0, 40, Category::forward);
-  work(0, 40, 120, Category::wait);
-  work(0, 120, 152, Category::backward);
+  Timeline timeline = entered_at({152, 100, 100, 150}, 160);
+  work(timeline, 0, 0, 40, Category::forward);
+  work(timeline, 0, 40, 120, Category::wait);
+  work(timeline, 0, 120, 152, Category::backward);
   for (const int rank : {1, 2}) {
-    work(rank, 0, 100, Category::backward);
-    work(rank, 100, 160, Category::wait);
+    work(timeline, rank, 0, 100, Category::backward);
+    work(timeline, rank, 100, 160, Category::wait);
   }
-  work(3, 0, 150, Category::backward);
-  work(3, 150, 160, Category::wait);
-  const std::vector<Picoseconds> entries{152, 100, 100, 150};
-  for (int rank = 0; rank < 4; ++rank)
-    add(timeline, rank, 1, {entries[static_cast<std::size_t>(rank)], 160}, "world", 4, 0);
+  work(timeline, 3, 0, 150, Category::backward);
+  work(timeline, 3, 150, 160, Category::wait);
   timeline.settle();
   const auto late = straggler_of(timeline, 0);
   REQUIRE(late);
@@ -126,23 +134,15 @@ TEST_CASE("a rank that is late because it waited for another one is no straggler
   CHECK(late->median_compute == 100);
 }
 
-TEST_CASE("a rank that enters just after the straggler, for whose message it waited, is none") {
-  Timeline timeline;
-  timeline.run().clock = "wall";
-  const auto work = [&](int rank, Picoseconds start, Picoseconds end, Category category) {
-    TimelineSpan span{.start = start, .end = end, .step = 0};
-    span.category = category;
-    timeline.add(rank, 0, span);
-  };
+TEST_CASE(
+    "a rank that enters just after the straggler, for whose message it waited, is no straggler") {
+  Timeline timeline = entered_at({100, 100, 300, 302}, 310);
   for (const int rank : {0, 1, 3}) {
-    work(rank, 0, 100, Category::forward);
-    work(rank, 100, 310, Category::wait);
+    work(timeline, rank, 0, 100, Category::forward);
+    work(timeline, rank, 100, 310, Category::wait);
   }
-  work(2, 0, 300, Category::forward);
-  work(2, 300, 310, Category::wait);
-  const std::vector<Picoseconds> entries{100, 100, 300, 302};
-  for (int rank = 0; rank < 4; ++rank)
-    add(timeline, rank, 1, {entries[static_cast<std::size_t>(rank)], 310}, "world", 4, 0);
+  work(timeline, 2, 0, 300, Category::forward);
+  work(timeline, 2, 300, 310, Category::wait);
   timeline.settle();
   const auto late = straggler_of(timeline, 0);
   REQUIRE(late);

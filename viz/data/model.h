@@ -57,7 +57,7 @@ void forget_run(Model& model);
 /// before it. None if no step is complete.
 std::optional<std::size_t> described_step(const Model& model);
 
-/// What a panel about a step depends on: unless it changes, the panel shows what it has analysed.
+/// What a panel about a step depends on: while it stays the same, the panel keeps its analysis.
 struct StepKey {
   std::string run{};
   int step = -1;  ///< -1 if no step is complete

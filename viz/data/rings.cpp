@@ -133,7 +133,8 @@ bool Ring::gathers(std::size_t i) const {
 std::optional<std::size_t> Ring::chunk(std::size_t link, std::size_t i) const {
   if (!complete()) return std::nullopt;
   const bool sums = operation == "reduce_scatter" || (operation == "all_reduce" && !gathers(i));
-  // A sum ends one link further, after N-1 steps; a copy starts where it is.
+  // The sum of chunk k ends on member k after N-1 steps, so it starts on the member after it; a
+  // copy of chunk k starts on member k.
   const std::size_t moved = sums ? i + 1 : gathers(i) ? i + 1 - size() : i;
   return (link + 2 * size() - moved) % size();
 }

@@ -59,7 +59,7 @@ struct Ring {
   std::size_t size() const { return links.size(); }
   std::size_t steps() const;  ///< the most transfers of a link
   std::size_t slowest_link() const;
-  /// Returns whether the slowest transfer took as long on every link.
+  /// Returns whether the slowest transfer took equally long on every link.
   bool links_alike() const;
   /// Returns whether the trace contains exactly the steps of the textbook's ring: N-1, or 2(N-1)
   /// for an all-reduce.

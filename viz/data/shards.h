@@ -71,8 +71,8 @@ struct MatrixBox {
   std::int64_t row = 0, column = 0, rows = 0, columns = 0;
   bool operator==(const MatrixBox&) const = default;
 };
-/// Returns a box as parts of the matrix, of which there are several if it leaves out rows between;
-/// not many more than `most`, although there may be more.
+/// Returns a box as parts of the matrix: several if the box leaves out rows in between. Stops soon
+/// after `most` parts.
 std::vector<MatrixBox> in_matrix(const Box& box, const Shape& whole, std::size_t most);
 
 /// Returns "64 × 192".
@@ -106,7 +106,7 @@ struct ParameterMemory {
   bool changes() const { return most > least; }
   std::int64_t at(Picoseconds time) const;
   /// Returns when the rank holds all of a tensor, beyond what it stores. Empty if the trace does
-  /// not tell.
+  /// not say.
   const Intervals& whole_times(const std::string& tensor) const;
   bool is_whole(const std::string& tensor, Picoseconds time) const;
 };

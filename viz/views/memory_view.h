@@ -15,7 +15,7 @@ class MemoryView {
   void draw(const Painter& painter, const Rect& rect, Model& model);
 
  private:
-  /// What a rank needs at most in the step in view.
+  /// A rank's peaks in the step in view.
   struct Peak {
     std::int64_t bytes = 0;
     int in_flight = 0;  ///< microbatches

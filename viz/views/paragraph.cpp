@@ -12,7 +12,8 @@ ImFont* font_or_small(const Painter& painter, ImFont* font) {
   return font ? font : painter.look().small;
 }
 
-/// Takes the words that fit into a line from the beginning of a text: at least one.
+/// Removes the first words of a text, as many as fit into a line but at least one, and returns
+/// them.
 std::string_view take_line(const Painter& painter, std::string_view& words, ImFont* font,
                            float width) {
   std::size_t end = words.size();

@@ -106,7 +106,8 @@ class TimelineView {
   void explain_steps(const Painter& painter, const Frame& frame, Model& model);
 
   /// Returns when a step runs: from its first to its last pipeline action if it is explained. (A
-  /// rank that waits belongs to the next step at once, although others have not finished this one.)
+  /// rank's step begins when its previous one ends, even if other ranks have not finished that
+  /// one.)
   Interval time_of(const StepWindow& step) const;
   void select_step(const Frame& frame, Model& model) const;
 
