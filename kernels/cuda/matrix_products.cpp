@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -21,6 +22,9 @@ void check_cublas(cublasStatus_t status, const char* call) {
 
 constexpr std::int64_t alignment = 16;            // bytes
 constexpr std::size_t most_workspace = 32 << 20;  // NVIDIA's recommendation for Hopper
+/// How many proposals cuBLASLt is asked for. Always the same number, because the first of one
+/// proposal need not be the first of several.
+constexpr int most_proposals = 32;
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -90,6 +94,24 @@ class Aligned {
   View original_, view_;
   std::optional<Scratch<std::byte>> memory_;
 };
+
+/// Returns `count` rows of a matrix, from row `first` on.
+View some_rows(View matrix, std::int64_t first, std::int64_t count) {
+  matrix.data = static_cast<std::byte*>(matrix.data) +
+                static_cast<std::size_t>(first * matrix.row_stride) * size_of(matrix.dtype);
+  matrix.shape = {count, matrix.shape.last()};
+  return matrix;
+}
+
+/// Copies `row` to every row of `matrix`: to the first, and then each time to as many as have it.
+void repeat_row(const Copy& copy, Queue queue, View row, View matrix) {
+  const std::int64_t rows = matrix.shape.rows();
+  copy(queue, row, some_rows(matrix, 0, 1));
+  for (std::int64_t done = 1, next = 0; done < rows; done += next) {
+    next = std::min(done, rows - done);
+    copy(queue, some_rows(matrix, 0, next), some_rows(matrix, done, next));
+  }
+}
 
 /// cuBLASLt is column-major, so it sees a row-major matrix as its transpose.
 void describe(Layout& layout, const View& view, std::int64_t stride) {
@@ -197,15 +219,23 @@ void MatrixProducts::run(Queue queue, Factor a, Factor b, View bias, View d,
   if (bias) aligned_bias.emplace(copy_, queue, bias, true);
   const Call call({aligned_a.view(), a.transposed}, {aligned_b.view(), b.transposed},
                   bias ? aligned_bias->view() : bias, aligned_d.view(), allow_tf32_);
-  const auto chosen = algorithm(
-      {rows, columns, inner, a.transposed, b.transposed, d.dtype, bool{bias}, accumulates}, call);
-
-  launch(queue, call, chosen, accumulates);
+  const Key key{rows, columns, inner, a.transposed, b.transposed, d.dtype, bool{bias}, accumulates};
+  const auto& chosen = algorithm(key, call);
+  if (!chosen && bias) {
+    // For some shapes, such as a single column, cuBLASLt has no algorithm that adds a bias.
+    // Starting from the bias in every row gives the same sum, which is also rounded once.
+    repeat_row(copy_, queue, bias, d);
+    return run(queue, a, b, View{}, d, true);
+  }
+  if (!chosen)
+    throw GpuError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
+                               rows, inner, columns, name_of(d.dtype)));
+  launch(queue, call, *chosen, accumulates);
   aligned_d.copy_back();
 }
 
-void MatrixProducts::launch(Queue queue, const Call& call,
-                            const cublasLtMatmulHeuristicResult_t& chosen, bool accumulates) const {
+void MatrixProducts::launch(Queue queue, const Call& call, const Algorithm& chosen,
+                            bool accumulates) const {
   Layout first, second, to;
   describe(first, call.first, call.first.row_stride);
   describe(second, call.second, call.second.row_stride);
@@ -218,9 +248,24 @@ void MatrixProducts::launch(Queue queue, const Call& call,
                                  chosen.workspaceSize, stream_of(queue)));
 }
 
-cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const Call& call) const {
+const std::optional<MatrixProducts::Algorithm>& MatrixProducts::algorithm(const Key& key,
+                                                                          const Call& call) const {
   const std::lock_guard lock(mutex_);
   if (const auto found = algorithms_.find(key); found != algorithms_.end()) return found->second;
+  const std::vector<Algorithm> proposals = proposals_for(call);
+  if (proposals.empty()) return algorithms_.emplace(key, std::nullopt).first->second;
+  const std::string name = name_of_product(key);
+  const int chosen = table_.choice(name, [&] { return fastest(key, call, proposals); });
+  if (chosen < 0 || chosen >= static_cast<int>(proposals.size()))
+    throw GpuError(
+        fmt::format("the table of matrix products has proposal {} for {}, and cuBLASLt "
+                    "makes {} proposals",
+                    chosen, name, proposals.size()));
+  return algorithms_.emplace(key, proposals[static_cast<std::size_t>(chosen)]).first->second;
+}
+
+/// Returns cuBLASLt's proposals, the one that it expects to be the fastest first.
+std::vector<MatrixProducts::Algorithm> MatrixProducts::proposals_for(const Call& call) const {
   // Assume the smallest aligned row strides, because the choice of algorithm must not depend on the
   // actual strides.
   const auto describe_packed = [](Layout& layout, const View& view) {
@@ -240,26 +285,16 @@ cublasLtMatmulHeuristicResult_t MatrixProducts::algorithm(const Key& key, const 
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(preference.get(), attribute, static_cast<std::uint32_t>(alignment));
-  constexpr int most_proposals = 8;
-  std::vector<cublasLtMatmulHeuristicResult_t> proposals(table_.is_empty() ? 1 : most_proposals);
+  std::vector<Algorithm> proposals(most_proposals);
   int found = 0;
-  LOCKSTEP_CUBLAS(cublasLtMatmulAlgoGetHeuristic(
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       handle_, call.operation.get(), first.get(), second.get(), to.get(), to.get(),
-      preference.get(), static_cast<int>(proposals.size()), proposals.data(), &found));
+      preference.get(), most_proposals, proposals.data(), &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  check_cublas(status, "cublasLtMatmulAlgoGetHeuristic");
   proposals.resize(static_cast<std::size_t>(found));
   std::erase_if(proposals, [](const auto& each) { return each.state != CUBLAS_STATUS_SUCCESS; });
-  if (proposals.empty())
-    throw GpuError(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}",
-                               std::get<0>(key), std::get<2>(key), std::get<1>(key),
-                               name_of(std::get<DType>(key))));
-  const std::string name = name_of_product(key);
-  const int chosen = table_.choice(name, [&] { return fastest(key, call, proposals); });
-  if (chosen < 0 || chosen >= static_cast<int>(proposals.size()))
-    throw GpuError(
-        fmt::format("the table of matrix products has proposal {} for {}, and cuBLASLt "
-                    "makes {} proposals",
-                    chosen, name, proposals.size()));
-  return algorithms_.emplace(key, proposals[static_cast<std::size_t>(chosen)]).first->second;
+  return proposals;
 }
 
 /// Names a product in the table, with the kind of GPU.
@@ -278,7 +313,7 @@ std::string MatrixProducts::name_of_product(const Key& key) const {
 /// Measures the proposals and returns the index of the fastest. Measures on a stream and memory of
 /// its own: the rank's stream may be waiting for a message from a rank that waits for this one.
 int MatrixProducts::fastest(const Key& key, const Call& call,
-                            const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const {
+                            const std::vector<Algorithm>& proposals) const {
   const Stream stream;
   const Queue queue{stream.get()};
   const auto substitute = [&](View view) {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -50,20 +51,22 @@ class MatrixProducts {
   /// accumulate.
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, bool>;
 
+  using Algorithm = cublasLtMatmulHeuristicResult_t;
+
   void run(Queue queue, Factor a, Factor b, View bias, View d, bool accumulates) const;
-  cublasLtMatmulHeuristicResult_t algorithm(const Key& key, const Call& call) const;
+  /// Returns the product's algorithm; nothing if cuBLASLt has none.
+  const std::optional<Algorithm>& algorithm(const Key& key, const Call& call) const;
+  std::vector<Algorithm> proposals_for(const Call& call) const;
   std::string name_of_product(const Key& key) const;
-  void launch(Queue queue, const Call& call, const cublasLtMatmulHeuristicResult_t& chosen,
-              bool accumulates) const;
-  int fastest(const Key& key, const Call& call,
-              const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const;
+  void launch(Queue queue, const Call& call, const Algorithm& chosen, bool accumulates) const;
+  int fastest(const Key& key, const Call& call, const std::vector<Algorithm>& proposals) const;
 
   Copy copy_;
   ProductTable& table_;
   bool allow_tf32_;
   cublasLtHandle_t handle_ = nullptr;
   mutable std::mutex mutex_;
-  mutable std::map<Key, cublasLtMatmulHeuristicResult_t> algorithms_;
+  mutable std::map<Key, std::optional<Algorithm>> algorithms_;
 };
 
 }  // namespace lockstep::cuda

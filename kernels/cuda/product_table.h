@@ -27,8 +27,6 @@ class ProductTable {
   /// The table of all ranks in this process, from file $LOCKSTEP_PRODUCTS.
   static ProductTable& of_process();
 
-  /// Whether choice() returns 0 for every product.
-  bool is_empty() const { return path_.empty(); }
   /// Returns the index of the product's proposal. Calls `measure`, which returns an index, if the
   /// product is new and the file is being made; other ranks of the process wait meanwhile.
   int choice(const std::string& product, const std::function<int()>& measure);

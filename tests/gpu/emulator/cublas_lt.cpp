@@ -1,6 +1,8 @@
 // Emulates cuBLASLt's calls. There are three algorithms, which add in different orders. They
 // require a workspace, which they fill with NaN, and the address alignments that the caller
-// promised when asking for an algorithm. TF32 is not emulated.
+// promised when asking for an algorithm. As in cuBLASLt, the first proposal may depend on how many
+// were asked for, and there may be none that adds a bias: here, if the row-major result has one
+// column. TF32 is not emulated.
 
 #include <cublasLt.h>
 
@@ -184,6 +186,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                              nullptr, *a, *b, *c, *d}
                          .fits())
     return CUBLAS_STATUS_INVALID_VALUE;
+  const bool has_bias = product->epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (has_bias && d->rows == 1) return CUBLAS_STATUS_NOT_SUPPORTED;
   *found = std::min(wanted, emulator::algorithms);
   for (int i = 0; i < *found; ++i) {
     cublasLtMatmulHeuristicResult_t& result = results[i] = {};
@@ -192,7 +196,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     result.workspaceSize = std::min(preference->workspace, emulator::wanted_workspace);
     result.algo.data[0] = result.workspaceSize;
     std::copy(preference->alignment.begin(), preference->alignment.end(), result.algo.data + 1);
-    result.algo.data[5] = static_cast<std::uint64_t>(i + 1);
+    const int number = wanted < emulator::algorithms ? emulator::algorithms - i : i + 1;
+    result.algo.data[5] = static_cast<std::uint64_t>(number);
   }
   return CUBLAS_STATUS_SUCCESS;
 }
