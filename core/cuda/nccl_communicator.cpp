@@ -190,13 +190,17 @@ class NcclCommunicator final : public GpuCommunicator {
     call("ncclGroupEnd", [] { return ncclGroupEnd(); });
   }
   void send(Queue queue, View data, int to) override {
-    enter("ncclSend", data, [&](std::size_t count, ncclDataType_t type) {
-      return ncclSend(data.data, count, type, to, handle_, stream_of(queue));
+    in_a_group([&] {
+      enter("ncclSend", data, [&](std::size_t count, ncclDataType_t type) {
+        return ncclSend(data.data, count, type, to, handle_, stream_of(queue));
+      });
     });
   }
   void receive(Queue queue, View into, int from) override {
-    enter("ncclRecv", into, [&](std::size_t count, ncclDataType_t type) {
-      return ncclRecv(into.data, count, type, from, handle_, stream_of(queue));
+    in_a_group([&] {
+      enter("ncclRecv", into, [&](std::size_t count, ncclDataType_t type) {
+        return ncclRecv(into.data, count, type, from, handle_, stream_of(queue));
+      });
     });
   }
 
@@ -266,6 +270,16 @@ class NcclCommunicator final : public GpuCommunicator {
     return data.elements() / size_;
   }
 
+  /// Issues a send or receive in the open group, or else in a group of its own. Before NCCL 2.24,
+  /// the state of a non-blocking communicator says that an ungrouped one is done before its work is
+  /// on the stream; the state after ncclGroupEnd is right.
+  template <class Issue>
+  void in_a_group(Issue&& issue) {
+    if (group_ != nullptr) return issue();
+    GpuGroup alone{*this};
+    issue();
+    alone.submit();
+  }
   template <class Call>
   void enter(const char* name, Call&& enqueue) {
     const Gate::Visit visit{gate_};

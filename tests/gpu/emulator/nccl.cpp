@@ -8,7 +8,8 @@
 // Communicators are blocking or not, as their configuration or $NCCL_COMM_BLOCKING (0 or 1) says.
 // On a non-blocking communicator, a call's work is not on the stream before ncclCommGetAsyncError
 // has reported that the call is done, and no other call may begin until then. NCCL does the work
-// in the background, but may take as long.
+// in the background, but may take as long. A send or receive outside a group is refused there:
+// before NCCL 2.24, its call may be reported as done although its work is not on the stream yet.
 //
 // With $LOCKSTEP_EMULATED_NCCL_ERROR=N, communicators created while the variable is set fail
 // silently after N operations, and ncclCommGetAsyncError returns ncclRemoteError. The value RANK:N
@@ -17,6 +18,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <utility>
@@ -31,7 +33,8 @@ namespace emulator {
 
 namespace {
 
-thread_local std::string last_error;
+/// One text for the whole process, as in NCCL: another rank's failure may overwrite it.
+char last_error[256] = "";
 
 struct Table {
   std::map<std::string, std::shared_ptr<Clique>> joining;
@@ -86,8 +89,8 @@ std::string shared_gpu(const Clique& clique) {
 
 }  // namespace
 
-ncclResult_t refused(ncclResult_t result, std::string why) {
-  last_error = std::move(why);
+ncclResult_t refused(ncclResult_t result, const std::string& why) {
+  std::snprintf(last_error, sizeof last_error, "%s", why.c_str());
   return result;
 }
 
@@ -164,7 +167,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int ranks, ncclUni
       lock, (*communicator)->member, [=] { return clique->gpus.size() == size; },
       [=](Machine::Lock&) {
         const std::string twice = emulator::shared_gpu(*clique);
-        return twice.empty() ? ncclSuccess : refused(ncclInvalidUsage, twice);
+        if (twice.empty()) return ncclSuccess;
+        refused(ncclInvalidUsage, twice);
+        // Since NCCL 2.28, a later and less specific text replaces this one.
+        return refused(ncclInvalidUsage, "the communicator could not be initialized");
       });
   if (result != ncclSuccess && result != ncclInProgress)
     emulator::remove(std::exchange(*communicator, nullptr));
@@ -218,7 +224,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error)
   if (*error != ncclSuccess) return ncclSuccess;
   const bool failed = member->fails_after >= 0 && member->operations >= member->fails_after;
   *error = failed ? ncclRemoteError : ncclSuccess;
-  if (failed) emulator::last_error = "a network that fell silent, as the emulator was told";
+  if (failed) refused(ncclRemoteError, "a network that fell silent, as the emulator was told");
   return ncclSuccess;
 }
 
@@ -249,5 +255,5 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return texts[result];
 }
 const char* ncclGetLastError(ncclComm_t) {
-  return emulator::last_error.c_str();
+  return emulator::last_error;
 }

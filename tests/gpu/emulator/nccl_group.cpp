@@ -111,6 +111,9 @@ ncclResult_t issue(Part part, ncclComm_t communicator, cudaStream_t stream) {
       if (data != nullptr && part.count > 0 && machine.memory().device_of(data) != member->device &&
           machine.memory().where(data) != Where::pinned)
         return refused(ncclInvalidArgument, "the buffer is not of the communicator's GPU");
+    if (part.peer >= 0 && group_depth == 0 && !member->blocking)
+      return refused(ncclInvalidUsage,
+                     "a send or receive outside a group, on a non-blocking communicator");
     if (std::max(part.peer, part.root) >= member->clique->size)
       return refused(
           ncclInvalidArgument,
