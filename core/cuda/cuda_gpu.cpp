@@ -2,6 +2,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/cuda/check.h"
@@ -52,15 +53,22 @@ CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index
   kernels_ = make_cuda_kernels(allow_tf32);
 }
 
-/// Makes the pool keep freed memory. (By default each synchronization returns freed memory to the
-/// system, which slows down the next allocation.) Gives other GPUs access to the pool if they can
-/// reach this GPU's memory.
+/// Makes the pool keep freed memory: by default each synchronization returns freed memory to the
+/// system, which slows down the next allocation. Also keeps the pool from handing out memory that a
+/// stream has yet to release, for which it would make the new owner's stream wait: the first one
+/// may be waiting for a message.
 void CudaGpu::open_pool() {
-  cudaMemPool_t pool = nullptr;
-  check(cudaDeviceGetDefaultMemPool(&pool, index_), "cudaDeviceGetDefaultMemPool");
+  check(cudaDeviceGetDefaultMemPool(&pool_, index_), "cudaDeviceGetDefaultMemPool");
   std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
-  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep),
+  check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep),
         "cudaMemPoolSetAttribute");
+  int no = 0;
+  check(cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &no),
+        "cudaMemPoolSetAttribute");
+}
+
+void CudaGpu::open_to_peers() {
+  make_current();
   int gpus = 0;
   check(cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
   for (int peer = 0; peer < gpus; ++peer) {
@@ -72,7 +80,7 @@ void CudaGpu::open_pool() {
     access.location.type = cudaMemLocationTypeDevice;
     access.location.id = peer;
     access.flags = cudaMemAccessFlagsProtReadWrite;
-    check(cudaMemPoolSetAccess(pool, &access, 1), "cudaMemPoolSetAccess");
+    check(cudaMemPoolSetAccess(pool_, &access, 1), "cudaMemPoolSetAccess");
   }
 }
 
@@ -124,7 +132,26 @@ std::int64_t CudaGpu::memory_in_use() const {
   std::size_t free = 0;
   std::size_t total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return static_cast<std::int64_t>(total - free);
+  std::uint64_t used = 0;  // the most so far
+  check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &used),
+        "cudaMemPoolGetAttribute");
+  return static_cast<std::int64_t>(total - free - (reserved_ - std::min(reserved_, used)));
+}
+
+void CudaGpu::reserve(std::size_t bytes) {
+  const Queue queue = make_queue(false);
+  void* data = nullptr;
+  if (cudaMallocAsync(&data, bytes, stream_of(queue)) == cudaSuccess) {
+    release(data, queue);
+    check(cudaStreamSynchronize(stream_of(queue)), "cudaStreamSynchronize");
+    std::uint64_t none = 0;
+    check(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &none),
+          "cudaMemPoolSetAttribute");
+    reserved_ = bytes;
+  } else {
+    cudaGetLastError();
+  }
+  drop_queue(queue);
 }
 
 Queue CudaGpu::make_queue(bool urgent) {

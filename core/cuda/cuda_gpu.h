@@ -64,6 +64,8 @@ class CudaGpu final : public Gpu {
   void* allocate_pinned(std::size_t bytes) override;
   void release_pinned(void* data) noexcept override;
   std::int64_t memory_in_use() const override;
+  void reserve(std::size_t bytes) override;
+  void open_to_peers() override;
 
   Queue make_queue(bool urgent) override;
   void drop_queue(Queue queue) noexcept override;
@@ -89,6 +91,8 @@ class CudaGpu final : public Gpu {
   int index_;
   GpuInfo info_;
   Kernels kernels_;
+  cudaMemPool_t pool_ = nullptr;
+  std::uint64_t reserved_ = 0;  ///< bytes
   std::atomic<int> queues_ = 0;
   std::atomic<int> most_queues_ = 0;
   std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();

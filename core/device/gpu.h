@@ -58,8 +58,15 @@ class Gpu {
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void release_pinned(void* data) noexcept = 0;
   /// Returns the number of bytes of GPU memory in use by all processes together, as reported by the
-  /// device.
+  /// device, without those that reserve() has set aside and nothing has used yet.
   virtual std::int64_t memory_in_use() const = 0;
+  /// Lets the pool take `bytes` from the device now, if there are so many, so that allocations of
+  /// up to that many bytes map no memory. Mapping memory while a kernel of NCCL runs on any of the
+  /// process's GPUs may wait for that kernel, which may in turn wait for this rank (NCCL issue
+  /// 787).
+  virtual void reserve(std::size_t bytes) = 0;
+  /// Gives other GPUs access to this GPU's memory, if they can reach it, for copies between GPUs.
+  virtual void open_to_peers() = 0;
 
   // -- queues and marks ---------------------------------------------------------------------------
   /// Creates a queue. If `urgent`, the GPU schedules the queue's pending kernels before pending

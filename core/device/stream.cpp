@@ -49,6 +49,8 @@ Stream::Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu)
       queue_(gpu.make_queue(/*urgent=*/false)),
       host_lane_(lane) {
   trace_.set_clock(clock_);
+  // Now, because pinning memory may wait for a kernel of NCCL (Gpu::reserve).
+  pinned_ = gpu.allocate_pinned(pinned_bytes);
   if (clock_.is_modelled()) return;
   host_lane_ = trace_.add_lane("host");
   timeline_ = std::make_unique<GpuTimeline>(gpu, queue_, clock_, trace_);
@@ -157,7 +159,6 @@ void Stream::read(View from, void* into) {
   }
   if (from.bytes() <= pinned_bytes) {
     // A copy to pinned memory does not block, so there is one wait, after the copy.
-    if (pinned_ == nullptr) pinned_ = gpu_->allocate_pinned(pinned_bytes);
     pinned_in_use_ = true;
     gpu_->copy(queue_, pinned_, from.data, from.bytes());
     synchronise();

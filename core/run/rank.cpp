@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "core/base/error.h"
@@ -28,14 +29,26 @@ DeviceKind kind_of(const Options& options) {
   return options.platform.on_meta() ? DeviceKind::meta : DeviceKind::cpu;
 }
 
+std::size_t free_memory(const Gpu& gpu) {
+  return static_cast<std::size_t>(
+      std::max<std::int64_t>(0, gpu.info().memory - gpu.memory_in_use()));
+}
+
 /// Returns the transport for this rank's tensors, built on the transport between hosts.
 std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Stream& compute,
                                        const Options& options, bool nccl) {
+  Gpu* const gpu = compute.gpu();
+  const bool in_threads = options.platform.launch == Launch::threads;
   if (nccl) {
+    // The GPUs of one process: later, a kernel of NCCL may be waiting for this rank.
+    if (in_threads) gpu->reserve(3 * free_memory(*gpu) / 4);
     load_matrix_products(compute, options.run);
     return nccl_transport(std::move(transport), compute, options.platform.patience_seconds);
   }
-  if (compute.gpu() != nullptr) transport->use(*compute.gpu());
+  if (gpu != nullptr) {
+    if (in_threads) gpu->open_to_peers();
+    transport->use(*gpu);
+  }
   return transport;
 }
 

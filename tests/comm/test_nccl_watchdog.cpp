@@ -42,6 +42,8 @@ class StuckGpu final : public Gpu {
   void* allocate_pinned(std::size_t) override { throw unused(); }
   void release_pinned(void*) noexcept override {}
   std::int64_t memory_in_use() const override { throw unused(); }
+  void reserve(std::size_t) override { throw unused(); }
+  void open_to_peers() override { throw unused(); }
   Queue make_queue(bool) override { throw unused(); }
   void drop_queue(Queue) noexcept override {}
   int most_queues() const override { throw unused(); }

@@ -95,6 +95,22 @@ TEST_CASE("aborting a communicator frees a queue that is stuck in it") {
   });
 }
 
+TEST_CASE("an allocation does not wait for memory that a stuck queue has yet to release") {
+  if (gpus() < 2) return;
+  on_ranks(2, [](const Rank& rank) {
+    if (rank.index == 1) return;
+    const Queue stuck = rank.scope.queue(), free = rank.scope.queue();
+    constexpr std::size_t bytes = 48U << 20U;  // a size that nothing else has
+    void* const data = rank.gpu.allocate(bytes, stuck);
+    rank.world.all_reduce(stuck, View{data, Shape{10}});  // the other rank never joins
+    rank.gpu.release(data, stuck);
+    void* const other = rank.gpu.allocate(bytes, free);
+    CHECK(passes_within(rank.gpu, *rank.gpu.record(free), 20));
+    rank.gpu.release(other, free);
+    rank.world.abort("a test");
+  });
+}
+
 TEST_CASE("a group that is open during an abort is ended, so that the thread can go on") {
   if (gpus() < 2) return;
   on_ranks(2, [](const Rank& rank) {

@@ -208,6 +208,22 @@ TEST_CASE("released memory is reused, and the GPU's memory does not fill up") {
   gpu->drop_queue(queue);
 }
 
+TEST_CASE("reserved memory is not in use before something uses it") {
+  const auto gpu = library().open(0);
+  const Queue queue = gpu->make_queue(false);
+  constexpr std::int64_t size = 64 << 20;
+  const std::int64_t before = gpu->memory_in_use();
+  gpu->reserve(4 * size);
+  const std::int64_t reserved = gpu->memory_in_use();
+  CHECK(reserved - before < size);
+  void* data = gpu->allocate(size, queue);
+  CHECK(gpu->memory_in_use() - reserved >= size);
+  CHECK(gpu->memory_in_use() - reserved <= 2 * size);
+  gpu->release(data, queue);
+  finish(*gpu, queue);
+  gpu->drop_queue(queue);
+}
+
 TEST_CASE(
     "memory released on one queue goes to another only after the first has reached the release") {
   const auto gpu = library().open(0);
@@ -244,6 +260,7 @@ TEST_CASE("running out of memory throws std::bad_alloc, and everything else cont
 
 TEST_CASE("threads use several GPUs, and pass data from one to the next") {
   const auto first = library().open(0);
+  first->open_to_peers();
   Scope scope{*first};
   const Queue queue = scope.queue();
   int* host = scope.pinned<int>(2 * n);

@@ -194,6 +194,25 @@ TEST_CASE("collectives and messages between GPUs: by device copies, by NCCL, by 
   }
 }
 
+// Mapping memory may wait for NCCL's kernels (Gpu::reserve). The emulator then does wait.
+TEST_CASE("a rank allocates memory while another's receive waits for it") {
+  if (!enough_for(2)) return;
+  Options options = on_gpus(tiny(small_copies(2), 2), /*wall=*/true);
+  options.platform.patience_seconds = 20;
+  CHECK(on_all(options, [](Rank& rank) -> std::string {
+          Tensor small{rank.memory, {8}, MemoryCategory::activations};
+          for (int i = 0; i < 2; ++i) {  // the first message makes the connection
+            if (i == 1 && rank.id == 1) {
+              std::this_thread::sleep_for(std::chrono::milliseconds{100});
+              const Tensor large{rank.memory, {16 << 20}, MemoryCategory::activations};
+            }
+            (rank.id == 0 ? rank.world.receive(small, 1) : rank.world.send(small, 0)).wait();
+            rank.compute.synchronise();
+          }
+          return "";
+        }) == "");
+}
+
 TEST_CASE("GPipe and 1F1B on GPUs have the bits of one GPU") {
   for (const auto& [p, m] : portion<std::pair<int, int>>({{2, 3}, {4, 4}, {1, 2}}, 1))
     for (const bool tied : {false, true})

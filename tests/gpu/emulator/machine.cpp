@@ -96,6 +96,13 @@ bool Machine::idle(int device) {
   return idle;
 }
 
+void Machine::order_after(Lock& lock, Stream& later, Stream& earlier) {
+  auto record = std::make_shared<Record>();
+  record->device = earlier.device;
+  put(lock, earlier, {.name = "record", .record = record});
+  put(lock, later, {.name = "wait", .wait = record});
+}
+
 void Machine::put(Lock& lock, Stream& stream, Work work) {
   stream.works.push_back(std::move(work));
   changed();

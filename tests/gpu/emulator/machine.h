@@ -88,6 +88,10 @@ class Machine {
   bool destroy(cudaStream_t handle);
   bool idle(int device);
   void put(Lock& lock, Stream& stream, Work work);
+  /// Makes the work put on `later` from now on wait for all work on `earlier`.
+  void order_after(Lock& lock, Stream& later, Stream& earlier);
+  /// The stream that has this id and still has work; it may have been destroyed.
+  Stream& working(std::uintptr_t id) { return *streams_.at(id); }
   /// Whether one of the GPU's streams is at a Meeting that is not done.
   bool communicates(int device);
 
@@ -123,7 +127,7 @@ class Machine {
   Counts counts_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::map<std::uintptr_t, std::unique_ptr<Stream>> streams_;
-  std::uintptr_t next_stream_ = 0x1000;
+  std::uintptr_t next_stream_ = first_stream_id;
   bool running_ = false;
   bool eager_ = false;
   bool debug_ = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,12 +18,19 @@ constexpr std::size_t addresses_per_device = std::size_t{64} << 30U;
 constexpr std::size_t guard = 256;
 constexpr unsigned char guard_byte = 0xA5;
 constexpr unsigned char poison = 0xFF;
+/// A larger block, such as the one that fills a pool in advance, would otherwise take real memory.
+constexpr std::size_t most_poisoned = std::size_t{64} << 20U;
 
 std::uintptr_t number(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data);
 }
 unsigned char* bytes_at(std::uintptr_t address) {
   return reinterpret_cast<unsigned char*>(address);
+}
+
+/// Whether the id is of a stream that the program made, not of a GPU's default stream.
+bool is_made(std::uintptr_t stream) {
+  return stream >= first_stream_id;
 }
 
 /// Rounds up to one of 256, 320, 384, 448, 512, 640, ... There are only a few such sizes, so blocks
@@ -44,6 +52,7 @@ void give_up(const std::string& what) {
 
 Memory::Memory(int devices, std::size_t bytes_per_device)
     : total_(bytes_per_device),
+      pools_(static_cast<std::size_t>(devices)),
       next_(static_cast<std::size_t>(devices)),
       used_(static_cast<std::size_t>(devices)) {
   const char* protect = std::getenv("LOCKSTEP_EMULATOR_PROTECT");
@@ -56,11 +65,16 @@ Memory::Memory(int devices, std::size_t bytes_per_device)
   base_ = number(base);
 }
 
-void* Memory::hand_out(int device, std::size_t bytes, std::uintptr_t stream) {
+void* Memory::hand_out(int device, std::size_t bytes, std::uintptr_t stream,
+                       std::uintptr_t* waits_for) {
   const auto d = static_cast<std::size_t>(device);
   const std::size_t capacity = size_class(bytes);
-  auto found = find_reusable(device, capacity, stream);
-  if (found == blocks_.end()) {
+  const bool may_wait = waits_for != nullptr && pools_[d].internal_dependencies;
+  auto found = find_reusable(device, capacity, stream, may_wait);
+  if (found != blocks_.end()) {
+    const Block& block = found->second;
+    if (may_wait && block.frees_pending > 0 && block.stream != stream) *waits_for = block.stream;
+  } else {
     if (used_[d] + capacity > total_) trim(device);
     const std::size_t addresses = capacity + 2 * guard;
     if (used_[d] + capacity > total_ || next_[d] + addresses > addresses_per_device) return nullptr;
@@ -70,19 +84,25 @@ void* Memory::hand_out(int device, std::size_t bytes, std::uintptr_t stream) {
     found = blocks_.emplace(start, Block{.capacity = capacity, .device = device}).first;
   }
   found->second.handed_out = true;
+  Pool& pool = pools_[d];
+  pool.used += capacity;
+  pool.most = std::max(pool.most, pool.used);
+  pool.mapped = std::max(pool.mapped, pool.used);
   return bytes_at(found->first);
 }
 
 Memory::Blocks::iterator Memory::find_reusable(int device, std::size_t capacity,
-                                               std::uintptr_t stream) {
+                                               std::uintptr_t stream, bool may_wait) {
   auto other = blocks_.end();
+  auto pending = blocks_.end();
   for (auto it = blocks_.begin(); it != blocks_.end(); ++it) {
     const Block& block = it->second;
     if (block.handed_out || block.capacity != capacity || block.device != device) continue;
     if (stream != 0 && block.stream == stream) return it;
     if (block.frees_pending == 0) other = it;
+    if (may_wait && block.frees_pending > 0 && is_made(block.stream)) pending = it;
   }
-  return other;
+  return other != blocks_.end() ? other : pending;
 }
 
 /// Returns all free blocks to the GPU, so that their memory can hold a block of another size.
@@ -98,11 +118,22 @@ void Memory::trim(int device) {
   }
 }
 
+bool Memory::must_grow(int device, std::size_t bytes) const {
+  const Pool& pool = pools_[static_cast<std::size_t>(device)];
+  return pool.used + size_class(bytes) > pool.mapped;
+}
+
+void Memory::reset_most_used(int device) {
+  Pool& pool = pools_[static_cast<std::size_t>(device)];
+  pool.most = pool.used;
+}
+
 void Memory::take_back(void* data, std::uintptr_t stream) {
   const auto found = blocks_.find(number(data));
   if (found == blocks_.end()) give_up(fmt::format("free of {}, which is no block", data));
   if (!found->second.handed_out) give_up(fmt::format("the block at {} is freed twice", data));
   found->second.handed_out = false;
+  pools_[static_cast<std::size_t>(found->second.device)].used -= found->second.capacity;
   found->second.stream = stream;
   ++found->second.frees_pending;
 }
@@ -113,7 +144,7 @@ void Memory::become_valid(void* data, std::size_t bytes) {
   block.valid = true;
   block.bytes = bytes;
   std::memset(bytes_at(start - guard), guard_byte, guard);
-  std::memset(bytes_at(start), poison, bytes);
+  std::memset(bytes_at(start), poison, std::min(bytes, most_poisoned));
   std::memset(bytes_at(start + bytes), guard_byte, block.capacity - bytes + guard);
 }
 
@@ -126,7 +157,7 @@ void Memory::become_free(void* data) {
                     "that frees must wait for the one that allocates",
                     data));
   check_guards(start, block);
-  std::memset(bytes_at(start), poison, block.bytes);
+  std::memset(bytes_at(start), poison, std::min(block.bytes, most_poisoned));
   block.valid = false;
   --block.frees_pending;
 }

@@ -14,6 +14,9 @@ namespace emulator {
 
 enum class Where { pageable, pinned, gpu };
 
+/// The least id of a stream that a program makes.
+inline constexpr std::uintptr_t first_stream_id = 0x1000;
+
 /// The emulated memory: an address arena per GPU, and pinned host memory. Each block has two
 /// states. The host's state (handed out or not) changes at the host's call; the streams' state
 /// (valid or not) changes when a stream reaches the queued call. All functions are called under the
@@ -31,7 +34,22 @@ class Memory {
   /// Returns a block of `bytes` bytes, or null if the GPU's memory is exhausted. Like CUDA's pools,
   /// it reuses blocks that were freed on the same stream, even if that stream has not reached the
   /// free yet, and blocks that were freed on another stream once that stream has executed the free.
-  void* hand_out(int device, std::size_t bytes, std::uintptr_t stream);
+  /// Unless allow_internal_dependencies() forbids it, it also reuses a block whose free another
+  /// stream has not reached. It then writes that stream to `waits_for`, and `stream` must wait for
+  /// it.
+  void* hand_out(int device, std::size_t bytes, std::uintptr_t stream,
+                 std::uintptr_t* waits_for = nullptr);
+  void allow_internal_dependencies(int device, bool allowed) {
+    pools_[static_cast<std::size_t>(device)].internal_dependencies = allowed;
+  }
+  /// Whether hand_out() would have to take memory from the system for `bytes` more bytes: whether
+  /// the pool has never held as many as it would then hold.
+  bool must_grow(int device, std::size_t bytes) const;
+  /// The most bytes handed out at the same time since the last reset.
+  std::size_t most_used(int device) const { return pools_[static_cast<std::size_t>(device)].most; }
+  void reset_most_used(int device);
+  void open_to_peers(int device) { pools_[static_cast<std::size_t>(device)].open = true; }
+  bool is_open_to_peers(int device) const { return pools_[static_cast<std::size_t>(device)].open; }
   /// Performs the host's side of a free. If `stream` is 0, the free is not stream-ordered.
   void take_back(void* data, std::uintptr_t stream);
   /// These two functions perform the stream's side of an allocation and of a free.
@@ -64,15 +82,24 @@ class Memory {
     std::uintptr_t stream = 0;  ///< stream of the last free
     int device = 0;
   };
+  /// Bytes are those of blocks, without their guards.
+  struct Pool {
+    bool internal_dependencies = true, open = false;
+    std::size_t used = 0;    ///< handed out now
+    std::size_t most = 0;    ///< handed out at the same time, at most
+    std::size_t mapped = 0;  ///< likewise, but never reset
+  };
   using Blocks = std::map<std::uintptr_t, Block>;
 
-  Blocks::iterator find_reusable(int device, std::size_t capacity, std::uintptr_t stream);
+  Blocks::iterator find_reusable(int device, std::size_t capacity, std::uintptr_t stream,
+                                 bool may_wait);
   void trim(int device);
   const Block* containing(const void* data, std::uintptr_t& start) const;
   void check_guards(std::uintptr_t start, const Block& block) const;
 
   std::size_t total_;
   std::uintptr_t base_ = 0;
+  std::vector<Pool> pools_;        ///< per GPU
   std::vector<std::size_t> next_;  ///< per GPU: bytes of addresses used so far
   std::vector<std::size_t>
       used_;  ///< per GPU: bytes of all blocks, including free ones, like a pool

@@ -34,17 +34,13 @@ void put_group(Machine::Lock& lock, const std::vector<Issued>& issued) {
       streams.push_back(stream);
     parts.push_back(one.part);
   }
-  const auto order_after = [&](Stream& later, Stream& earlier) {
-    auto record = std::make_shared<Record>();
-    record->device = device;
-    machine.put(lock, earlier, {.name = "record", .record = record});
-    machine.put(lock, later, {.name = "wait", .wait = record});
-  };
-  for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[0], *streams[i]);
+  for (std::size_t i = 1; i < streams.size(); ++i)
+    machine.order_after(lock, *streams[0], *streams[i]);
   machine.put(lock, *streams[0],
               {.name = "NCCL",
                .meeting = std::make_shared<GroupMeeting>(issued.front().member, std::move(parts))});
-  for (std::size_t i = 1; i < streams.size(); ++i) order_after(*streams[i], *streams[0]);
+  for (std::size_t i = 1; i < streams.size(); ++i)
+    machine.order_after(lock, *streams[i], *streams[0]);
 }
 
 /// NCCL makes a connection at the first operation that needs one, and the call is not done until

@@ -1,6 +1,7 @@
 // CUDA's memory: stream-ordered allocation, pinned memory, copies.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -8,6 +9,7 @@
 
 using emulator::current_device;
 using emulator::Machine;
+using emulator::Memory;
 using emulator::noted;
 using emulator::Stream;
 using emulator::Where;
@@ -16,6 +18,30 @@ namespace {
 
 std::uintptr_t id_of(const Stream& stream) {
   return stream.id != 0 ? stream.id : static_cast<std::uintptr_t>(stream.device) + 1;
+}
+
+int device_of(cudaMemPool_t pool) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(pool)) - 1;
+}
+
+/// Mapping memory may wait for the kernels of NCCL that run on any of the process's GPUs (NCCL
+/// issue 787). The emulator waits only with $LOCKSTEP_EMULATED_MAPPING.
+void wait_for_communication(Machine::Lock& lock) {
+  static const bool waits = std::getenv("LOCKSTEP_EMULATED_MAPPING") != nullptr;
+  Machine& machine = Machine::get();
+  if (!waits) return;
+  machine.drive(lock, [&] {
+    for (std::size_t gpu = 0; gpu < machine.visible().size(); ++gpu)
+      if (machine.communicates(static_cast<int>(gpu))) return false;
+    return true;
+  });
+}
+
+/// Ends the process unless the GPU may access the memory.
+void must_be_reachable(const Memory& memory, const void* data, int device) {
+  const int owner = memory.device_of(data);
+  if (owner >= 0 && owner != device && !memory.is_open_to_peers(owner))
+    emulator::give_up("a copy from or to memory of another GPU, whose pool gives no access");
 }
 
 /// Rows of bytes, as in CUDA's two-dimensional copies.
@@ -66,6 +92,8 @@ cudaError_t copy_rows(Rows rows, cudaMemcpyKind kind, cudaStream_t handle) {
     const Where to = machine.memory().where(rows.to);
     const Where from = machine.memory().where(rows.from);
     if (!direction_fits(kind, to, from)) return noted(cudaErrorInvalidMemcpyDirection);
+    must_be_reachable(machine.memory(), rows.to, stream->device);
+    must_be_reachable(machine.memory(), rows.from, stream->device);
     waits = to == Where::pageable || (to != Where::gpu && from != Where::gpu);
 
     auto staged = std::make_shared<std::vector<std::byte>>();
@@ -143,9 +171,12 @@ cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t handle)
   if (const cudaError_t error = machine.device(stream->device).error) return noted(error);
   *data = nullptr;
   if (bytes == 0) return cudaSuccess;
-  void* block = machine.memory().hand_out(stream->device, bytes, id_of(*stream));
+  if (machine.memory().must_grow(stream->device, bytes)) wait_for_communication(lock);
+  std::uintptr_t earlier = 0;
+  void* block = machine.memory().hand_out(stream->device, bytes, id_of(*stream), &earlier);
   if (block == nullptr) return noted(cudaErrorMemoryAllocation);
   *data = block;
+  if (earlier != 0) machine.order_after(lock, *stream, machine.working(earlier));
   ++machine.counts().allocations;
   machine.put(lock, *stream, {.name = "allocation", .run = [block, bytes, &machine] {
                                 const Machine::Lock inner = machine.lock();
@@ -198,7 +229,8 @@ cudaError_t cudaFree(void* data) {
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned int) {
   Machine& machine = Machine::get();
-  const Machine::Lock lock = machine.lock();
+  Machine::Lock lock = machine.lock();
+  wait_for_communication(lock);
   *data = machine.memory().hand_out_pinned(bytes);
   return *data == nullptr ? noted(cudaErrorMemoryAllocation) : cudaSuccess;
 }
@@ -224,9 +256,25 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   *pool = reinterpret_cast<cudaMemPool_t>(static_cast<std::uintptr_t>(device) + 1);
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  Machine& machine = Machine::get();
+  const Machine::Lock lock = machine.lock();
+  Memory& memory = machine.memory();
+  if (attribute == cudaMemPoolReuseAllowInternalDependencies)
+    memory.allow_internal_dependencies(device_of(pool), *static_cast<int*>(value) != 0);
+  if (attribute == cudaMemPoolAttrUsedMemHigh) memory.reset_most_used(device_of(pool));
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, std::size_t) {
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  Machine& machine = Machine::get();
+  const Machine::Lock lock = machine.lock();
+  if (attribute != cudaMemPoolAttrUsedMemHigh) return noted(cudaErrorInvalidValue);
+  *static_cast<std::uint64_t*>(value) = machine.memory().most_used(device_of(pool));
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc*, std::size_t) {
+  Machine& machine = Machine::get();
+  const Machine::Lock lock = machine.lock();
+  machine.memory().open_to_peers(device_of(pool));
   return cudaSuccess;
 }
