@@ -10,6 +10,7 @@
 
 #include "kernels/element.h"
 #include "tests/gpu/gpu_under_test.h"
+#include "tests/support/portion.h"
 
 namespace lockstep::test {
 
@@ -43,6 +44,14 @@ inline void on_ranks(int ranks, const std::function<void(const Rank&)>& work) {
     std::mt19937 random{static_cast<unsigned>(index)};
     work({index, *gpu, *world, scope, scope.queue(), random, second_id});
   });
+}
+
+/// Returns the numbers of ranks that a case runs with, up to 4, the largest first. NCCL can take
+/// seconds to create a communicator, so without all_cases() there are only two.
+inline std::vector<int> rank_counts() {
+  std::vector<int> counts;
+  for (int ranks = std::min(4, gpus()); ranks >= 1; --ranks) counts.push_back(ranks);
+  return testing::portion(counts, 2);
 }
 
 /// Small integers, whose sums are exact in every type and in any order.

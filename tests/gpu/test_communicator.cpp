@@ -7,7 +7,7 @@ using namespace lockstep;
 using namespace lockstep::test;
 
 TEST_CASE("collectives are the plain sums and copies, in every type, at every size") {
-  for (int ranks = 1; ranks <= std::min(4, gpus()); ++ranks) {
+  for (const int ranks : rank_counts()) {
     on_ranks(ranks, [ranks](const Rank& rank) {
       int seed = 0;
       for (const DType dtype : {DType::f32, DType::bf16, DType::i32, DType::f16})
@@ -58,7 +58,7 @@ TEST_CASE("collectives are the plain sums and copies, in every type, at every si
 }
 
 TEST_CASE("a ring exchange in a group completes, whichever rank is late") {
-  for (int ranks = 1; ranks <= std::min(4, gpus()); ++ranks)
+  for (const int ranks : rank_counts())
     on_ranks(ranks, [ranks](const Rank& rank) {
       const int next = (rank.index + 1) % ranks;
       const int previous = (rank.index + ranks - 1) % ranks;
