@@ -4,14 +4,23 @@
 // records the kernels of a few more steps, and each kind of kernel gets a figure.
 //
 //   bench_training [--layers 12 --hidden 768 --heads 12 --sequence 1024 --vocab 50257] [--batch 32]
-//                  [--precision bf16|f32] [--steps 20] [--traced 3]
+//                  [--precision bf16|f32] [--steps 20] [--traced 3] [--variant WORDS]
+//
+// One more line, which is not a figure, is the CRC-32 of the parameters after `steps` steps: two
+// runs with the same shapes and steps print the same.
 #include <fmt/format.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
 #include <map>
 #include <random>
 
+#include "core/base/crc32.h"
 #include "core/base/error.h"
 #include "core/model/adamw.h"
 #include "core/model/data.h"
@@ -23,6 +32,25 @@ using namespace lockstep;
 namespace {
 
 constexpr int warm_up_steps = 3;
+
+double seconds_of(clockid_t clock) {
+  timespec now{};
+  if (clock_gettime(clock, &now) != 0) throw RunError("clock_gettime failed");
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// Returns the seconds since the kernel started this process, to 10 ms. They include the time that
+/// the dynamic loader takes.
+double process_seconds() {
+  std::ifstream file{"/proc/self/stat"};
+  // The name of the program, in parentheses, is the second of the fields; the 22nd is the start, in
+  // clock ticks since the machine started (man proc_pid_stat).
+  file.ignore(std::numeric_limits<std::streamsize>::max(), ')');
+  std::string field;
+  for (int i = 3; i <= 22; ++i) file >> field;
+  return seconds_of(CLOCK_BOOTTIME) -
+         std::stod(field) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
 
 /// Random tokens and random targets from the whole vocabulary.
 Batch random_batch(const GptConfig& config, int size) {
@@ -56,17 +84,49 @@ class Training {
         optimizer_(model_.parameters(), device_),
         batch_(random_batch(config, size)) {
     move_to(device_, batch_);
-    run(warm_up_steps);
+    run(1);
+    start_up_ = process_seconds();
+    in_use_ = gpu_->memory_in_use();
+    run(warm_up_steps - 1);
   }
 
-  /// Returns the seconds of each of `steps` steps, from the start of a step on the GPU to the start
-  /// of the next.
-  std::vector<double> seconds(int steps) {
-    const std::vector<MarkPtr> marks = run(steps);
-    std::vector<double> seconds;
-    for (std::size_t i = 0; i + 1 < marks.size(); ++i)
-      seconds.push_back(gpu_->milliseconds(*marks[i], *marks[i + 1]) * 1e-3);
-    return seconds;
+  /// From the start of the process to the end of the first step.
+  double start_up_seconds() const { return start_up_; }
+  /// The GPU's memory in use after the first step, in bytes.
+  std::int64_t memory_in_use() const { return in_use_; }
+
+  /// The median, the least and the most of some steps.
+  struct Seconds {
+    double median = 0, least = 0, most = 0;
+    explicit Seconds(std::vector<double> all) {
+      std::ranges::sort(all);
+      median = all[all.size() / 2], least = all.front(), most = all.back();
+    }
+  };
+  struct Times {
+    Seconds step;  ///< from the start of a step on the GPU to the start of the next
+    /// CPU time of the thread that issues the step. While the thread waits for the GPU, it sleeps,
+    /// except in the first 0.1 ms of a wait (Stream::wait_for).
+    Seconds host;
+  };
+  Times measure(int steps) {
+    const std::vector<Start> starts = run(steps);
+    std::vector<double> step, host;
+    for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+      step.push_back(gpu_->milliseconds(*starts[i].mark, *starts[i + 1].mark) * 1e-3);
+      host.push_back(starts[i + 1].cpu_seconds - starts[i].cpu_seconds);
+    }
+    return {Seconds{step}, Seconds{host}};
+  }
+
+  /// Returns the CRC-32 of all parameters in f32: of the masters, if the parameters have 16 bits.
+  std::string checksum() const {
+    Crc32 crc;
+    for (const Parameter* parameter : model_.parameters()) {
+      const std::vector<float> values = parameter->f32_values(device_);
+      crc.add(values.data(), values.size() * sizeof(float));
+    }
+    return crc.text();
   }
 
   /// The kernels of one kind in one step.
@@ -75,7 +135,7 @@ class Training {
     double calls = 0;
   };
   /// Runs `steps` steps with their kernels in the trace, and returns the mean per step for each
-  /// name of a kernel. Two marks per kernel make these steps slower than those that seconds()
+  /// name of a kernel. Two marks per kernel make these steps slower than those that measure()
   /// measures.
   std::map<std::string, Kind> kinds(int steps) {
     compute_.timeline()->drain();
@@ -95,21 +155,27 @@ class Training {
   }
 
   double loss() const { return loss_; }
-  std::int64_t memory_in_use() const { return gpu_->memory_in_use(); }
 
  private:
-  /// Returns the marks at the steps' starts and at the end of the last one, once all are passed.
-  std::vector<MarkPtr> run(int steps) {
-    std::vector<MarkPtr> marks;
+  /// The start of a step on the GPU, and the CPU time of this thread until then.
+  struct Start {
+    MarkPtr mark;
+    double cpu_seconds;
+  };
+  Start start() { return {gpu_->record(compute_.queue()), seconds_of(CLOCK_THREAD_CPUTIME_ID)}; }
+
+  /// Returns the steps' starts and the end of the last one, once all their marks are passed.
+  std::vector<Start> run(int steps) {
+    std::vector<Start> starts;
     for (int step = 0; step < steps; ++step) {
-      marks.push_back(gpu_->record(compute_.queue()));
+      starts.push_back(start());
       model_.zero_gradients();
       loss_ = accumulate_gradients(model_, batch_);
       optimizer_.step();
     }
-    marks.push_back(gpu_->record(compute_.queue()));
+    starts.push_back(start());
     compute_.synchronise();
-    return marks;
+    return starts;
   }
 
   Clock clock_ = Clock::wall();
@@ -121,8 +187,29 @@ class Training {
   Gpt model_;
   AdamW optimizer_;
   Batch batch_;
-  double loss_ = 0;
+  double loss_ = 0, start_up_ = 0;
+  std::int64_t in_use_ = 0;
 };
+
+/// Prints the figures of whole steps.
+void print_steps(const std::string& model, const GptConfig& config, int batch,
+                 const Training& training, const Training::Times& times) {
+  const double median = times.step.median;
+  print({model, batch * config.sequence / median, "tokens/s",
+         fmt::format("b {}, s {}, {:.2f} ms a step ({:.2f} to {:.2f}), {} MiB in use, loss {:.3f}",
+                     batch, config.sequence, median * 1e3, times.step.least * 1e3,
+                     times.step.most * 1e3, training.memory_in_use() >> 20, training.loss())});
+  print({model + ", model FLOPs", step_flops(config, batch) / median / 1e12, "TFLOP/s",
+         "attention counted in full"});
+  print({model + ", host", times.host.median * 1e3, "ms",
+         fmt::format("CPU time per step of {:.2f} ms, to issue it ({:.2f} to {:.2f})", median * 1e3,
+                     times.host.least * 1e3, times.host.most * 1e3)});
+  const char* loading = std::getenv("CUDA_MODULE_LOADING");
+  print({model + ", start-up", training.start_up_seconds(), "s",
+         fmt::format("from the start of the process to the end of the first step, {} MiB in use, "
+                     "CUDA_MODULE_LOADING={}",
+                     training.memory_in_use() >> 20, loading != nullptr ? loading : "")});
+}
 
 /// Prints the milliseconds and the calls of each kind of kernel in a step, the longest first.
 void print_kinds(const std::string& model, const std::map<std::string, Training::Kind>& kinds,
@@ -151,7 +238,7 @@ int main(int argc, char** argv) {
                    .vocabulary = 50257,
                    .tied = true};
   int batch = 32, steps = 20, traced = 3;
-  std::string precision = "bf16";
+  std::string precision = "bf16", variant;
   CLI::App app{"A training step of GPT-2 on one GPU."};
   app.add_option("--layers", config.layers);
   app.add_option("--hidden", config.hidden);
@@ -163,25 +250,21 @@ int main(int argc, char** argv) {
   app.add_option("--traced", traced, "further steps, whose kernels are traced")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--precision", precision)->check(CLI::IsMember({"bf16", "f32"}));
+  app.add_option("--variant", variant, "words that each figure's name contains, to tell it apart");
   CLI11_PARSE(app, argc, argv);
   try {
     config.dtype = precision == "bf16" ? DType::bf16 : DType::f32;
     config.validate();
     Training training{config, batch};
-    std::vector<double> seconds = training.seconds(steps);
-    std::ranges::sort(seconds);
-    const double median = seconds[seconds.size() / 2];
-    const std::string model =
-        fmt::format("GPT-2 {:.0f}M, V {}, {}", static_cast<double>(config.parameter_count()) / 1e6,
-                    config.vocabulary, precision);
-    print(
-        {model, batch * config.sequence / median, "tokens/s",
-         fmt::format("b {}, s {}, {:.2f} ms a step ({:.2f} to {:.2f}), {} MiB in use, loss {:.3f}",
-                     batch, config.sequence, median * 1e3, seconds.front() * 1e3,
-                     seconds.back() * 1e3, training.memory_in_use() >> 20, training.loss())});
-    print({model + ", model FLOPs", step_flops(config, batch) / median / 1e12, "TFLOP/s",
-           "attention counted in full"});
-    if (traced > 0) print_kinds(model, training.kinds(traced), median);
+    const Training::Times times = training.measure(steps);
+    const std::string model = fmt::format(
+        "GPT-2 {:.0f}M, V {}, {}{}{}", static_cast<double>(config.parameter_count()) / 1e6,
+        config.vocabulary, precision, variant.empty() ? "" : ", ", variant);
+    print_steps(model, config, batch, training, times);
+    fmt::print("CRC-32 of the parameters after {} steps: {}\n", warm_up_steps + steps,
+               training.checksum());
+    std::fflush(stdout);
+    if (traced > 0) print_kinds(model, training.kinds(traced), times.step.median);
     return 0;
   } catch (const UsageError& error) {
     fmt::print(stderr, "bench_training: {}\n", error.what());
