@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs tests/gpu/run on a machine without a GPU: in a copy of the tree with a small project in place of Lockstep's, whose
 # programs start those of this build, on the emulator. Checks what the script reports if a source file does not compile,
-# if a library is missing, and if it is cut off. Prints "N passed, N failed".
+# if a library is missing, if a program is late, and if the script is cut off; that several calls make one table; and what
+# it reads from NVIDIA's tools, of which it gets imitations. Prints "N passed, N failed".
 #
 #   test_run.sh BUILD LIBRARY    BUILD is the folder of the build; LIBRARY is lockstep_cuda_emulated
 set -uo pipefail
@@ -13,16 +14,17 @@ LOCKSTEP_GPU_LIBRARY=$(realpath "$2")
 tree=$scratch/tree gpu=$scratch/gpu
 export LOCKSTEP_GPU_LIBRARY LOCKSTEP_EMULATED_GPUS=1 OUT=$gpu
 if [[ ! -x $build/tests/gpu/bench/bench_gpu ]]; then echo 'skipped: bench_gpu is not built'; exit 77; fi
-unset STALL FLOOD CC
+unset STALL FLOOD DIFFER VERSIONS CC CUDA_MODULE_LOADING
 not() { ! "$@"; }
 
 # --- The project ---------------------------------------------------------------------------------
 
 mkdir -p "$tree/tests/gpu" "$tree/kernels/cuda" "$scratch/nothing"
-cp "$here/run" "$tree/tests/gpu/"
+cp -r "$here/run" "$here/run.d" "$here/ladders.py" "$tree/tests/gpu/"
+cp "$here/../../kernels/cuda/README.md" "$tree/kernels/cuda/"
 cp "$here/../../cmake/LeftOut.cmake" "$tree/"
-# Each program starts the one of the same name in BUILD, but waits for ever if $STALL names it, and prints 40 MB if
-# $FLOOD does.
+# Each program starts the one of the same name in BUILD, but waits for ever if $STALL names it, prints 40 MB if $FLOOD
+# does, and trains in f32 if $DIFFER does and kernels are loaded eagerly. With --list, $VERSIONS replaces its versions.
 cat >"$tree/program.c" <<'END'
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,9 +36,23 @@ static int is_named_by(const char* variable) {
 }
 int main(int count, char** words) {
   char* call[64] = {0};
+  const char* loading = getenv("CUDA_MODULE_LOADING");
+  const int lists = strcmp(words[count - 1], "--list") == 0;
   for (int i = 0; i < count; ++i) call[i] = words[i];
+  if (lists && getenv("VERSIONS") != NULL) {
+    printf("%s\na GPU\n", getenv("VERSIONS"));
+    return 0;
+  }
+  if (getenv("NCCL_MULTI_RANK_GPU_ENABLE") != NULL && strcmp(NAME, "bench_nccl") == 0) {
+    puts("asked to share a GPU");
+    fflush(stdout);
+  }
+  if (is_named_by("DIFFER") && loading != NULL && strcmp(loading, "EAGER") == 0) {
+    call[count++] = "--precision";
+    call[count++] = "f32";
+  }
   if (sizeof MORE > 1) call[count] = MORE;
-  if (is_named_by("STALL") && strcmp(words[count - 1], "--list") != 0) {
+  if (is_named_by("STALL") && !lists) {
     puts("half of the work");
     fflush(stdout);
     FILE* file = fopen(getenv("STALLED"), "w");
@@ -44,7 +60,7 @@ int main(int count, char** words) {
     fclose(file);
     for (;;) sleep(1);
   }
-  if (is_named_by("FLOOD") && strcmp(words[count - 1], "--list") != 0)
+  if (is_named_by("FLOOD") && !lists)
     for (int i = 0; i < 1000000; ++i) puts("0123456789012345678901234567890123456789");
   else
     execv(REAL, call);
@@ -133,10 +149,21 @@ no_row() { ! grep -qE "^$1 +${2-}" <<<"$table"; }
 is_json() { perl -MJSON::PP -0777 -ne 'exit(ref decode_json($_) eq "HASH" ? 0 : 1)' "$gpu/gpu.json" 2>/dev/null; }
 below_16_MB() { [[ -z $(find "$gpu" -type f -size +16000000c) ]]; }
 read_table() { table=$(cat "$gpu/gpu.txt" 2>/dev/null); }
-gpu_run() { # FLAG...
+gpu_continue() { # FLAG...
   rm -rf "$gpu"
   limit=300 run "$tree/tests/gpu/run" --quick "$@"
   read_table
+}
+# The same, without the results of earlier calls.
+gpu_run() { # FLAG...
+  rm -rf "$tree/build/gpu/results"
+  gpu_continue "$@"
+}
+# The steps of the table, in its order.
+steps_are() { [[ $(awk '/^$/ {exit} NR > 1 {print $1}' <<<"$table" | uniq | paste -sd' ') == "$*" ]]; }
+rows() { grep -cE "^$1 " <<<"$table"; } # STEP
+figure() { # STEP NAME VALUE UNIT
+  awk '/^$/ {figures = 1} figures' <<<"$table" | grep -qE "^$1 +$2 +$3 $4 "
 }
 short=build,kernels,training,bench,nccl
 
@@ -219,10 +246,179 @@ gpu_run --built "$scratch/nowhere"
 claim 'no folder of programs: exit code 2' ended 2
 claim 'no folder of programs: one line' complains_in_one_line
 
-# --- Programs that were built before, one of them without its library ----------------------------
+# --- The whole project ---------------------------------------------------------------------------
 
 gpu_run --only "$short"
 claim 'all is built: good' ended 0
+
+# --- Several calls that make one table -----------------------------------------------------------
+
+gpu_run --until training
+claim 'a first call: good' ended 0
+claim 'it ends after its last step' steps_are here build kernels training
+gpu_continue --from products --until ncu
+claim 'a second call: good' ended 0
+claim 'its results join the first' steps_are here build kernels training products ncu
+claim 'the table counts the calls' grep -q 'The table of 2 calls' "$gpu/gpu.txt"
+claim 'and the JSON names them' grep -q '"steps": "here build kernels training"' "$gpu/gpu.json"
+claim 'the log has the output of both' grep -q 'Status: SUCCESS' "$gpu/gpu.log"
+claim 'the proposals are measured' row products 'proposals measured' ok products
+claim 'the choices come back' grep -q '^cuBLASLt' "$gpu/gpu.products"
+claim 'training runs again with them' row products 'GPT-2 124M, V 257, tuned products' ok
+if ! command -v ncu >/dev/null; then
+  claim 'Nsight Compute is missing' row ncu 'kernels of a training step' skipped 'not installed'
+fi
+before=$(rows training)
+gpu_continue --only training
+claim 'a step that runs again replaces its results' test "$(rows training)" = "$before"
+claim 'the others stay' steps_are here build kernels training products ncu
+claim 'two runs are compared' row training 'two runs' ok 'bitwise equal: CRC-32'
+gpu_continue --until here
+claim 'a call without --from or --only starts anew' steps_are here
+mv "$tree/build/gpu" "$scratch/moved"
+gpu_continue --folder "$scratch/moved" --built "$scratch/moved" --only kernels
+claim 'so does another build' not row here CPU ok
+claim 'which the script says' complains 'The table starts anew'
+mv "$scratch/moved" "$tree/build/gpu"
+gpu_continue --only nccl --until bench
+claim '--only with --until: exit code 2' ended 2
+gpu_continue --from bench --until training
+claim 'an end before the beginning: one line' complains_in_one_line
+
+DIFFER=bench_training gpu_run --built "$tree/build/gpu" --only training
+claim 'two runs that differ: exit code 1' ended 1
+claim 'two runs that differ' row training 'two runs' FAILED 'they differ: CRC-32'
+
+# --- A program that is late ----------------------------------------------------------------------
+
+export STALLED=$scratch/stalled
+STALL=bench_training gpu_run --built "$tree/build/gpu" --seconds 12 --only training
+claim 'late: exit code 3' ended 3
+claim 'late is no failure' row training 'GPT-2 124M, V 257' late 'not done after'
+claim 'what had no time left is skipped' row training 'GPT-2 124M, V 304' skipped 'no time left'
+claim 'the last line counts it' grep -qE '^[0-9]+ ok, 0 failed, 1 late, [0-9]+ skipped$' "$gpu/gpu.txt"
+claim 'and the JSON has it' grep -q '"result": "late"' "$gpu/gpu.json"
+
+# --- What NVIDIA's tools say ---------------------------------------------------------------------
+
+fake=$scratch/fake
+mkdir "$fake"
+cat >"$fake/nvidia-smi" <<'END'
+#!/bin/sh
+case "$*" in
+  *-lms*)
+    # utilization, SM clock, memory clock, power, temperature, throttle reasons
+    echo '0, 345, 2619, 70.12, 31, 0x0000000000000001'
+    for sample in '97, 1980, 2619, 655.10, 52, 0x0000000000000000' '100, 1755, 2619, 698.70, 58, 0x0000000000000004' \
+      '100, 1740, 2619, 699.20, 61, 0x0000000000000024' '100, 1770, 2619, [N/A], 60, 0x0000000000000000' \
+      '99, 1800, 2619, 690.00, 60, 0x0000000000000000'; do echo "$sample"; done
+    exec sleep 60 ;;
+  *driver_version*) echo 580.65.06 ;;
+  *clocks.max.sm*) echo '1980 MHz, 2619 MHz, 700.00 W' ;;
+esac
+END
+# $NCU says what it finds: all kernels, one, or no permission.
+cat >"$fake/ncu" <<'END'
+#!/bin/sh
+if [ "$1" = --version ]; then printf 'NVIDIA (R) Nsight Compute Command Line Profiler\nVersion 2025.3.1.0\n'; exit; fi
+echo "==PROF== called with $*"
+if [ "$NCU" = denied ]; then
+  echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters'
+  exit 1
+fi
+kernels='forward backward_keys backward_queries layernorm_kernel backward_input_kernel loss_kernel backward_kernel'
+[ "$NCU" = all ] || kernels=forward
+for kernel in add_layernorm_kernel $kernels; do
+  duration=812.45
+  [ $kernel = forward ] || duration=1,234.50
+  cat <<TABLE
+  void lockstep::cuda::<unnamed>::$kernel<__nv_bfloat16, (int)64>(lockstep::cuda::Problem, float *) (384, 1, 1)x(128, 1, 1), Context 1, Stream 13, Device 0, CC 9.0
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ----------- ------------
+    Metric Name             Metric Unit Metric Value
+    ----------------------- ----------- ------------
+    DRAM Frequency                  Ghz         2.59
+    Memory Throughput                 %        31.75
+    Duration                         us     $duration
+    Compute (SM) Throughput           %        54.20
+    ----------------------- ----------- ------------
+
+    OPT   Compute is more heavily utilized than Memory.
+
+    Section: Occupancy
+    Theoretical Occupancy                     %        25.00
+    Achieved Occupancy                        %        23.81
+TABLE
+done
+END
+cat >"$fake/compute-sanitizer" <<'END'
+#!/bin/sh
+if [ "$1" = --help ]; then echo "  ${FILTER:---kernel-name} arg"; exit; fi
+echo "called with $* and CUDA_MODULE_LOADING=$CUDA_MODULE_LOADING"
+END
+chmod +x "$fake/nvidia-smi" "$fake/ncu" "$fake/compute-sanitizer"
+NCU=all PATH=$fake:$PATH gpu_run --built "$tree/build/gpu" --only here,sanitizer,ncu,training
+claim 'steps run in their order' steps_are here training ncu sanitizer
+claim 'the limits of the GPU' row here 'GPU limits' ok '1980 MHz, 2619 MHz, 700.00 W'
+claim 'clocks: five samples had work' row training clocks ok '5 samples'
+claim 'clocks: the median' figure training 'SM clock' 1770 MHz
+claim 'power: the most' figure training power 699.2 W
+claim 'throttled in two of five' figure training throttled 40 %
+claim 'by these' grep -q 'of 5 samples: sw_power_cap, sw_thermal_slowdown' "$gpu/gpu.txt"
+claim 'Nsight Compute profiles each kernel' row ncu 'kernels of a training step' ok '7 profiled, by Version 2025'
+claim 'its times are figures' figure ncu 'attention forward: duration' 812.45 us
+claim 'also from 1,000' figure ncu 'cross-entropy backward: duration' 1234.5 us
+claim 'so is the occupancy' figure ncu 'layernorm backward: achieved occupancy' 23.81 %
+claim 'no other kernel is in the table' test "$(grep -cE '^ncu .*: duration ' <<<"$table")" = 7
+claim 'its report is in the log' grep -q 'Compute is more heavily utilized' "$gpu/gpu.log"
+claim 'the sanitizer sees only the own kernels' grep -q 'kernel-name kns=lockstep .*CUDA_MODULE_LOADING=LAZY' "$gpu/gpu.log"
+NCU=one FILTER=--kernel-regex PATH=$fake:$PATH gpu_run --built "$tree/build/gpu" --only sanitizer,ncu
+claim 'kernels that are not in the report' row ncu 'kernels of a training step' FAILED 'attention backward dq;layernorm forward'
+claim 'an older sanitizer' grep -q 'kernel-regex kns=lockstep' "$gpu/gpu.log"
+NCU=denied PATH=$fake:$PATH gpu_run --built "$tree/build/gpu" --only ncu
+claim 'no permission' row ncu 'kernels of a training step' skipped 'ERR_NVGPUCTRPERM'
+
+# --- Several ranks -------------------------------------------------------------------------------
+
+gpu_run --built "$tree/build/gpu" --only nccl
+claim 'an old NCCL is not asked' not grep -q 'asked to share' "$gpu/gpu.log"
+VERSIONS='CUDA 13.0, driver 13.0, NCCL 2.30.3' gpu_run --built "$tree/build/gpu" --only nccl
+claim 'a new NCCL is asked to share a GPU' grep -q 'asked to share' "$gpu/gpu.log"
+claim 'which the table says' row nccl '2 processes on one GPU' skipped 'NCCL_HOSTID and NCCL_MULTI_RANK_GPU_ENABLE'
+LOCKSTEP_EMULATED_GPUS=2 gpu_run --built "$tree/build/gpu" --only scaling
+claim 'scaling: one GPU' row scaling '09_1f1b, 1 GPUs, threads' ok
+claim 'scaling: threads' row scaling '09_1f1b, 2 GPUs, threads' ok
+if [[ $("$build"/lessons/lesson_09_1f1b --launch mpi --heads 7 2>&1) != *'without MPI'* ]]; then
+  claim 'scaling: also processes, which the emulator refuses' row scaling '09_1f1b, 2 GPUs, mpi' FAILED
+fi
+
+# --- The ladders' tables -------------------------------------------------------------------------
+
+cat >"$scratch/measured.json" <<'END'
+{"when": "2030-01-02T03:04:05Z", "gpu": "1 x NVIDIA H200", "emulated": false, "figures": [
+  {"name": "large product bf16", "value": 800, "unit": "TFLOP/s", "detail": ""},
+  {"name": "large product f32", "value": 50, "unit": "TFLOP/s", "detail": ""},
+  {"name": "layernorm forward, step 4: in use", "value": 91.26, "unit": "% of copy", "detail": ""},
+  {"name": "attention forward, step 3: in use, f32", "value": 10, "unit": "TFLOP/s", "detail": ""},
+  {"name": "attention forward, step 4: in use", "value": 400, "unit": "TFLOP/s", "detail": ""}]}
+END
+page=$tree/kernels/cuda/README.md
+run "$tree/tests/gpu/ladders.py" "$scratch/measured.json" --update
+claim 'measurements of the ladders: good' ended 0
+claim 'they name the GPU and the day' grep -qF "reads x | measured, % of a copy's bandwidth (NVIDIA H200, 2030-01-02) |" "$page"
+claim "of a copy's bandwidth" grep -qE '^\| 4 \| \[layernorm_forward.cu\].* \| 91.3 \|$' "$page"
+claim "of a large product's rate in f32" grep -qE '^\| 3 \| \[attention_f32_forward.cu\].* \| 20 \|$' "$page"
+claim 'and in bf16' grep -qE '^\| 4 \| \[attention_forward.cu\].* \| 50 \|$' "$page"
+claim 'what was not measured' grep -qE '^\| 2 \| \[shared_tiles\].* \| not measured \|$' "$page"
+cp "$page" "$scratch/page"
+run "$tree/tests/gpu/ladders.py" "$scratch/measured.json" --update
+claim 'the same again changes nothing' cmp -s "$page" "$scratch/page"
+run "$tree/tests/gpu/ladders.py" "$gpu/gpu.json" --update
+claim "the emulator's run is refused" ended 1
+claim 'in one line' complains_in_one_line
+
+# --- Programs that were built before, one of them without its library ----------------------------
+
 rm "$tree/build/gpu/libaside.so"
 gpu_run --built "$tree/build/gpu" --only here,training,nccl
 claim 'nothing is built' no_row build
@@ -236,9 +432,8 @@ FLOOD=bench_training gpu_run --built "$tree/build/gpu" --only training,bench
 claim 'much output: the files stay small' below_16_MB
 claim 'much output: the log has the rest' grep -q 'large product' "$gpu/gpu.log"
 
-export STALLED=$scratch/stalled
 cut() { # SIGNAL: stops the script while bench_training waits
-  rm -rf "$gpu" "$STALLED"
+  rm -rf "$gpu" "$STALLED" "$tree/build/gpu/results"
   STALL=bench_training "$tree/tests/gpu/run" --quick --built "$tree/build/gpu" --only here,kernels,training \
     >"$scratch/out" 2>"$scratch/err" </dev/null &
   run=$!
@@ -259,6 +454,10 @@ claim 'TERM: the log has the output of the program that ran' grep -q 'half of th
 claim 'TERM: no program is left' within 20 stalled_is_gone
 cut KILL
 kill "$(<"$STALLED")"    # nobody else can
+gpu_continue --built "$tree/build/gpu" --only training
+claim 'KILL: a further call completes the table' row training 'GPT-2 124M, V 304' ok
+claim 'KILL: it keeps the steps before' row kernels 'mma and ldmatrix' ok
+claim 'KILL: the run came to its end' grep -q '"finished": true' "$gpu/gpu.json"
 
 # --- The whole plan ------------------------------------------------------------------------------
 

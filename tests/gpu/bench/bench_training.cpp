@@ -196,9 +196,9 @@ void print_steps(const std::string& model, const GptConfig& config, int batch,
                  const Training& training, const Training::Times& times) {
   const double median = times.step.median;
   print({model, batch * config.sequence / median, "tokens/s",
-         fmt::format("b {}, s {}, {:.2f} ms a step ({:.2f} to {:.2f}), {} MiB in use, loss {:.3f}",
-                     batch, config.sequence, median * 1e3, times.step.least * 1e3,
-                     times.step.most * 1e3, training.memory_in_use() >> 20, training.loss())});
+         fmt::format("b {}, s {}, {:.2f} ms a step ({:.2f} to {:.2f}), loss {:.3f}", batch,
+                     config.sequence, median * 1e3, times.step.least * 1e3, times.step.most * 1e3,
+                     training.loss())});
   print({model + ", model FLOPs", step_flops(config, batch) / median / 1e12, "TFLOP/s",
          "attention counted in full"});
   print({model + ", host", times.host.median * 1e3, "ms",
@@ -206,9 +206,11 @@ void print_steps(const std::string& model, const GptConfig& config, int batch,
                      times.host.least * 1e3, times.host.most * 1e3)});
   const char* loading = std::getenv("CUDA_MODULE_LOADING");
   print({model + ", start-up", training.start_up_seconds(), "s",
-         fmt::format("from the start of the process to the end of the first step, {} MiB in use, "
+         fmt::format("from the start of the process to the end of the first step, "
                      "CUDA_MODULE_LOADING={}",
-                     training.memory_in_use() >> 20, loading != nullptr ? loading : "")});
+                     loading != nullptr ? loading : "")});
+  print({model + ", memory", static_cast<double>(training.memory_in_use() >> 20), "MiB",
+         "in use on the GPU after the first step, by all processes"});
 }
 
 /// Prints the milliseconds and the calls of each kind of kernel in a step, the longest first.
@@ -240,6 +242,7 @@ int main(int argc, char** argv) {
   int batch = 32, steps = 20, traced = 3;
   std::string precision = "bf16", variant;
   CLI::App app{"A training step of GPT-2 on one GPU."};
+  app.option_defaults()->take_last();  // of a flag that a script gives twice
   app.add_option("--layers", config.layers);
   app.add_option("--hidden", config.hidden);
   app.add_option("--heads", config.heads);
