@@ -18,7 +18,12 @@ constexpr std::chrono::microseconds nap{200};
 }  // namespace
 
 GpuTimeline::GpuTimeline(Gpu& gpu, Queue queue, const Clock& clock, Recorder& trace)
-    : gpu_(gpu), clock_(clock), trace_(trace), anchor_(align(queue)) {
+    : gpu_(gpu),
+      clock_(clock),
+      trace_(trace),
+      anchor_(align(queue)),
+      first_anchor_(anchor_),
+      uncertainty_(anchor_->uncertainty) {
   thread_ = std::thread{[this] { work(); }};
 }
 
@@ -54,14 +59,18 @@ void GpuTimeline::realign(Queue queue) {
   auto now = std::make_shared<Anchor>(*align(queue));
   // The new anchor must not give its mark an earlier time than the previous anchor does, so that
   // spans stay in order.
-  now->time = std::max(now->time, time_of(*before, *now->mark));
+  now->time = std::max(now->time, read(*before, *now->mark).time);
+  const Anchor& first = *first_anchor_;
+  const double by_gpu = gpu_.milliseconds(*first.mark, *now->mark) * 1e9;
+  now->rate = static_cast<double>(now->time - first.time) / by_gpu;
+  now->drift_left = static_cast<double>(now->uncertainty + first.uncertainty) / by_gpu;
   lock.lock();
   anchor_ = std::move(now);
 }
 
 Picoseconds GpuTimeline::uncertainty() const {
   std::lock_guard lock{mutex_};
-  return anchor_->uncertainty;
+  return uncertainty_;
 }
 
 Picoseconds GpuTimeline::least_delay() const {
@@ -77,13 +86,15 @@ GpuTimeline::AnchorPtr GpuTimeline::align(Queue queue) {
     while (!gpu_.passed(*mark)) std::this_thread::yield();
     const Picoseconds after = clock_.now();
     if (i > 0 && after - before >= best.uncertainty) continue;
-    best = {std::move(mark), after, after - before};
+    best = {.mark = std::move(mark), .time = after, .uncertainty = after - before};
   }
   return std::make_shared<const Anchor>(std::move(best));
 }
 
-Picoseconds GpuTimeline::time_of(const Anchor& anchor, const Mark& mark) const {
-  return anchor.time + std::llround(gpu_.milliseconds(*anchor.mark, mark) * 1e9);
+GpuTimeline::Reading GpuTimeline::read(const Anchor& anchor, const Mark& mark) const {
+  const double since = gpu_.milliseconds(*anchor.mark, mark) * 1e9;
+  return {anchor.time + std::llround(anchor.rate * since),
+          anchor.uncertainty + std::llround(anchor.drift_left * std::abs(since))};
 }
 
 void GpuTimeline::work() {
@@ -112,10 +123,12 @@ void GpuTimeline::work() {
 
 void GpuTimeline::record(const Pending& pending) {
   const Entry& entry = pending.entry;
-  const Picoseconds start = time_of(*pending.anchor, *entry.start);
-  const Picoseconds end = std::max(start, time_of(*pending.anchor, *entry.end));
+  const Picoseconds start = read(*pending.anchor, *entry.start).time;
+  const Reading last = read(*pending.anchor, *entry.end);
+  const Picoseconds end = std::max(start, last.time);
   {
     std::lock_guard lock{mutex_};
+    uncertainty_ = std::max(uncertainty_, last.uncertainty);
     least_delay_ = std::min(least_delay_.value_or(start - entry.launched), start - entry.launched);
   }
   if (end - start < entry.least) return;

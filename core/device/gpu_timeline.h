@@ -22,8 +22,9 @@ namespace lockstep {
 /// To align the GPU's clock with the host's, the timeline reads the host's clock before it records
 /// a mark on an idle GPU, and again when the mark is passed. It does this several times, keeps the
 /// attempt with the least time between the two readings, and assigns the later reading to that
-/// attempt's mark. Spans may therefore appear up to a few microseconds late (see uncertainty()),
-/// but never before their launch.
+/// attempt's mark. Spans therefore appear up to a few microseconds late. The two clocks also run at
+/// slightly different rates: from the second alignment on, the timeline corrects for the measured
+/// difference. See uncertainty().
 class GpuTimeline {
  public:
   /// The GPU must be idle, and all references must outlive the timeline.
@@ -50,15 +51,16 @@ class GpuTimeline {
   /// Returns when all spans added so far are recorded. The GPU must have completed their work.
   void drain();
   /// Realigns the clocks if the last alignment is at least a second old, because the clocks drift
-  /// apart and long intervals lose precision (CUDA returns milliseconds in f32). The GPU must be
-  /// idle.
+  /// apart and long intervals lose precision (CUDA returns milliseconds in f32). Measures the
+  /// drift. The GPU must be idle.
   void realign(Queue queue);
 
-  /// The largest error of a span's times: the trace may show a span up to this much later than it
-  /// ran.
+  /// The largest error of the times of any span so far: that of the alignment, and the drift since
+  /// then. Before the drift is measured, assumes that it is at most 50 ppm, a common tolerance of
+  /// quartz oscillators.
   Picoseconds uncertainty() const;
-  /// The smallest delay between the launch and the start of any span. A negative value would mean
-  /// that a span appears to start before its launch.
+  /// The smallest delay between the launch and the start of any span. A negative value means that a
+  /// span appears to start before its launch; it is never below -uncertainty().
   Picoseconds least_delay() const;
 
  private:
@@ -67,6 +69,8 @@ class GpuTimeline {
     MarkPtr mark;
     Picoseconds time = 0;
     Picoseconds uncertainty = 0;
+    double rate = 1;            ///< time on the host's clock per time on the GPU's
+    double drift_left = 50e-6;  ///< largest error of `rate`
   };
   using AnchorPtr = std::shared_ptr<const Anchor>;
   struct Pending {
@@ -75,7 +79,11 @@ class GpuTimeline {
   };
 
   AnchorPtr align(Queue queue);
-  Picoseconds time_of(const Anchor& anchor, const Mark& mark) const;
+  /// The time of a mark, and its largest error.
+  struct Reading {
+    Picoseconds time, uncertainty;
+  };
+  Reading read(const Anchor& anchor, const Mark& mark) const;
   void work();
   void record(const Pending& pending);
 
@@ -85,7 +93,8 @@ class GpuTimeline {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Pending> pending_;
-  AnchorPtr anchor_;
+  AnchorPtr anchor_, first_anchor_;
+  Picoseconds uncertainty_ = 0;
   std::int64_t put_ = 0, recorded_ = 0;
   std::optional<Picoseconds> least_delay_;
   bool stop_ = false;

@@ -12,6 +12,7 @@
 #include "core/comm/nccl/nccl_watchdog.h"
 #include "core/comm/threads/thread_fabric.h"
 #include "tests/support/comes_true.h"
+#include "tests/support/stub_gpu.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -19,7 +20,7 @@ using namespace lockstep::testing;
 namespace {
 
 /// A GPU whose marks are never passed. Once it hangs, it does not answer until it is let go.
-class StuckGpu final : public Gpu {
+class StuckGpu final : public StubGpu {
  public:
   bool passed(const Mark&) override {
     std::unique_lock lock{mutex_};
@@ -34,33 +35,7 @@ class StuckGpu final : public Gpu {
   }
   std::atomic<int> questions{0};
 
-  int index() const override { return 0; }
-  const GpuInfo& info() const override { throw unused(); }
-  const Kernels& kernels() const override { throw unused(); }
-  void* allocate(std::size_t, Queue) override { throw unused(); }
-  void release(void*, Queue) noexcept override {}
-  void* allocate_pinned(std::size_t) override { throw unused(); }
-  void release_pinned(void*) noexcept override {}
-  std::int64_t memory_in_use() const override { throw unused(); }
-  void reserve(std::size_t) override { throw unused(); }
-  void open_to_peers() override { throw unused(); }
-  Queue make_queue(bool) override { throw unused(); }
-  void drop_queue(Queue) noexcept override {}
-  int most_queues() const override { throw unused(); }
-  MarkPtr record(Queue) override { throw unused(); }
-  void wait(Queue, const Mark&) override { throw unused(); }
-  double milliseconds(const Mark&, const Mark&) override { throw unused(); }
-  void copy(Queue, void*, const void*, std::size_t) override { throw unused(); }
-  void push_range(const char*) override {}
-  void pop_range() override {}
-  std::vector<std::byte> make_communicator_id() override { throw unused(); }
-  std::unique_ptr<GpuCommunicator> join(const std::vector<std::byte>&, int, int,
-                                        WaitCheck) override {
-    throw unused();
-  }
-
  private:
-  static std::logic_error unused() { return std::logic_error{"not used by the watchdog"}; }
   std::mutex mutex_;
   std::condition_variable changed_;
   bool hangs_ = false;

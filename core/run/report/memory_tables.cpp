@@ -180,7 +180,7 @@ std::string gpu_table(const Report& report) {
          "  after the last step, by the GPU's own account; other: CUDA, cuBLAS, NCCL, the pool's "
          "free blocks, other programs\n" +
          (late > 0 ? fmt::format(
-                         "  spans use the GPU's clock; the trace shows them up to {:.1f} µs late\n",
+                         "  spans use the GPU's clock; their times are accurate to within {:.1f} µs\n",
                          seconds(late) * 1e6)
                    : "") +
          (report.options.output.verbose

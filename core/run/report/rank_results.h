@@ -39,7 +39,7 @@ struct RankGpu {
   std::int64_t in_use = 0;      ///< bytes that all programs hold on it when training ends
   std::int64_t ours = 0;        ///< the part of `in_use` that this rank's allocator holds
   int queues = 0;               ///< the most that this rank had at the same time
-  Picoseconds late = 0;         ///< how late the trace may show its spans; see GpuTimeline
+  Picoseconds late = 0;         ///< largest error of its spans' times; see GpuTimeline
   Picoseconds least_delay = 0;  ///< the smallest delay between the launch and the start of a kernel
 };
 
