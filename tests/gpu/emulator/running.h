@@ -1,0 +1,128 @@
+#pragma once
+
+/// The state of a running kernel: its grid's running blocks and their threads.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <source_location>
+#include <vector>
+
+#include "emulator/block.h"
+#include "emulator/device.h"
+#include "fiber.h"
+
+namespace emulator {
+
+inline constexpr unsigned most_threads = 1024;
+inline constexpr std::size_t most_shared = 227 << 10U;  ///< bytes per block
+
+/// xorshift64* (Vigna 2016).
+struct Generator {
+  std::uint64_t state = 0x9e3779b97f4a7c15U;
+  std::uint64_t next() {
+    state ^= state >> 12U;
+    state ^= state << 25U;
+    state ^= state >> 27U;
+    return state * 0x2545f4914f6cdd1dU;
+  }
+  unsigned below(std::size_t limit) { return static_cast<unsigned>((next() >> 33U) % limit); }
+};
+
+/// A warp operation that some but not all of its lanes have reached.
+struct WarpOperation {
+  unsigned mask = 0, arrived = 0;
+  FinishWarp finish = nullptr;
+  std::source_location at;
+  std::array<void*, 32> lanes{};
+};
+
+struct Warp {
+  std::vector<WarpOperation> open;  // the masks are disjoint
+};
+
+/// A thread that waits for other blocks.
+struct Waiting {
+  unsigned thread;
+  const int* counter;
+  int value;
+};
+
+struct Thread {
+  Fiber fiber;
+  uint3 index{};
+  unsigned stack = 0;
+  bool waiting = false;
+  std::source_location waits_at;
+};
+
+/// A block of a running grid. Records which of its threads can run, and what the other threads are
+/// waiting for.
+class Block {
+ public:
+  /// Prepares to run the block with this index.
+  void start(const Grid& grid, const std::function<void()>& body, uint3 index);
+  /// Runs threads until all have returned, none can go on, or one lets other blocks run.
+  void run();
+  bool done() const { return live_ == 0; }
+  /// Whether some thread can go on. If none waits for another block either, throws KernelError.
+  bool can_go_on();
+  [[noreturn]] void stuck() const;
+
+  void block_collective(void* mine, FinishBlock finish, std::source_location at);
+  void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_location at);
+  void wait_for_blocks(const int* counter, int value, std::source_location at);
+  void let_blocks_run(std::source_location at);
+
+  unsigned current = 0;  // the running thread
+  std::byte* dynamic_shared() const { return dynamic_shared_.get(); }
+
+ private:
+  static void entry();
+  void resume(unsigned thread);
+  void wait(std::source_location at);
+  void finish_barrier();
+
+  Stacks stacks_{most_threads};
+  std::array<Thread, most_threads> threads_;
+  std::array<Warp, most_threads / 32> warps_;
+  std::vector<unsigned> ready_, free_stacks_;
+  std::vector<Waiting> waiting_for_blocks_;
+  unsigned count_ = 0, live_ = 0;
+  bool returned_ = false, lets_run_ = false;
+  std::exception_ptr error_;
+  const std::function<void()>* body_ = nullptr;
+  uint3 index_{};
+
+  std::unique_ptr<std::byte, decltype(&std::free)> dynamic_shared_{
+      static_cast<std::byte*>(std::aligned_alloc(1024, most_shared / 1024 * 1024 + 1024)),
+      &std::free};
+  std::vector<char> static_shared_;  // while other blocks run; empty before
+
+  unsigned at_barrier_ = 0;
+  FinishBlock barrier_finish_ = nullptr;
+  std::source_location barrier_at_;
+  std::vector<void*> barrier_threads_;
+  std::vector<unsigned> barrier_waiting_;
+};
+
+/// All that runs: one grid at a time.
+struct Running {
+  std::mutex mutex;
+  Generator random;
+  std::uint64_t barriers = 1;
+  std::array<std::unique_ptr<Block>, most_blocks> blocks;  // created when needed
+  unsigned current_block = 0;
+
+  Block& block() { return *blocks[current_block]; }
+};
+
+/// The one of this process.
+Running& running();
+
+}  // namespace emulator
