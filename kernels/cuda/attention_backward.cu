@@ -37,78 +37,33 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/attention_launch.cuh"
-#include "kernels/cuda/attention_tile.cuh"
+#include "kernels/cuda/attention_backward.cuh"
 
 namespace lockstep::cuda {
 namespace {
-
-/// Strips of 16 rows per warp.
-template <int D>
-constexpr int strips = D <= 64 ? 2 : 1;
-template <int D>
-constexpr int block_rows = warps* strips<D> * 16;
-/// Rows of the other operand per tile.
-constexpr int tile = 32;
-
-/// A stage holds one tile's data: rows of two matrices and, for dk and dv, two floats per row.
-template <class T, int D>
-constexpr int stage_elements = 2 * tile*(pitch<D> + static_cast<int>(sizeof(float) / sizeof(T)));
-template <class T, int D>
-constexpr std::size_t shared_bytes = 2 *
-                                     (block_rows<D> * pitch<D> + stage_elements<T, D>)*sizeof(T);
-
-/// The inputs of both kernels. `probabilities` points to the probabilities that the forward pass
-/// kept, or is null. If it is not null, `lse` is loaded but not used, so it need not hold
-/// log-sum-exps.
-template <class T>
-struct Backward {
-  Problem n;
-  Strided<const T> dy, q, k, v;
-  const float *lse, *dots, *probabilities;
-};
-
-/// Returns one probability stored by the forward pass, or 0 outside the matrix.
-template <class T>
-__device__ float kept(const Backward<T>& in, int matrix, int query, int key) {
-  const Problem& n = in.n;
-  if (query >= n.s || key >= n.s) return 0.0F;
-  return in.probabilities[(static_cast<std::int64_t>(matrix) * n.s + query) * n.s + key];
-}
 
 /// Computes dk and dv for one tile of keys, by iterating over the tiles of queries, starting at the
 /// diagonal.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2)
     backward_keys(Backward<T> in, Strided<T> dk, Strided<T> dv) {
-  constexpr int M = strips<D>, rows = block_rows<D>, elements = tile * pitch<D>;
+  constexpr int M = strips<D>, rows = block_rows<D>;
   const Problem& n = in.n;
   T* const keys = dynamic_shared<T>();
   T* const values = keys + rows * pitch<D>;
-  T* const stages = values + rows * pitch<D>;  // two, each with q, dy, lse and dots of one tile
+  T* const stages = values + rows * pitch<D>;  // two
 
   const Place place =
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.matrices, false);
   const int first = place.tile * rows, mine = first + warp() * 16 * M;
-  const Matrix<const T> q_matrix = in.q.matrix(n, place.matrix);
-  const Matrix<const T> dy_matrix = in.dy.matrix(n, place.matrix);
-  const int first_row = place.matrix * n.s;
-  T* const own_keys = keys + warp() * 16 * M * pitch<D>;
-  T* const own_values = own_keys + rows * pitch<D>;
-  const auto load = [&](int first_query, T* stage) {
-    load_tile<tile, D>(stage, q_matrix, first_query, n);
-    load_tile<tile, D>(stage + elements, dy_matrix, first_query, n);
-    load_numbers<tile>(reinterpret_cast<float*>(stage + 2 * elements), in.lse + first_row,
-                       in.dots + first_row, first_query, n);
-    ptx::cp_async_commit();
-  };
+  const int own = warp() * 16 * M * pitch<D>;  // the warp's rows of keys and values
 
+  const QueryRows<T> query_rows{in, place.matrix};
   load_tile<rows, D>(keys, in.k.matrix(n, place.matrix), first, n);
   load_tile<rows, D>(values, in.v.matrix(n, place.matrix), first, n);
-  load(first, stages);
+  Queries<T, D>{stages}.load(query_rows, first, n);
 
-  const float scale_log2_e = n.scale * log2_e;
-  const InShared<T, M, D> my_keys{own_keys}, my_values{own_values};
+  const InShared<T, M, D> my_keys{keys + own}, my_values{values + own};
   Sums<M, D> dk_sums = {}, dv_sums = {};
   for (int first_query = first, odd = 0; first_query < n.s; first_query += tile, odd ^= 1) {
     // After this, the tile is visible to all threads, and all have finished with the previous tile,
@@ -116,42 +71,19 @@ __global__ void __launch_bounds__(threads, 2)
     ptx::cp_async_wait<0>();
     __syncthreads();
     if (first_query + tile < n.s)
-      load(first_query + tile, stages + (odd ^ 1) * stage_elements<T, D>);
-    const int ahead = first_query - mine;
-    if (ahead + tile <= 0) continue;  // none of these queries attends to the warp's keys
-    const T* const queries = stages + odd * stage_elements<T, D>;
-    const T* const dys = queries + elements;
-    const float* const lse = reinterpret_cast<const float*>(dys + elements);
-    const float* const dots = lse + tile;
+      Queries<T, D>{stages + (odd ^ 1) * stage_elements<T, D>}.load(query_rows, first_query + tile,
+                                                                    n);
+    if (first_query + tile <= mine) continue;  // none of these queries attends to the warp's keys
+    const Queries<T, D> queries{stages + odd * stage_elements<T, D>};
 
     Sums<M, tile> p = {}, ds = {};
-    multiply_transposed<T, M, tile, D>(p, my_keys, queries);
-    if (in.probabilities != nullptr) {
-      for_each<M, tile>([&](int m, int j, int r) {
-        p[m][j][r] = kept(in, place.matrix, first_query + column_of(j, r), mine + row_of(m, r));
-      });
-    } else {
-      if (ahead < 16 * M - 1)  // at the diagonal
-        for_each<M, tile>([&](int m, int j, int r) {
-          if (row_of(m, r) > ahead + column_of(j, r)) p[m][j][r] = -infinity;
-        });
-      for_each<M, tile>([&](int m, int j, int r) {
-        p[m][j][r] = probability(p[m][j][r], scale_log2_e, lse[column_of(j, r)]);
-      });
-    }
-    multiply<T, M, tile, D>(dv_sums, as_left<T, M, tile>(p), dys);
-    multiply_transposed<T, M, tile, D>(ds, my_values, dys);
-    for_each<M, tile>([&](int m, int j, int r) {
-      ds[m][j][r] = p[m][j][r] * (ds[m][j][r] - dots[column_of(j, r)]);
-    });
-    multiply<T, M, tile, D>(dk_sums, as_left<T, M, tile>(ds), queries);
+    probabilities_of_keys<T, M, D>(p, in, place.matrix, my_keys, mine, queries, first_query);
+    multiply<T, M, tile, D>(dv_sums, as_left<T, M, tile>(p), queries.dy);
+    score_gradients_of_keys<T, M, D>(ds, p, my_values, queries);
+    multiply<T, M, tile, D>(dk_sums, as_left<T, M, tile>(ds), queries.q);
   }
-
-  float scale[M][2], one[M][2];
-  for (int m = 0; m < M; ++m)
-    for (int half = 0; half < 2; ++half) scale[m][half] = n.scale, one[m][half] = 1.0F;
-  store_rows<T, M, D>(dk_sums, scale, own_keys, dk.matrix(n, place.matrix), mine, n);
-  store_rows<T, M, D>(dv_sums, one, own_values, dv.matrix(n, place.matrix), mine, n);
+  store_keys<T, M, D>(dk_sums, dv_sums, dk.matrix(n, place.matrix), dv.matrix(n, place.matrix),
+                      keys + own, values + own, mine, n);
 }
 
 /// Storage for a warp's rows of dy: shared memory or registers (see the table above).
@@ -244,14 +176,7 @@ void attention_backward_narrow(Queue queue, const Problem& n, View dy, View q, V
                                View lse, View probabilities, const float* dots, View dq, View dk,
                                View dv) {
   for_narrow_head(q.dtype, n.d, [&]<class T, int D>() {
-    const Backward<T> in{n,
-                         Strided<const T>{dy},
-                         Strided<const T>{q},
-                         Strided<const T>{k},
-                         Strided<const T>{v},
-                         probabilities ? dots : lse.f32(),
-                         dots,
-                         probabilities.f32()};
+    const Backward<T> in{n, dy, q, k, v, lse, probabilities, dots};
     const Grid blocks{blocks_of(n.s, block_rows<D>) * n.matrices};
     launch({"attention_backward (dk, dv)", queue, blocks, dim3(threads), shared_bytes<T, D>},
            backward_keys<T, D>, in, Strided<T>{dk}, Strided<T>{dv});
