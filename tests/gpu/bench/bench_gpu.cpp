@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "core/base/error.h"
 #include "tests/gpu/bench/memory_bound.h"
@@ -40,7 +41,14 @@ int main(int argc, char** argv) {
     const Shapes shapes = small ? tiny : Shapes{};
     if (small) samples = 2;
     MemoryBound{bench, shapes, samples}.run();
-    Products{bench, shapes, samples}.run();
+    // A GPU's kernels read the variable when it is opened.
+    const auto with_backward = [&](const char* version) {
+      ::setenv("LOCKSTEP_ATTENTION_BACKWARD", version, 1);
+      return library.open(index);
+    };
+    const auto seven = with_backward("seven"), five = with_backward("five");
+    Products{bench, shapes, samples}.run({{"seven products", seven->kernels().attention_backward},
+                                          {"five products", five->kernels().attention_backward}});
     return bench.failed() == 0 ? 0 : 1;
   } catch (const UsageError& error) {
     fmt::print(stderr, "bench_gpu: {}\n", error.what());

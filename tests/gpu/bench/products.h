@@ -19,7 +19,14 @@ class Products {
   Products(Bench& bench, const Shapes& shapes, int samples)
       : bench_(bench), k_(bench.kernels()), q_(bench.queue()), s_(shapes), samples_(samples) {}
 
-  void run() {
+  /// A version of attention's backward pass for 16-bit types.
+  struct BackwardVersion {
+    std::string name;
+    decltype(Kernels::attention_backward) kernel;
+  };
+
+  void run(const std::vector<BackwardVersion>& backward_versions) {
+    backward_versions_ = backward_versions;
     for (DType dtype : {DType::bf16, DType::f32}) large_product(dtype);
     for (DType dtype : {DType::bf16, DType::f32}) attention(dtype, s_.batch, s_.sequence);
     attention(DType::bf16, std::max<std::int64_t>(s_.batch / 8, 1), 4 * s_.sequence);
@@ -94,8 +101,8 @@ class Products {
     return 2.0 * static_cast<double>(batch * sequence) * static_cast<double>(sequence * s_.hidden);
   }
 
-  // The backward pass recomputes the scores and so computes five products instead of two; it is
-  // counted as 2.5 forward passes.
+  // The backward pass recomputes the scores and so needs five products instead of two. Every
+  // version is counted as 2.5 forward passes.
   void attention(DType dtype, std::int64_t batch, std::int64_t sequence) {
     const auto make = [&](std::int64_t columns) {
       return bench_.random({batch, sequence, columns}, dtype);
@@ -113,11 +120,19 @@ class Products {
     };
     const std::string suffix = fmt::format(" {}, s {}", name_of(dtype), sequence);
     measure("attention forward" + suffix, flops, forward, dtype, shape);
-    const auto backward = [&](int) {
-      k_.attention_backward(q_, dy, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, none,
-                            s_.heads, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
+    const auto backward = [&](const std::string& version,
+                              const decltype(Kernels::attention_backward)& kernel) {
+      measure(
+          "attention backward" + suffix + version, 2.5 * flops,
+          [&](int) {
+            kernel(q_, dy, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, none, s_.heads,
+                   part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
+          },
+          dtype, shape);
     };
-    measure("attention backward" + suffix, 2.5 * flops, backward, dtype, shape);
+    if (dtype == DType::f32) backward("", k_.attention_backward);
+    if (dtype == DType::bf16)
+      for (const auto& [version, kernel] : backward_versions_) backward(", " + version, kernel);
     bench_.release_all();
   }
 
@@ -156,6 +171,7 @@ class Products {
   Queue q_;
   Shapes s_;
   int samples_;
+  std::vector<BackwardVersion> backward_versions_;
   double bf16_rate_ = 0, f32_rate_ = 0;  ///< FLOP/s of the large products
 };
 
