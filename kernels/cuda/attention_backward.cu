@@ -9,11 +9,12 @@
 ///
 /// dk and dv are sums over queries, and dq is a sum over keys. A single kernel with one block per
 /// tile of keys could compute P and dP once for all three, in 5 products. But then many blocks
-/// would add to the same dq with atomics, in arbitrary order, and no two runs would be bitwise
-/// identical. Here one kernel computes dk and dv (4 products) and a second kernel computes dq (3
-/// products). That is 7 products instead of 5, or 40 % more work, but each sum has one owner and
-/// one order. In return, a pipeline's results are bitwise identical to those of one device, however
-/// it splits the batch. The lessons' parity checks rely on this.
+/// would add to the same dq: with atomics in arbitrary order, so that no two runs would be bitwise
+/// identical, or in a fixed order, waiting for one another (attention_backward_five.cu). Here one
+/// kernel computes dk and dv (4 products) and a second kernel computes dq (3 products). That is 7
+/// products instead of 5, or 40 % more work, but each sum has one owner and one order. In return, a
+/// pipeline's results are bitwise identical to those of one device, however it splits the batch.
+/// The lessons' parity checks rely on this.
 ///
 /// Both kernels have the structure of the forward kernel, with other operands. For dk and dv a warp
 /// owns keys and computes *transposed* scores, k qᵀ: their rows are keys, so Pᵀ and dSᵀ are already

@@ -19,7 +19,7 @@
 /// same bits, provided that mma sums an element in the same way whichever operand is on the left
 /// (see there). All blocks process the queries from the last tile to the diagonal: they begin with
 /// the same tile, and each can follow the previous one at a distance of one tile. In ascending
-/// order, block j could not begin until block j - 1 had passed its diagonal. dk and dv are
+/// order, each block would begin four tiles (at d = 64) after the previous one. dk and dv are
 /// therefore summed over descending queries, and their bits differ from attention_backward.cu's.
 ///
 /// **No deadlock.** A waiting block occupies a multiprocessor, and CUDA does not promise to start
@@ -47,7 +47,8 @@
 ///     64     128               65 KB           dk 64, dv 64, scores 32, dP 32; then dq 16
 ///     128    64                74 KB           dk 64, dv 64, scores 16, dP 16; then dq 32
 ///
-/// 2 blocks fit on a multiprocessor.
+/// 2 blocks fit on a multiprocessor, and no registers are spilled. This kernel has been compiled
+/// and emulated, but nobody has run it on a GPU yet.
 
 #include "kernels/cuda/attention_backward.cuh"
 #include "kernels/cuda/check.h"
