@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "exercises/frame/ranks.h"
+#include "exercises/frame/report.h"
 
 namespace lockstep::exercises {
 
@@ -28,7 +29,7 @@ std::vector<float> Check::separable(std::size_t count) {
 Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
                    const Diagnosis& diagnosis) {
   ++cases_;
-  case_ = what;
+  reporter_.try_case(what);
   Outcome all;
   Picoseconds end = 0;
   for (RankOutcome& each : ranks_.run(what, mesh, body, diagnosis)) {

@@ -15,6 +15,7 @@
 namespace lockstep::exercises {
 
 class Ranks;
+class Reporter;
 
 /// The answer still calls not_written().
 struct NotWritten : std::exception {};
@@ -53,8 +54,10 @@ struct Outcome {
 /// it is what it returns.
 class Check {
  public:
-  /// `ranks`, where bodies run, must outlive the check.
-  Check(Ranks& ranks, std::uint64_t seed) : ranks_(ranks), random_(seed) {}
+  /// `ranks`, where bodies run, and `reporter`, which learns the case of each run, must outlive
+  /// the check.
+  Check(Ranks& ranks, Reporter& reporter, std::uint64_t seed)
+      : ranks_(ranks), reporter_(reporter), random_(seed) {}
 
   /// Random inputs, different in each check of an answer; whole numbers, so that sums are exact in
   /// any order.
@@ -85,8 +88,6 @@ class Check {
   /// run() counts its own cases; a check without runs counts them here.
   void count_case() { ++cases_; }
   int cases() const { return cases_; }
-  /// What the last run() said about its case.
-  const std::string& current_case() const { return case_; }
 
   /// Shows `picture` after the answer has turned out right, below `caption`, which says what to see
   /// there.
@@ -99,9 +100,9 @@ class Check {
 
  private:
   Ranks& ranks_;
+  Reporter& reporter_;
   std::mt19937_64 random_;
   int cases_ = 0;
-  std::string case_;
   std::string caption_;
   Picture picture_;
 };

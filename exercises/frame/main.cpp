@@ -1,6 +1,8 @@
-// The main function of every exercise's check. Exit code 0: the answer is right, 4: it is wrong, 3:
-// it has not been written (with --launch mpi, that is 4, too), 2: unknown flags.
+// The main function of every exercise's check. With --report, the program tells its verdict to the
+// supervisor (exercises/supervise), which judges and which starts the processes of --launch mpi.
+// Without, it prints its verdict. Exit codes: report.h.
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -10,95 +12,91 @@
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
-#include "core/run/files/rank_message.h"
-#include "core/run/launch/gpus.h"
-#include "core/run/launch/launch.h"
 #include "exercises/frame/ranks.h"
+#include "exercises/frame/report.h"
 
 using namespace lockstep;
 using namespace lockstep::exercises;
 
 namespace {
 
-constexpr int wrong_code = 4, not_written_code = 3;
-constexpr const char* not_written_text = "not written yet";
-
 struct Verdict {
-  int code = 0;
+  int code = right_code;
   std::string text;
 };
 
-/// For the address sanitizer's report.
-struct {
-  const Check* check = nullptr;
-  std::uint64_t seed = 0;
-} running;
-
 /// `trace` is the folder for the trace of the run that the check shows; "" if it is not wanted.
-Verdict verdict_of(Ranks& ranks, std::uint64_t seed, const std::string& trace) {
-  Check trial{ranks, seed};
-  running = {&trial, seed};
+Verdict verdict_of(Ranks& ranks, Reporter& reporter, std::uint64_t seed, const std::string& trace) {
+  const auto wrong = [seed](const std::string& what, const std::string& why) {
+    return Verdict{wrong_code, fmt::format("{}\n\n{}(the same numbers again: --seed {})", what,
+                                           why.empty() ? why : why + "\n\n", seed)};
+  };
+  Check trial{ranks, reporter, seed};
   try {
     check(trial);
   } catch (const NotWritten&) {
-    return {not_written_code, not_written_text};
-  } catch (const Wrong& wrong) {
-    return {wrong_code, fmt::format("{}\n\n{}\n\n(the same numbers again: --seed {})", wrong.what(),
-                                    wrong.why, seed)};
+    return {not_written_code, "not written yet"};
+  } catch (const Wrong& error) {
+    return wrong(error.what(), error.why);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const abi::__forced_unwind&) {
+    reporter.give_verdict(wrong_code, "The answer calls pthread_exit().");
+    throw;
+  } catch (...) {
+    return wrong(text_of_exception(), "");
   }
   std::string text = fmt::format("{} are right. {}", count_of(trial.cases(), "case"), learned);
   if (!trial.picture().text.empty())
     text += fmt::format("\n\n{}\n\n{}", trial.caption(), trial.picture().text);
   // runs/exercise_15_1f1b is titled "exercise_15_1f1b", as a lesson's run has the lesson's name.
   if (!trace.empty()) write_trace(trial.picture(), std::filesystem::path{trace}.filename(), trace);
-  return {0, text};
+  return {right_code, text};
+}
+
+int conclude(Reporter& reporter, const Verdict& verdict) {
+  if (reporter.has_supervisor())
+    reporter.give_verdict(verdict.code, verdict.text);
+  else
+    fmt::print("{}\n", verdict.text);
+  return verdict.code;
 }
 
 #ifdef LOCKSTEP_HAS_MPI
 /// Runs the check in one of the processes that mpirun has started. All come to the same verdict,
-/// except if a body fails; the process that started them prints it once.
-int run_process(std::uint64_t seed, const std::string& device, const std::string& trace) {
-  const std::unique_ptr<Ranks> ranks = mpi_ranks(device);
-  const int id = mpi_rank_from_environment();
-  const Verdict verdict = verdict_of(*ranks, seed, id == 0 ? trace : "");
-  if (verdict.code == 0) {
-    if (id == 0) fmt::print("{}\n", verdict.text);
-    return 0;
+/// except if a body fails.
+int run_process(Reporter& reporter, std::uint64_t seed, const std::string& device,
+                const std::string& trace) {
+  std::unique_ptr<Ranks> ranks = mpi_ranks(device, reporter);
+  const bool first = mpi_rank_from_environment() == 0;
+  const Verdict verdict = verdict_of(*ranks, reporter, seed, first ? trace : "");
+  if (verdict.code == right_code) {
+    ranks.reset();  // ends MPI, together with all ranks
+    return conclude(reporter, verdict);
   }
-  write_message({RankMessage::Kind::usage_error, id, host_name(), verdict.text});
   // Other ranks may still wait for this one, so that MPI can't be ended in order.
-  std::_Exit(2);
+  std::_Exit(conclude(reporter, verdict));
 }
 #endif
 
 }  // namespace
 
-/// Read by the address sanitizer: MPI leaves memory allocated at its end, and a loop that never
-/// ends and appends to a vector must not take all of the machine's.
+/// Read by the address sanitizer: MPI leaves memory allocated at its end, and an answer must not
+/// take all of the machine's.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
-  return "detect_leaks=0:detect_stack_use_after_return=1:hard_rss_limit_mb=2000";
-}
-
-/// Called by the address sanitizer when it has found an error, just before the process ends.
-/// `./lockstep check` shows this line together with the line of the answer (exercises/check.sh).
-extern "C" void __asan_on_error();
-extern "C" void __asan_on_error() {
-  if (running.check != nullptr && !running.check->current_case().empty())
-    fmt::print(stderr, "the case: {} (the same numbers again: --seed {})\n",
-               running.check->current_case(), running.seed);
+  return "detect_leaks=0:detect_stack_use_after_return=1:hard_rss_limit_mb=2000:"
+         "max_allocation_size_mb=2000";
 }
 
 int main(int argc, char** argv) {
   std::uint64_t seed = std::random_device{}();
-  [[maybe_unused]] bool seed_given = false;
   bool mpi = false;
-  std::string device = "cpu", trace;
+  std::string device = "cpu", trace, report;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (flag == "--seed" && !value.empty()) {
       seed = std::strtoull(argv[++i], nullptr, 10);
-      seed_given = true;
     } else if (flag == "--launch" && (value == "mpi" || value == "threads")) {
       mpi = value == "mpi";
       ++i;
@@ -107,37 +105,27 @@ int main(int argc, char** argv) {
       ++i;
     } else if (flag == "--trace" && !value.empty()) {
       trace = argv[++i];
+    } else if (flag == "--report" && !value.empty()) {
+      report = argv[++i];
     } else {
       fmt::print(stderr,
                  "unknown flag '{}'; there are --seed N, --launch threads|mpi, --device cpu|cuda, "
                  "--trace DIR\n",
                  flag);
-      return 2;
+      return refused_code;
     }
   }
+  Reporter reporter{report, mpi ? mpi_rank_from_environment() : 0, mpi ? most_ranks : 1};
   try {
 #ifdef LOCKSTEP_HAS_MPI
-    if (mpi && under_mpi()) return run_process(seed, device, trace);
-    if (mpi) {
-      // All processes need the same random numbers.
-      std::string text = std::to_string(seed), name = "--seed";
-      std::vector<char*> arguments(argv, argv + argc);
-      if (!seed_given) arguments.insert(arguments.end(), {name.data(), text.data()});
-      const int count = static_cast<int>(arguments.size());
-      arguments.push_back(nullptr);
-      find_mpirun();
-      this_place(device == "cuda", /*local=*/0);  // refuses if there is no GPU
-      const int code = run_under_mpirun(most_ranks, count, arguments.data());
-      return code == 2 ? wrong_code : code;
-    }
+    if (mpi && under_mpi()) return run_process(reporter, seed, device, trace);
 #endif
-    if (mpi) throw UsageError("--launch mpi: Lockstep was built without MPI");
+    if (mpi) throw UsageError("--launch mpi needs the supervisor: exercises/supervise");
     const std::unique_ptr<Ranks> ranks = thread_ranks(device);
-    const Verdict verdict = verdict_of(*ranks, seed, trace);
-    fmt::print("{}\n", verdict.text);
-    return verdict.code;
+    return conclude(reporter, verdict_of(*ranks, reporter, seed, trace));
   } catch (const UsageError& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
+    if (!reporter.has_supervisor()) fmt::print(stderr, "{}\n", error.what());
+    reporter.give_verdict(refused_code, error.what());
+    return refused_code;
   }
 }

@@ -11,6 +11,7 @@
 #include "core/comm/transport/control.h"
 #include "core/run/launch/gpus.h"
 #include "exercises/frame/ranks.h"
+#include "exercises/frame/report.h"
 
 namespace lockstep::exercises {
 
@@ -19,11 +20,14 @@ namespace {
 /// After several ranks have failed together, the first one's report should be the only one: when it
 /// ends, mpirun ends the others.
 constexpr std::chrono::milliseconds between_reports{1500};
+/// How long a rank that has waited too long waits for a better reason.
+constexpr std::chrono::seconds for_better_reason{10};
 
 class Processes final : public Ranks {
  public:
-  explicit Processes(const std::string& device)
-      : options_(options_for(session_.size(), device)),
+  Processes(const std::string& device, Reporter& reporter)
+      : reporter_(reporter),
+        options_(options_for(session_.size(), device)),
         rank_(options_, session_.endpoint(options_.platform.patience_seconds), own_gpu()) {}
 
   std::vector<RankOutcome> run(const std::string& what, const Mesh& mesh, const Check::Body& body,
@@ -42,10 +46,11 @@ class Processes final : public Ranks {
       } catch (const Wrong& wrong) {
         throw Wrong{fmt::format("{}: {}", what, wrong.what()), wrong.why};
       } catch (const std::exception& error) {
-        std::this_thread::sleep_for(rank_.id * between_reports);
         const std::string text = fmt::format("rank {}: {}", rank_.id, rank_.cause(error));
         // A process knows only for whom it waits itself.
         const bool stuck = text.find("has waited") != std::string::npos;
+        if (stuck) reporter_.wait_until_all_are_stuck(mesh.ranks(), for_better_reason);
+        std::this_thread::sleep_for(rank_.id * between_reports);
         throw Wrong{fmt::format("{}: {}", what, text),
                     stuck ? "Without --launch mpi, the check sees all ranks, and names every rank "
                             "that waits for another one."
@@ -92,6 +97,7 @@ class Processes final : public Ranks {
     return outcomes;
   }
 
+  Reporter& reporter_;
   MpiSession session_{/*native=*/false};
   const Options options_;
   Rank rank_;
@@ -99,8 +105,8 @@ class Processes final : public Ranks {
 
 }  // namespace
 
-std::unique_ptr<Ranks> mpi_ranks(const std::string& device) {
-  return std::make_unique<Processes>(device);
+std::unique_ptr<Ranks> mpi_ranks(const std::string& device, Reporter& reporter) {
+  return std::make_unique<Processes>(device, reporter);
 }
 
 }  // namespace lockstep::exercises

@@ -1,8 +1,10 @@
 #include "exercises/frame/ranks.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <string_view>
@@ -180,6 +182,14 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
   } catch (const RunError&) {
     check_waits();  // more likely the cause of a failure than what failed
     throw;
+  } catch (const Wrong&) {
+    throw;
+  } catch (const NotWritten&) {
+    throw;
+  } catch (const abi::__forced_unwind&) {  // pthread_exit(), which must not be stopped
+    throw;
+  } catch (...) {
+    throw RunError{text_of_exception()};
   }
   check_waits();
   outcome.bytes_sent = all_bytes(rank.transport->bytes_sent()) - before;
@@ -187,6 +197,23 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
   outcome.end = rank.compute.now() - start;
   take_rows(rank.trace, start, outcome.computed, outcome.sent);
   return outcome;
+}
+
+std::string text_of_exception() {
+  constexpr std::size_t most = 1000;
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string_view text = error.what();
+    if (text.size() <= most) return std::string{text};
+    return fmt::format("{}... ({} more bytes)", text.substr(0, most), text.size() - most);
+  } catch (...) {
+    const char* name = abi::__cxa_current_exception_type()->name();
+    const std::unique_ptr<char, decltype(&std::free)> readable{
+        abi::__cxa_demangle(name, nullptr, nullptr, nullptr), &std::free};
+    return fmt::format("the answer throws an exception of the type {}",
+                       readable ? readable.get() : name);
+  }
 }
 
 Failure failure_of(const std::string& text) {

@@ -52,9 +52,6 @@ class Ranks {
                                        const Check::Diagnosis& diagnosis) = 0;
 };
 
-/// No check uses more ranks than this.
-constexpr int most_ranks = 8;
-
 /// The options of a run on `ranks` ranks whose numbers are exchanged in the memory of `device`,
 /// "cpu" or "cuda". On the modelled clock, so that results do not depend on the machine's load.
 Options options_for(int ranks, const std::string& device);
@@ -62,12 +59,16 @@ Options options_for(int ranks, const std::string& device);
 /// `channels` are for its RankState.
 RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds start,
                      const Check::Body& body);
+/// Describes the exception that is being handled: what it says, cut to a readable length, or its
+/// type if that is not derived from std::exception.
+std::string text_of_exception();
 /// Reads the message of a failed run (core/comm/threads/wait_graph.cpp).
 Failure failure_of(const std::string& text);
 
 /// Ranks as threads of this process.
 std::unique_ptr<Ranks> thread_ranks(const std::string& device);
 /// Ranks as the processes that mpirun has started; each of them runs the whole check.
-std::unique_ptr<Ranks> mpi_ranks(const std::string& device);
+/// `reporter` must outlive them.
+std::unique_ptr<Ranks> mpi_ranks(const std::string& device, Reporter& reporter);
 
 }  // namespace lockstep::exercises

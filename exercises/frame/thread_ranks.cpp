@@ -1,3 +1,4 @@
+#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -42,6 +43,9 @@ class Threads final : public Ranks {
           fabric.fail("wrong");
         } catch (const std::exception& error) {
           fabric.fail(each->cause(RunError{fmt::format("rank {}: {}", each->id, error.what())}));
+        } catch (const abi::__forced_unwind&) {
+          fabric.fail(fmt::format("rank {}: the answer calls pthread_exit()", each->id));
+          throw;
         }
       });
     for (std::thread& thread : threads) thread.join();

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # `./lockstep check` on a small project with two exercises of its own: what it says at each step, from the stub to the
 # last solved exercise, and what it writes. Prints "N passed, N failed".
+#
+#   test_check.sh SUPERVISE     the program that judges
 set -uo pipefail
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
 unset LOCKSTEP_PRESET
+export SUPERVISE=$1 SOURCE_DIR=$source_dir
 house="$scratch/a path with spaces"
 
 mkdir -p "$house"/{cmake,exercises/01_two,exercises/02_three}
@@ -15,25 +18,39 @@ cp "$source_dir/exercises/check.sh" "$house/exercises"
 cat >"$house/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(house LANGUAGES CXX)
+set(CMAKE_CXX_STANDARD 20)
+add_custom_target(supervise COMMAND ${CMAKE_COMMAND} -E create_symlink $ENV{SUPERVISE} exercises/supervise)
 foreach(exercise 01_two 02_three)
   if(EXISTS ${CMAKE_SOURCE_DIR}/exercises/${exercise}/answer.cpp)
-    add_executable(exercise_${exercise} exercises/${exercise}/answer.cpp exercises/main.cpp)
+    add_executable(exercise_${exercise} exercises/${exercise}/answer.cpp exercises/main.cpp
+      $ENV{SOURCE_DIR}/exercises/frame/report.cpp)
+    target_include_directories(exercise_${exercise} PRIVATE $ENV{SOURCE_DIR})
+    target_link_libraries(exercise_${exercise} PRIVATE fmt)
     target_compile_options(exercise_${exercise} PRIVATE -g -fsanitize=address,undefined -fno-sanitize-recover=all)
     target_link_options(exercise_${exercise} PRIVATE -fsanitize=address,undefined)
     set_target_properties(exercise_${exercise} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/exercises)
   endif()
 endforeach()
 END
-# Stands for a check. The exit codes are those of exercises/frame/main.cpp.
+# Stands for a check (exercises/frame/main.cpp).
 cat >"$house/exercises/main.cpp" <<'END'
 #include <cstdio>
+#include <cstdlib>
+
+#include "exercises/frame/report.h"
+
+using namespace lockstep::exercises;
 int answer(int input);
-int main(int count, char** words) {
-  const int result = answer(count);
-  if (result == 0) return 3;
-  std::puts(result == 2 ? "2 cases are right." : "2 ranks: should be 2\n\nOne rank is missing.");
-  for (int i = 1; i < count; ++i) std::puts(words[i]);
-  return result == 2 ? 0 : 4;
+int main(int count, char** words) {  // FLAGS --report PATH
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  Reporter reporter{words[count - 1], rank ? std::atoi(rank) : 0, rank ? most_ranks : 1};
+  reporter.try_case("2 ranks");
+  const int result = answer(1);
+  for (int i = 1; i < count - 2; ++i) std::puts(words[i]);
+  const int code = result == 0 ? not_written_code : result == 2 ? right_code : wrong_code;
+  reporter.give_verdict(code, code == right_code ? "2 cases are right."
+                                                 : "2 ranks: should be 2\n\nOne rank is missing.");
+  return code;
 }
 END
 for exercise in 01_two 02_three; do
@@ -68,9 +85,12 @@ lockstep check
 claim 'wrong: exit code 1' ended 1
 claim 'wrong: what and why' says $'✗ 2 ranks: should be 2\n\nOne rank is missing.'
 lockstep check --seed 7
-claim 'the seed goes through' says $'--seed\n7'
-lockstep check --launch mpi
-claim '--launch mpi goes through' says $'--launch\nmpi'
+claim 'the seed goes through' says $'  --seed\n  7'
+if command -v mpirun >/dev/null; then
+  lockstep check --launch mpi
+  claim '--launch mpi goes through' says $'  --launch\n  mpi'
+  claim '--launch mpi: the verdict' says $'✗ 2 ranks: should be 2\n\nOne rank is missing.'
+fi
 lockstep check --launch fibers
 claim 'another --launch is refused' ended 2
 claim 'and what would do is said' says "--launch needs threads or mpi, not 'fibers'"
@@ -94,7 +114,13 @@ lockstep check
 claim 'undefined: at its line' says '✗ exercises/01_two/answer.cpp:2: shift exponent 32'
 write 01_two $'#include <unistd.h>\nint answer(int) {\n  volatile int n = 1;\n  while (n) sleep(1);\n  return 2;\n}'
 lockstep check
-claim 'a loop without end: told' says 'has not returned within'
+claim 'a loop without end: said' says 'has not returned within 10 seconds'
+write 01_two $'#include <cstdlib>\nint answer(int) { std::exit(0); }'
+lockstep check
+claim 'exit(0): is not solved' ended 1
+claim 'exit(0): says so' says 'ended the program with exit code 0 before the check was over'
+claim 'exit(0): in which case' says 'In this case: 2 ranks'
+claim 'exit(0): is not listed as solved' [ ! -e "$house/exercises/progress" ]
 write 01_two $'// A comment alone is no answer.\nint answer(int) { return 0; }'
 lockstep check
 claim 'still not written' says 'exercises/01_two/answer.cpp still calls not_written()'
@@ -121,7 +147,7 @@ claim 'all are solved' says 'All exercises are solved.'
 lockstep check
 claim 'nothing is left: said' says "All exercises are solved. './lockstep check N' checks one again."
 lockstep check 1 --view
-claim '--view: the run is recorded' says $'--trace\n'"$house/runs/exercise_01_two"
+claim '--view: the run is recorded' says $'  --trace\n  '"$house/runs/exercise_01_two"
 claim '--view: without a run, says so' says 'This exercise has no run to show.'
 mkdir -p "$house/runs/exercise_01_two"
 echo '{}' >"$house/runs/exercise_01_two/rank0.json"

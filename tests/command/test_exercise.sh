@@ -9,19 +9,20 @@ set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
 programs=$1 folder=$2 name=${2##*/}
 tries=$(portion_of 20 2)    # each with other random numbers
+judge() { run "$programs/supervise" --source "exercises/$name/answer.cpp" --limit 100 "$1"; } # PROGRAM
 
 # If a bug is to be found, the stub is the program that has it.
 if grep -q '^// find the bug' "$folder/stub.cpp"; then
-  run "$programs/exercise_$name-stub"
+  judge "$programs/exercise_$name-stub"
   claim "$name: the stub is wrong" ended 4
 elif [[ -n ${LOCKSTEP_TEST_ALL-} || -x $programs/exercise_$name-stub ]]; then
-  run "$programs/exercise_$name-stub"
+  judge "$programs/exercise_$name-stub"
   claim "$name: the stub is not written" ended 3
 fi
 for answer in "$programs/exercise_$name"-{solution,right-*}; do
   [[ -x $answer ]] || continue
   for ((i = 0; i < tries; ++i)); do
-    run "$answer"
+    judge "$answer"
     claim "${answer##*/exercise_}: is right" ended 0
   done
 done
@@ -31,7 +32,7 @@ for answer in "$folder"/wrong/*.cpp; do
   [[ -x $programs/exercise_$name-wrong-$what ]] || continue
   wrong=$((wrong + 1))
   for ((i = 0; i < tries; ++i)); do
-    run "$programs/exercise_$name-wrong-$what"
+    judge "$programs/exercise_$name-wrong-$what"
     claim "$name, $what: is rejected" ended 4
     claim "$name, $what: its diagnosis" says "$(sed -n '1s,^// diagnosis: ,,p' "$answer")"
   done

@@ -1,0 +1,85 @@
+#include "exercises/supervise/processes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "core/run/launch/processes.h"
+#include "core/run/launch/signal_watch.h"
+
+namespace lockstep::exercises {
+
+Pipe::Pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error{"can't create a pipe"};
+  read_end = ends[0];
+  write_end = ends[1];
+  ::fcntl(read_end, F_SETFL, O_NONBLOCK);
+}
+
+Pipe::~Pipe() {
+  ::close(read_end);
+  ::close(write_end);
+}
+
+std::string Pipe::path() const {
+  return fmt::format("/proc/{}/fd/{}", ::getpid(), write_end);
+}
+
+pid_t start(int output, const std::function<int()>& body) {
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0)
+    throw std::runtime_error{fmt::format("can't start a process: {}", std::strerror(errno))};
+  if (child > 0) return child;
+  ::setsid();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(output, STDERR_FILENO);
+  unblock_signals();
+  const int code = body();
+  std::fflush(stdout);
+  ::_exit(code);
+}
+
+int become(const std::vector<std::string>& words) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execv(arguments.front(), arguments.data());
+  fmt::print(stderr, "can't start {}: {}\n", words.front(), std::strerror(errno));
+  return 127;
+}
+
+std::vector<pid_t> descendants() {
+  std::vector<pid_t> all = children_of(::getpid());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (const pid_t child : children_of(all[i])) all.push_back(child);
+  return all;
+}
+
+// What a dying process leaves becomes a child of this one, so that the last round finds it.
+void end_descendants() {
+  while (true) {
+    for (const pid_t process : descendants()) ::kill(process, SIGKILL);
+    pid_t ended = 0;
+    while ((ended = ::waitpid(-1, nullptr, WNOHANG)) > 0) {
+    }
+    if (ended < 0 && errno == ECHILD) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+}
+
+}  // namespace lockstep::exercises
