@@ -42,6 +42,7 @@ Verdict verdict_of(std::span<const Report> reports, std::span<const std::uint64_
                    const std::string& source) {
   const Report *rejecting = nullptr, *unexpected = nullptr;
   bool has_begun = false, all_right = true, all_ended = true;
+  bool after_verdict = false;  // whether the unexpected end came after this rank's verdict
   for (std::size_t i = 0; i < reports.size(); ++i) {
     const Report& report = reports[i];
     const bool judged = report.seal == keys[i];
@@ -49,8 +50,10 @@ Verdict verdict_of(std::span<const Report> reports, std::span<const std::uint64_
         (rejecting == nullptr || report.verdict_time < rejecting->verdict_time))
       rejecting = &report;
     if (report.has_ended != 0 && (!judged || report.status != 0) &&
-        (unexpected == nullptr || report.end_time < unexpected->end_time))
+        (unexpected == nullptr || report.end_time < unexpected->end_time)) {
       unexpected = &report;
+      after_verdict = judged;
+    }
     has_begun = has_begun || report.key == 0;
     all_right = all_right && judged && report.code == right_code;
     all_ended = all_ended && report.has_ended != 0;
@@ -101,6 +104,8 @@ Verdict verdict_of(std::span<const Report> reports, std::span<const std::uint64_
         "The processes of the check were ended from outside: does your answer kill others?");
   }
   const std::string fault = output.fault();
+  // The ranks give their verdicts once all have agreed; mpirun may end some before they do.
+  all_right = all_right || after_verdict;
   if (all_right)
     return wrong(fmt::format(
         "All cases are right, but then it {}{}: look at the destructors of static objects and at "

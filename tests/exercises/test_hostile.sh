@@ -96,6 +96,8 @@ seconds_for() { # KIND
 processes_left() { # VARIABLE=VALUE: the number of processes with this in their environment
   grep -slzxF "$1" /proc/[0-9]*/environ | wc -l
 }
+# VARIABLE=VALUE: whether the program runs: under the supervisor, or under mpirun and one supervisor per rank.
+answers() { (( $(processes_left "$1") >= $(per_launch 2 12) )); }
 matches() { [[ $out =~ $1 ]]; }
 is_printable() { ! LC_ALL=C grep -q $'[\x01-\x08\x0b-\x1f\x7f]' <<<"$out"; }
 # The last read, and the pipe, may add some.
@@ -124,5 +126,15 @@ for launch in "$@"; do
     tried=$((tried + 1))
   done < <(sed '/./!d' <<<"$kinds" | { mapfile -t lines; portion "$(per_launch 15 4)" "${lines[@]}"; })
   printf '%s: %d kinds of answers\n' "$launch" "$tried"
+
+  mark=LOCKSTEP_MARK=$$.$launch.interrupted
+  env "$mark" LOCKSTEP_HOSTILE=ignore_signals "$supervise" --source exercises/hostile.cpp --limit 100 "$program" \
+    --launch "$launch" >"$scratch/out" 2>"$scratch/err" &
+  run=$!
+  within 60 answers "$mark"
+  kill -TERM "$run"
+  await
+  claim "$launch: an interruption ends the check" ended 130
+  claim "$launch: an interruption leaves no process" [ "$(processes_left "$mark")" = 0 ]
 done
 conclude
