@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -64,6 +65,8 @@ std::string content_of(const std::string& path, const std::string& shown,
   };
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::none)
+    throw unfit("can't be read: " + error.message());
   if (!std::filesystem::exists(status)) throw unfit("no such file");
   if (std::filesystem::is_directory(status)) throw unfit("is a directory");
   // Reading a device or a pipe may never end.
@@ -76,7 +79,7 @@ std::string content_of(const std::string& path, const std::string& shown,
                             text_of_bytes(static_cast<double>(size)),
                             text_of_bytes(static_cast<double>(available))));
   std::ifstream file{path, std::ios::binary};
-  if (!file) throw unfit("can't be opened for reading");
+  if (!file) throw unfit(fmt::format("can't be read: {}", std::strerror(errno)));
   std::string text(size, '\0');
   file.read(text.data(), static_cast<std::streamsize>(size));
   if (file.gcount() != static_cast<std::streamsize>(size)) throw unfit("can't be read");

@@ -97,7 +97,7 @@ TEST_CASE("an unusable text gives a one-line message") {
   std::filesystem::permissions(folder / "closed", std::filesystem::perms::none);
   // The superuser can read every file.
   if (!std::ifstream{folder / "closed"})
-    CHECK(contains(message(folder / "closed"), "can't be opened"));
+    CHECK(contains(message(folder / "closed"), "can't be read"));
 
   config.vocabulary = 50;
   const std::string vocabulary = usage_error([&] { Corpus::from_file(folder / "fits", config); });

@@ -33,6 +33,7 @@ class Environment {
                                         "OMPI_COMM_WORLD_LOCAL_SIZE",
                                         "OMPI_COMM_WORLD_LOCAL_RANK",
                                         "PMIX_RANK",
+                                        "PMIX_SERVER_TMPDIR",
                                         "SLURM_PROCID",
                                         "SLURM_NTASKS",
                                         "SLURM_STEP_NUM_TASKS",
@@ -70,7 +71,8 @@ TEST_CASE("unusable hosts give one line with the reason and a remedy") {
   };
   CHECK(unlike(refusal({.hostfile = "/none"}, 1),
                {"--hostfile /none", "no such file", "slots=4"}) == "");
-  CHECK(unlike(refusal({.hostfile = "/tmp"}, 1), {"--hostfile /tmp", "no such file"}) == "");
+  CHECK(unlike(refusal({.hostfile = "/tmp"}, 1),
+               {"--hostfile /tmp", "can't be read", "directory"}) == "");
   CHECK(unlike(of_file("# nobody\n", 1), {"--hostfile", "names no host"}) == "");
   CHECK(unlike(of_file("a slots=2\nb slots=1\n", 4),
                {"--hostfile", "3 slots for --ranks 4", "--ranks 3"}) == "");
@@ -84,6 +86,22 @@ TEST_CASE("unusable hosts give one line with the reason and a remedy") {
        {":2", "a:", "a:0", "a:x", "a,,b", "a b", "-oProxyCommand=x:4", "u@-x", "a;b", "a$b"})
     CHECK(unlike(refusal({.hosts = wrong}, 1), {"--hosts " + wrong, "node1:4,node2:4"}) == "");
   CHECK(unlike(refusal({.hostfile = "f", .hosts = "a"}, 1), {"--hosts a", "--hostfile f"}) == "");
+}
+
+TEST_CASE("variables that a shell has kept from a launcher make no rank") {
+  const TemporaryFolder folder;
+  const std::map<std::string, std::string> size{{"OMPI_COMM_WORLD_SIZE", "8"}};
+  const auto is_rank = [&](const std::map<std::string, std::string>& others) {
+    std::map<std::string, std::string> all = size;
+    all.insert(others.begin(), others.end());
+    const Environment environment{all};
+    forget_ended_launcher();
+    return under_mpi();
+  };
+  CHECK(is_rank({{"PMIX_RANK", "5"}, {"PMIX_SERVER_TMPDIR", folder.path().string()}}));
+  CHECK(is_rank({{"PMIX_RANK", "5"}}));
+  CHECK_FALSE(is_rank({{"PMIX_RANK", "5"}, {"PMIX_SERVER_TMPDIR", folder.path() / "ended"}}));
+  CHECK_FALSE(is_rank({}));
 }
 
 TEST_CASE("a rank finds its number in its launcher's variables") {

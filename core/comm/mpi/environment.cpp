@@ -1,7 +1,12 @@
 #include "core/comm/mpi/environment.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdlib>
 #include <initializer_list>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -26,6 +31,19 @@ bool in_slurm_step() {
 }
 
 }  // namespace
+
+void forget_ended_launcher() {
+  const char* folder = std::getenv("PMIX_SERVER_TMPDIR");
+  const bool ended = folder != nullptr && ::access(folder, F_OK) != 0 && errno == ENOENT;
+  if (!ended && (is_set("PMIX_RANK") || !is_set("OMPI_COMM_WORLD_SIZE"))) return;
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    for (const char* prefix : {"OMPI_COMM_WORLD_", "PMIX_", "OMPI_MCA_ess", "OMPI_MCA_orte_"})
+      if (text.starts_with(prefix)) names.push_back(text.substr(0, text.find('=')));
+  }
+  for (const std::string& name : names) ::unsetenv(name.c_str());
+}
 
 bool under_mpirun() {
   return is_set("OMPI_COMM_WORLD_SIZE");

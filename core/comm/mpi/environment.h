@@ -4,6 +4,11 @@ namespace lockstep {
 
 // These functions read only environment variables, and do not call MPI.
 
+/// Call this first. Removes the variables of an mpirun or srun that has ended, which a shell may
+/// have kept: this process is not one of its ranks. A launcher that still runs has a folder for its
+/// ranks (PMIX_SERVER_TMPDIR).
+void forget_ended_launcher();
+
 /// Whether a launcher (mpirun, or srun with PMIx) started this process as a rank. A process that
 /// merely runs inside a Slurm allocation is not a rank.
 bool under_mpi();

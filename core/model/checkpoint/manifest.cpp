@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -143,7 +145,13 @@ std::optional<Manifest> read_manifest(const std::string& folder) {
   try {
     if (!std::filesystem::is_regular_file(path)) throw std::invalid_argument{path};
     std::ifstream file{path, std::ios::binary};
+    if (!file)
+      throw UsageError{
+          fmt::format("--load {}: its manifest.json can't be read: {}; load another one", folder,
+                      std::strerror(errno))};
     return manifest_from(json::parse(file));
+  } catch (const UsageError&) {
+    throw;
   } catch (const std::exception&) {
     throw UsageError{
         fmt::format("--load {}: its manifest.json is damaged or not Lockstep's, so these files are "

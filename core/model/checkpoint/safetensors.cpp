@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -67,11 +68,13 @@ void SafetensorsFile::unfit(const std::string& what) const {
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) unfit("no such file");
+  if (!std::filesystem::exists(path, error))
+    unfit(error ? "can't be read: " + error.message() : "no such file");
   if (!std::filesystem::is_regular_file(path, error)) unfit("is not a file");
   file_.open(path, std::ios::binary);
+  if (!file_) unfit(fmt::format("can't be read: {}", std::strerror(errno)));
   const std::uint64_t size = std::filesystem::file_size(path, error);
-  if (!file_ || error) unfit("can't be opened for reading");
+  if (error) unfit("can't be read: " + error.message());
 
   std::uint64_t header_bytes = 0;
   if (size < sizeof header_bytes)

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -36,9 +38,12 @@ void check_slots(const std::string& flag, int slots, int ranks) {
 void check_file(const std::string& file, int ranks) {
   const std::string flag = "--hostfile " + file;
   std::ifstream in{file};
-  if (std::filesystem::is_directory(file) || !in)
-    throw UsageError(fmt::format(
-        "{}: no such file; write one with a line per host, such as 'node1 slots=4'", flag));
+  const int problem = !in ? errno : std::filesystem::is_directory(file) ? EISDIR : 0;
+  if (problem != 0)
+    throw UsageError(
+        fmt::format("{}: {}; write one with a line per host, such as 'node1 slots=4'", flag,
+                    problem == ENOENT ? "no such file"
+                                      : fmt::format("can't be read: {}", std::strerror(problem))));
   int slots = 0;
   int hosts = 0;
   bool all_known = true;
