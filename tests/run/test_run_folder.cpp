@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -30,13 +32,27 @@ TEST_CASE("a run's folder is the requested one, created with its parents") {
   const RunFolder run = RunFolder::create((folder.path() / "a" / "b").string(), "09 1F1B");
   CHECK(run.path == folder.path() / "a" / "b");
   CHECK(fs::is_directory(run.path));
-  CHECK(fs::is_empty(run.path));
+  CHECK(run.rank_files(8).empty());
   CHECK(run.run.size() == std::string{"20260131-120000-09"}.size());
   CHECK(run.run.ends_with("-09"));
   const RunFolder copy = RunFolder::from_bytes(run.to_bytes());
   CHECK(copy.run == run.run);
   CHECK(copy.path == run.path);
-  CHECK(RunFolder::create((folder.path() / "a" / "b").string(), "09 1F1B").path == run.path);
+}
+
+TEST_CASE("two runs do not write to one folder at the same time") {
+  const TemporaryFolder folder;
+  const std::string trace = (folder.path() / "run").string();
+  const auto create = [&] { return RunFolder::create(trace, "09 1F1B"); };
+  {
+    const RunFolder first = create();
+    first.begin();
+    CHECK(unlike(complaint_of<UsageError>(create),
+                 {"--trace " + trace, std::to_string(::getpid()), "wait", "another place"}) == "");
+    CHECK_NOTHROW(RunFolder::create(trace + "2", "09 1F1B"));
+  }
+  CHECK(create().path == trace);
+  CHECK(fs::is_empty(trace));  // the lock is gone
 }
 
 TEST_CASE("`none` means no folder") {

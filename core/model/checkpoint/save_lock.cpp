@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/model/checkpoint/checkpoint_folder.h"
@@ -44,7 +45,11 @@ std::string owner(int descriptor) {
 
 }  // namespace
 
-SaveLock::SaveLock(const std::string& flag, const std::string& path) : file_(lock_file(path)) {
+SaveLock::SaveLock(const std::string& flag, const std::string& path)
+    : SaveLock(flag, path, lock_file(path)) {}
+
+SaveLock::SaveLock(const std::string& flag, const std::string& path, std::string file)
+    : file_(std::move(file)) {
   while (true) {
     descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor_ < 0)

@@ -6,13 +6,15 @@ namespace lockstep {
 
 /// Keeps other runs from writing to the same place. A run holds the lock from before its first
 /// step until it ends; the kernel releases the lock if the run is killed. The lock is the file
-/// .NAME.lock beside the checkpoint, locked with flock(2). If the file system does not support
-/// locks, does nothing.
+/// .NAME.lock beside the checkpoint, or `file`, locked with flock(2). If the file system does not
+/// support locks, does nothing.
 class SaveLock {
  public:
   /// `flag` names `path`: --save or --export. Throws UsageError if another run holds the lock,
   /// naming that run's process and host.
   SaveLock(const std::string& flag, const std::string& path);
+  /// The same, but the lock is `file`.
+  SaveLock(const std::string& flag, const std::string& path, std::string file);
   ~SaveLock();
   SaveLock(const SaveLock&) = delete;
   SaveLock& operator=(const SaveLock&) = delete;

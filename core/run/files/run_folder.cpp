@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/model/checkpoint/save_lock.h"
 #include "core/run/files/own_files.h"
 #include "core/run/files/rank_message.h"
 #include "core/trace/writer.h"
@@ -28,8 +29,9 @@ constexpr const char* run_variable = "LOCKSTEP_RUN";
 
 /// Returns the path relative to the current folder, if that is shorter.
 std::string shown(const fs::path& path) {
-  const std::string relative = fs::proximate(path).string();
-  return relative.size() < path.string().size() ? relative : path.string();
+  std::error_code error;  // the working directory may have been deleted
+  const std::string relative = fs::proximate(path, error).string();
+  return !error && relative.size() < path.string().size() ? relative : path.string();
 }
 
 }  // namespace
@@ -39,10 +41,10 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
   const std::string number = lesson.substr(0, lesson.find(' '));
   const std::string stamp =
       fmt::format("{:%Y%m%d-%H%M%S}-{}", fmt::localtime(std::time(nullptr)), number);
-  if (trace == "none") return {stamp, {}};
+  if (trace == "none") return {stamp, {}, nullptr};
 
   std::error_code error;
-  RunFolder folder{stamp, trace};
+  RunFolder folder{stamp, trace, nullptr};
   if (trace.empty()) {
     const fs::path runs = fs::path{LOCKSTEP_SOURCE_DIR} / "runs";
     fs::create_directories(runs, error);
@@ -63,6 +65,7 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
   if (const std::string why = why_not_a_run_folder(folder.path); !why.empty())
     throw UsageError(fmt::format("--trace {}: {}; name an empty folder or one of an earlier run",
                                  folder.path.string(), why));
+  folder.lock = std::make_shared<SaveLock>("--trace", folder.path.string(), folder.path / ".lock");
   return folder;
 }
 
@@ -91,7 +94,7 @@ std::string RunFolder::to_bytes() const {
 
 RunFolder RunFolder::from_bytes(const std::string& bytes) {
   const auto newline = bytes.find('\n');
-  return {bytes.substr(0, newline), bytes.substr(newline + 1)};
+  return {bytes.substr(0, newline), bytes.substr(newline + 1), nullptr};
 }
 
 fs::path RunFolder::rank_file(int rank) const {

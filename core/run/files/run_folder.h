@@ -2,10 +2,13 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+class SaveLock;
 
 /// A run's output folder: runs/TIME-LESSON/, which holds rank<r>.json, trace.json and report.json.
 /// The link runs/latest points to it.
@@ -13,10 +16,14 @@ struct RunFolder {
   std::string run;             ///< its name, "20260131-120000-09"
   std::filesystem::path path;  ///< empty if nothing is written
 
-  /// Creates the folder. `trace` is --trace: a folder, "none", or empty for a new folder in the
-  /// project's runs/. In a process whose parent called pass_on(), uses the parent's folder. Throws
-  /// UsageError if the folder cannot be created, or if a run may not write to it (see
-  /// why_not_a_run_folder()).
+  /// Keeps other runs from writing to the folder, for as long as a copy of this object exists; null
+  /// in a process whose parent holds the lock.
+  std::shared_ptr<const SaveLock> lock;
+
+  /// Creates the folder and locks it. `trace` is --trace: a folder, "none", or empty for a new
+  /// folder in the project's runs/. In a process whose parent called pass_on(), uses the parent's
+  /// folder. Throws UsageError if the folder cannot be created, if another run writes to it, or if
+  /// a run may not write to it (see why_not_a_run_folder()).
   static RunFolder create(const std::string& trace, const std::string& lesson);
   /// Creates the folder if it does not exist yet (on another host), deletes a previous run's files
   /// (those that is_own() recognizes), and points runs/latest to it. One process calls this before
