@@ -84,6 +84,13 @@ std::int64_t available_memory(const std::string& proc, const std::string& groups
   return least;
 }
 
+std::string address_space_limit() {
+  rlimit addresses{};
+  if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format("; this process may use {} of address space (ulimit -v)",
+                     text_of_bytes(static_cast<double>(addresses.rlim_cur)));
+}
+
 std::string text_of_bytes(double bytes) {
   const char* unit = "B";
   for (const char* larger : {"kB", "MB", "GB", "TB", "PB", "EB"}) {

@@ -16,4 +16,7 @@ std::int64_t available_memory(const std::string& proc = "/proc",
 /// Returns a text such as "12.3 GB", in the largest unit that gives a number of at least 1.
 std::string text_of_bytes(double bytes);
 
+/// Returns "; this process may use 410 MB of address space (ulimit -v)", or "" if it is unlimited.
+std::string address_space_limit();
+
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "core/base/error.h"
+#include "core/base/print.h"
 #include "core/run/active_run.h"
 #include "core/run/report/report.h"
 #include "core/run/report/trained_model.h"
@@ -25,8 +26,8 @@ bool read_trace(ActiveRun& run, Report& report) {
   if (!run.folder.is_complete(ranks)) return false;
   const ReadReport read = read_traces(run.folder.rank_files(ranks), report.timeline);
   if (read.malformed > 0)
-    fmt::print(stderr, "the trace has {} unreadable lines; the first: {}\n", read.malformed,
-               read.first_malformed);
+    print_error("the trace has {} unreadable lines; the first: {}\n", read.malformed,
+                read.first_malformed);
   report.look_at_timeline(run.split_proposals);
   return true;
 }
@@ -121,7 +122,7 @@ int conclude(ActiveRun& run) {
     fmt::print("{}\n", traced ? run.folder.how_to_look(output.view)
                               : "the trace is not complete, so the report has no figures from it" +
                                     run.folder.where_the_trace_is());
-  if (!parity) fmt::print(stderr, "{}", parity_failure(report, tolerance, options.platform.comm));
+  if (!parity) print_error("{}", parity_failure(report, tolerance, options.platform.comm));
   if (!output.report.empty()) write_text_file(output.report, report.json());
   return parity ? 0 : 1;
 }

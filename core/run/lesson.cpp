@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 
 #include "core/base/available_memory.h"
 #include "core/base/error.h"
+#include "core/base/print.h"
 #include "core/base/token.h"
 #include "core/comm/mpi/environment.h"
 #include "core/model/checkpoint/checkpoint.h"
@@ -18,6 +20,7 @@
 #include "core/run/active_run.h"
 #include "core/run/corpus.h"
 #include "core/run/files/rank_message.h"
+#include "core/run/last_resort.h"
 #include "core/run/launch/launch.h"
 #include "core/run/mpi_process.h"
 #include "core/run/options/memory_needed.h"
@@ -34,7 +37,7 @@ namespace {
 /// that host.
 void report_failure(RankMessage::Kind kind, const std::string& what) {
   if (!under_mpi())
-    fmt::print(stderr, "{}\n", what);
+    print_error("{}\n", what);
   else if (messages_are_collected() || mpi_first_on_host() || kind == RankMessage::Kind::failure)
     write_message({kind, mpi_rank_from_environment(), host_name(), what});
 }
@@ -67,14 +70,26 @@ Lesson::Lesson(LessonInfo info, int argc, char** argv)
 Lesson::~Lesson() = default;
 
 int Lesson::run(const std::function<void(Rank&)>& body) {
+  open_standard_streams();
+  forget_ended_launcher();
+  install_last_resort();
+  const int code = run_watched(body);
+  const std::string lost = lost_output();
+  if (lost.empty() || code != 0) return code;
+  report_failure(RankMessage::Kind::failure, cannot_print(lost));
+  return 1;
+}
+
+int Lesson::run_watched(const std::function<void(Rank&)>& body) {
   const bool process = under_mpi();
   std::signal(SIGXFSZ, SIG_IGN);  // write() fails at the file size limit instead
   try {
     // Watches for signals from the start; each launcher replaces the function.
-    SignalWatch watch{[process](int signal) {
+    SignalWatch watch{[process, &watch](int signal, bool) {
+      if (signal == SIGCONT && !watch.has_seen(end_traces_signal)) return;
       if (signal == end_traces_signal || signal == save_signal) return;
-      if (!process) fmt::print(stderr, "\ninterrupted\n");
-      std::_Exit(signal == SIGCONT ? 1 : 130);
+      if (!process) print_error("\ninterrupted\n");
+      std::_Exit(interrupted_code);
     }};
     if (process)
       for (const int signal : {end_traces_signal, save_signal, SIGCONT}) watch.add(signal);
@@ -83,12 +98,16 @@ int Lesson::run(const std::function<void(Rank&)>& body) {
     report_failure(RankMessage::Kind::usage_error, error.what());
     return 2;
   } catch (const std::exception& error) {
-    report_failure(RankMessage::Kind::failure, error.what());
+    report_failure(RankMessage::Kind::failure, words_of(error));
     return 1;
   }
 }
 
 int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& watch) {
+  std::error_code error;
+  if (std::filesystem::current_path(error).empty())
+    throw UsageError(fmt::format("the working directory can't be used: {}; cd to one that exists",
+                                 error.message()));
   options_ = flags_.parse(argc_, argv_);
   hide_value("--view-token", argc_, argv_);
   if (!options_) return 0;

@@ -129,6 +129,7 @@ class Lesson {
  private:
   /// The i-th of `count` nearly equal parts of the run's steps, without a name.
   Phase part_of_steps(std::size_t i, std::size_t count) const;
+  int run_watched(const std::function<void(Rank&)>& body);
   int run_checked(const std::function<void(Rank&)>& body, SignalWatch& watch);
 
   LessonInfo info_;

@@ -18,6 +18,7 @@
 #include "core/run/files/gather_traces.h"
 #include "core/run/files/rank_message.h"
 #include "core/run/introduction.h"
+#include "core/run/last_resort.h"
 #include "core/run/launch/clock_offset.h"
 #include "core/run/launch/launch.h"
 #include "core/run/save.h"
@@ -87,7 +88,7 @@ std::string hosts_summary(const std::vector<HostClock>& clocks) {
 }
 
 /// Waits briefly, because mpirun may end before it has forwarded the last output of a rank on
-/// another host.
+/// another host, and because it kills the remaining ranks as soon as one has ended.
 void let_output_through() {
   std::this_thread::sleep_for(std::chrono::milliseconds{150});
 }
@@ -124,7 +125,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
   };
   // For a run that is over: the state that the handler below uses is gone.
   const auto end_on_signals = [&watch] {
-    watch.set_handler([](int signal) {
+    watch.set_handler([](int signal, bool) {
       if (signal == SIGINT || signal == SIGTERM) std::_Exit(interrupted_code);
     });
   };
@@ -145,7 +146,8 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
       folder = RunFolder::create(options.output.trace, run.info.name);
       folder.begin();
     }
-    folder = RunFolder::from_bytes(broadcast_from_root(*transport, folder.to_bytes()));
+    const std::string place = broadcast_from_root(*transport, folder.to_bytes());
+    if (!root) folder = RunFolder::from_bytes(place);
     const std::string start =
         broadcast_from_root(*transport, root ? std::to_string(steady_nanoseconds()) : "");
     const ClockOffset mine = clocks[static_cast<std::size_t>(id)].offset;
@@ -153,10 +155,15 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     run.open(std::move(folder));
     run.clock_uncertainty_ns = mine.uncertainty_ns;
     rank = std::make_unique<Rank>(options, std::move(transport), plan);
-    watch.set_handler([&](int signal) {
-      if (signal == SIGCONT && !under_mpirun()) return;  // Slurm sends it with SIGTERM
-      if ((signal == save_signal || signal == SIGTERM || signal == SIGINT) && run.stop.request())
-        return;
+    watch.set_handler([&](int signal, bool from_parent) {
+      if (signal == SIGCONT) {
+        if (watch.has_seen(end_traces_signal)) std::_Exit(interrupted_code);
+        return;  // the run continues
+      }
+      // mpirun sends SIGTERM when another rank has failed; users and Slurm, when the run should
+      // end.
+      const bool run_failed = signal == SIGTERM && from_parent && under_mpirun();
+      if (!run_failed && signal != end_traces_signal && run.stop.request()) return;
       if (signal == save_signal) return;
       // After an interruption, no rank reports its operations.
       if (signal == end_traces_signal || signal == SIGINT)
@@ -164,8 +171,10 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
       else
         report_operations();
       run.keep_traces();
-      if (signal == SIGCONT) let_output_through();
-      if (signal != end_traces_signal) std::_Exit(signal == SIGCONT ? 1 : 130);
+      if (signal != end_traces_signal) {
+        if (run_failed) let_output_through();
+        std::_Exit(run_failed ? 1 : interrupted_code);
+      }
       if (messages_are_collected()) report(RankMessage::Kind::trace_ended, "");
     });
     report(RankMessage::Kind::ready, "");
@@ -202,7 +211,7 @@ int run_mpi_process(ActiveRun& run, const std::function<void(Rank&)>& body, Sign
     run.keep_traces();
     end_the_run(session, 2);
   } catch (const std::exception& error) {
-    const std::string cause = rank ? rank->cause(error) : error.what();
+    const std::string cause = rank ? rank->cause(error) : words_of(error);
     report(RankMessage::Kind::failure,
            cause + (!messages_are_collected() ? run.folder.where_the_trace_is() : std::string{}));
     report_operations();

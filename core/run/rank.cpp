@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/nccl/nccl_transport.h"
+#include "core/run/last_resort.h"
 #include "core/run/matrix_products.h"
 
 namespace lockstep {
@@ -96,7 +97,7 @@ std::string Rank::cause(const std::exception& error) const {
   } catch (const RunError& first) {
     return first.what();
   }
-  return error.what();
+  return words_of(error);
 }
 
 }  // namespace lockstep

@@ -8,10 +8,12 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/print.h"
 #include "core/run/active_run.h"
 #include "core/run/conclusion.h"
 #include "core/run/files/rank_message.h"
 #include "core/run/introduction.h"
+#include "core/run/last_resort.h"
 #include "core/run/launch/launch.h"
 #include "core/run/launch/signal_watch.h"
 #include "core/run/save.h"
@@ -65,22 +67,22 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   Options& options = run.options;
   const int count = options.run.ranks;
   ThreadFabric fabric{count, options.platform.patience_seconds, [&run](const std::string& line) {
-                        fmt::print(stderr, "{}{}\n", run.console.start_of_line(), line);
+                        print_error("{}{}\n", run.console.start_of_line(), line);
                       }};
   const GpuPlan plan = plan_threads(options);
   settle_on_gpus(plan, options);
   run.lock_save();
   run.open(RunFolder::create(options.output.trace, run.info.name));
   run.folder.begin();
-  watch.set_handler([&](int) {
+  watch.set_handler([&](int, bool) {
     if (run.stop.request()) {
-      fmt::print(stderr, "\n{}\n", stop_notice);
+      print_error("\n{}\n", stop_notice);
       return;
     }
     // Keeps the traces written so far, without the help of the ranks.
     run.keep_traces();
     run.folder.merge(options.run.ranks);
-    fmt::print(stderr, "\ninterrupted{}\n", run.folder.where_the_trace_is());
+    print_error("\ninterrupted{}\n", run.folder.where_the_trace_is());
     std::_Exit(130);
   });
   introduce(run.info, options, plan);
@@ -91,17 +93,16 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   std::string operations;      // all ranks' last operations when the first failed
   Completion completion{count};
   std::vector<std::thread> threads;
+  const auto fail = [&](const std::string& what, bool refused) {
+    completion.failed([&] {
+      if (refused) refusal = std::current_exception();
+      for (int rank = 0; rank < count; ++rank)
+        operations += shown_operations(fmt::format("rank {}", rank), run.last_operations_of(rank));
+    });
+    fabric.fail(what);
+  };
   for (int id = 0; id < count; ++id) {
-    threads.emplace_back([&, id] {
-      const auto fail = [&](const std::string& what, bool refused) {
-        completion.failed([&] {
-          if (refused) refusal = std::current_exception();
-          for (int rank = 0; rank < count; ++rank)
-            operations +=
-                shown_operations(fmt::format("rank {}", rank), run.last_operations_of(rank));
-        });
-        fabric.fail(what);
-      };
+    const auto work = [&, id] {
       try {
         run.train(ranks[id], body);
         fabric.finish(id);
@@ -110,10 +111,16 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
       } catch (const RunError& error) {
         fail(ranks[id].cause(error), false);  // its own error, or one it received from another rank
       } catch (const std::exception& error) {
-        fail(ranks[id].cause(RunError(fmt::format("rank {}: {}", id, error.what()))), false);
+        fail(ranks[id].cause(RunError(fmt::format("rank {}: {}", id, words_of(error)))), false);
       }
       completion.ended();
-    });
+    };
+    try {
+      threads.emplace_back(work);
+    } catch (const std::system_error& error) {
+      fail(fmt::format("rank {}: {}", id, words_of(error)), false);
+      completion.ended();
+    }
   }
   const bool all_ended = completion.wait();
   if (all_ended)
@@ -124,27 +131,27 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
     if (run.writer) run.writer->finish();
     if (run.stop.requested()) {
       run.folder.merge(count);
-      fmt::print(stderr, "{}{}\n", interruption(run), run.folder.where_the_trace_is());
-      watch.set_handler([](int) { std::_Exit(interrupted_code); });
+      print_error("{}{}\n", interruption(run), run.folder.where_the_trace_is());
+      watch.set_handler([](int, bool) { std::_Exit(interrupted_code); });
       return interrupted_code;
     }
     for (const auto& meter : run.meters) run.results.push_back(meter->results());
     const int code = conclude(run);
-    watch.set_handler([](int) { std::_Exit(130); });
+    watch.set_handler([](int, bool) { std::_Exit(130); });
     return code;
   }
 
   run.keep_traces();
   run.folder.merge(count);
   if (refusal)
-    fmt::print(stderr, "{}\n", failure);
+    print_error("{}\n", failure);
   else
-    fmt::print(stderr, "the run failed: {}\nthe last operations of each rank, newest last:\n{}",
-               with_epilogue(failure, run.folder.where_the_trace_is()), operations);
+    print_error("the run failed: {}\nthe last operations of each rank, newest last:\n{}",
+                with_epilogue(failure, run.folder.where_the_trace_is()), operations);
   // A rank that keeps running can be ended only by ending the process.
   std::fflush(stdout);
   if (!all_ended) std::_Exit(refusal ? 2 : 1);
-  watch.set_handler([](int) { std::_Exit(130); });
+  watch.set_handler([](int, bool) { std::_Exit(130); });
   return refusal ? 2 : 1;
 }
 

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/print.h"
+#include "core/run/last_resort.h"
 
 namespace lockstep {
 
@@ -43,16 +45,16 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
   Creation creation;
   creation.left = options.run.ranks;
   std::vector<std::thread> threads;
-  for (int id = 0; id < options.run.ranks; ++id)
-    threads.emplace_back([&, id] {
-      const auto failed = [&](std::exception_ptr error, const std::string& what) {
-        {
-          // Before the others learn of it, so that none of their errors comes first.
-          const std::lock_guard lock{creation.mutex};
-          if (!creation.first) creation.first = std::move(error);
-        }
-        fabric.fail(what);
-      };
+  const auto failed = [&](std::exception_ptr error, const std::string& what) {
+    {
+      // Before the others learn of it, so that none of their errors comes first.
+      const std::lock_guard lock{creation.mutex};
+      if (!creation.first) creation.first = std::move(error);
+    }
+    fabric.fail(what);
+  };
+  for (int id = 0; id < options.run.ranks; ++id) {
+    const auto create = [&, id] {
       try {
         ranks_[static_cast<std::size_t>(id)] =
             std::make_unique<Rank>(options, fabric.endpoint(id, plan.one_for_all), plan);
@@ -61,17 +63,27 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
       } catch (const RunError& error) {  // names its rank
         failed(std::current_exception(), error.what());
       } catch (const std::exception& error) {
-        const RunError named{fmt::format("rank {}: {}", id, error.what())};
+        const RunError named{fmt::format("rank {}: {}", id, words_of(error))};
         failed(std::make_exception_ptr(named), named.what());
       }
       std::lock_guard lock{creation.mutex};
       --creation.left;
       creation.changed.notify_all();
-    });
+    };
+    try {
+      threads.emplace_back(create);
+    } catch (const std::system_error& error) {
+      const RunError named{fmt::format("rank {}: {}", id, words_of(error))};
+      failed(std::make_exception_ptr(named), named.what());
+      std::lock_guard lock{creation.mutex};
+      creation.left -= options.run.ranks - id;
+      break;
+    }
+  }
   std::unique_lock lock{creation.mutex};
   creation.changed.wait(lock, [&] { return creation.left == 0 || creation.first; });
   if (!creation.changed.wait_for(lock, creation_grace_period, [&] { return creation.left == 0; })) {
-    fmt::print(stderr, "the run failed: {}\n", fabric.failure());
+    print_error("the run failed: {}\n", fabric.failure());
     std::_Exit(1);
   }
   lock.unlock();
@@ -81,7 +93,11 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
 
 ThreadRanks::~ThreadRanks() {
   std::vector<std::thread> threads;
-  for (std::unique_ptr<Rank>& rank : ranks_) threads.emplace_back([&rank] { rank.reset(); });
+  for (std::unique_ptr<Rank>& rank : ranks_) try {
+      threads.emplace_back([&rank] { rank.reset(); });
+    } catch (const std::system_error&) {
+      rank.reset();  // no more threads can be started
+    }
   for (std::thread& thread : threads) thread.join();
 }
 

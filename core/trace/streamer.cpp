@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/print.h"
 
 namespace lockstep {
 
@@ -241,7 +242,7 @@ void Streamer::work() {
     }
     if (complete && all_done) {
       if (is_deaf)
-        fmt::print(stderr, "the viewer has not read the whole trace; the run's files have it\n");
+        print_error("the viewer has not read the whole trace; the run's files have it\n");
       stop_ = true;
       return;
     }
@@ -255,7 +256,7 @@ void Streamer::work() {
           c.state != Connection::State::connecting)
         c.on_readable();
       if (c.state == Connection::State::refused && !std::exchange(refusal_printed_, true))
-        fmt::print(stderr, "the viewer refused this run: {}\n", c.refusal);
+        print_error("the viewer refused this run: {}\n", c.refusal);
       if (c.socket >= 0 && (polled[i].revents & (POLLOUT | POLLERR | POLLHUP)) != 0)
         c.on_writable(viewer_.count());
     }

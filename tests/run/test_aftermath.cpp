@@ -25,12 +25,14 @@ std::string line_of(Kind kind, int rank, const std::string& host, const std::str
 struct Output {
   std::string at_once, at_end;
 };
-Output output_of(int ranks, const std::vector<std::string>& lines) {
-  Aftermath aftermath{ranks};
+/// `code` is mpirun's exit code; `host` is the host of all ranks, or "".
+Output output_of(int ranks, const std::vector<std::string>& lines, int code = 1,
+                 const std::string& host = "") {
+  Aftermath aftermath{ranks, 60, host};
   Output output;
   for (const std::string& line : lines)
     if (const auto shown = aftermath.line(line)) output.at_once += *shown + "\n";
-  output.at_end = aftermath.end();
+  output.at_end = aftermath.end(code << 8, "; LIMITS");
   output.at_end += aftermath.text("; EPILOGUE");
   return output;
 }
@@ -53,11 +55,68 @@ std::vector<std::string> operator+(std::vector<std::string> a, const std::vector
 }  // namespace
 
 TEST_CASE("what mpirun says about itself on a busy machine is not shown") {
-  const Output output = output_of(
-      2, {"[a:4824] plm:rsh: Warning: setpgid(4840,4840) failed in parent with errno=Permission "
-          "denied(13)",
-          "[a:4824] another warning"});
-  CHECK(output.at_once == "[a:4824] another warning\n");
+  const std::string busy =
+      "[a:4824] plm:rsh: Warning: setpgid(4840,4840) failed in parent with errno=Permission "
+      "denied(13)";
+  const std::string started = line_of(Kind::location, 0, "a", "");
+  const std::vector<std::string> lines{busy, "mpirun: Forwarding signal 18 to job",
+                                       "[a:4824] another warning"};
+  // Warnings wait until MPI has started, because they may explain why it does not.
+  CHECK(output_of(1, lines + std::vector{started}).at_once == "[a:4824] another warning\n");
+  CHECK(output_of(1, std::vector{started} + lines).at_once == "[a:4824] another warning\n");
+  CHECK(output_of(1, lines, 0).at_once == "");
+  CHECK(output_of(1, lines, 0).at_end == "[a:4824] another warning\n");
+}
+
+TEST_CASE("a rank is named even if only mpirun's log names it") {
+  const auto change = [](const std::string& name, const std::string& state) {
+    return "[a:4824] [[900,0],0] ACTIVATE PROC " + name + " STATE " + state + " AT odls.c:1746";
+  };
+  const std::vector<std::string> lines{
+      "[a:4824] [[900,0],0] ACTIVATE JOB [900,1] STATE MAP COMPLETE AT rmaps.c:507",
+      change("[[900,1],12]", "RUNNING"), "unfinished" + change("[[900,1],12]", "ABORTED BY SIGNAL"),
+      change("[[900,1],3]", "ABORTED BY SIGNAL"),
+      "[a:4830] PMIX ERROR: UNREACHABLE in file client.c at line 9"};
+  const Output output = output_of(16, lines, 137, "a");
+  CHECK(output.at_once == "unfinished\n");
+  CHECK(output.at_end.starts_with(
+      "the run failed: rank 12 on a exited on signal 9 (Killed); EPILOGUE\n"));
+  CHECK(output_of(16, {change("[prterun-a-77@1,5]", "EXITED WITH NON-ZERO STATUS")}, 3, "a")
+            .at_end.starts_with("the run failed: rank 5 on a ended with exit code 3; EPILOGUE\n"));
+  // Job 0 is mpirun's daemons.
+  CHECK(output_of(16, {change("[[900,0],1]", "ABORTED BY SIGNAL")}, 1, "a").at_end == "");
+}
+
+TEST_CASE("if MPI can't start, one line says why") {
+  const std::string error =
+      "[a:4824] [[900,0],0] ORTE_ERROR_LOG: The system limit on number of pipes a process can open "
+      "was reached in file iof_base_setup.c at line 128";
+  const std::string failed =
+      "[a:4824] [[900,0],0] ACTIVATE PROC [[900,1],3] STATE FAILED TO LAUNCH AT odls.c:1438";
+  const Output output = output_of(4, {"[a:4824] a warning", error, failed, error}, 1, "a");
+  CHECK(output.at_once == "");
+  CHECK(output.at_end ==
+        "the run failed: MPI could not start rank 3 on a: ORTE_ERROR_LOG: The system limit on "
+        "number of pipes a process can open was reached; LIMITS\n");
+  CHECK(output_of(4, {"[a:4824] PMIX ERROR: OUT-OF-RESOURCE in file dstore.c at line 664",
+                      "*** An error occurred in MPI_Init_thread"})
+            .at_end ==
+        "the run failed: MPI could not start: PMIX ERROR: OUT-OF-RESOURCE; LIMITS\n");
+
+  Aftermath aftermath{1};
+  CHECK_FALSE(aftermath.start_is_in_doubt());
+  aftermath.line(error);
+  CHECK(aftermath.start_is_in_doubt());
+  CHECK_FALSE(aftermath.could_not_start());
+  aftermath.line(failed);
+  CHECK(aftermath.could_not_start());
+  // An error that does no harm.
+  Aftermath starts{1};
+  starts.line(error);
+  CHECK(starts.line(line_of(Kind::location, 0, "a", "")) == error);
+  CHECK_FALSE(starts.start_is_in_doubt());
+  CHECK(starts.end(0, "; LIMITS") == "");
+  CHECK(starts.text("") == "");
 }
 
 TEST_CASE("a message is one line and survives a round trip") {
@@ -209,6 +268,6 @@ TEST_CASE("an interrupted run that has saved says so at once, and nothing has fa
         "interrupted after 3 of 9 steps");
   CHECK(aftermath.saved_and_ended());
   CHECK_FALSE(aftermath.failed());
-  CHECK(aftermath.end() == "");
+  CHECK(aftermath.end(0, "") == "");
   CHECK(aftermath.text("; EPILOGUE") == "");
 }

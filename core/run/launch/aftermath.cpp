@@ -1,6 +1,8 @@
 #include "core/run/launch/aftermath.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,12 +11,19 @@
 
 namespace lockstep {
 
+Aftermath::Aftermath(int ranks, double notice_seconds, const std::string& host)
+    : ranks_(ranks), notice_seconds_(notice_seconds) {
+  for (int rank = 0; rank < ranks && !host.empty(); ++rank) hosts_[rank] = host;
+}
+
 std::optional<std::string> Aftermath::line(const std::string& text) {
   if (const auto message = RankMessage::from_line(text)) {
     hosts_[message->rank] = message->host;
     switch (message->kind) {
       case RankMessage::Kind::location:
-        break;
+        ++started_;
+        if (!started() || failed_ || diagnoses_.empty()) break;
+        return fmt::format("{}", fmt::join(std::exchange(diagnoses_, {}), "\n"));
       case RankMessage::Kind::usage_error:
         // All ranks may have reported the same error.
         if (std::find(refusals_.begin(), refusals_.end(), message->text) != refusals_.end()) break;
@@ -65,12 +74,13 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
     block_ += text + "\n";
     return {};
   }
-  // Once a rank has ended, other ranks' libraries report lost connections: "[host:1234] ...".
-  if (failed_ && (text.empty() || text.front() == '[')) return {};
-  for (const char* launcher : {"mpirun", "prterun"})  // OpenMPI 4 and 5
-    if (text.starts_with(std::string{launcher} + ": abort is already in progress")) return {};
   // On a busy machine, ssh may have started before mpirun put it into a process group.
   if (text.find("plm:rsh: Warning: setpgid") != std::string::npos) return {};
+  if (const auto log = MpirunLog::from_line(text)) return logged(text, *log);
+  if (failed_ && text.empty()) return {};
+  for (const char* launcher : {"mpirun", "prterun"})  // OpenMPI 4 and 5
+    for (const char* what : {": abort is already in progress", ": Forwarding signal "})
+      if (text.starts_with(std::string{launcher} + what)) return {};
   return text;
 }
 
@@ -80,10 +90,55 @@ void Aftermath::set_cause(std::optional<int> rank, const std::string& text) {
   own_cause_ = (rank ? rank_on_host(*rank) + ": " : "") + text;
 }
 
-std::string Aftermath::end() {
+std::optional<std::string> Aftermath::logged(const std::string& line, const MpirunLog& log) {
+  using Kind = MpirunLog::Kind;
+  if (log.kind == Kind::diagnosis) {
+    // Once a rank has ended, other ranks' libraries report lost connections.
+    if (failed_) return {};
+    if (started()) return line;
+    diagnoses_.push_back(line);
+    for (const char* word : {"ERROR", "Error: "})  // as in "PMIX ERROR: OUT-OF-RESOURCE"
+      if (error_.empty() && log.text.find(word) != std::string::npos) error_ = log.text;
+    return {};
+  }
+  if (log.kind != Kind::state) {
+    failed_ = true;
+    if (!first_bad_) first_bad_ = log;
+  }
+  return log.before.empty() ? std::nullopt : std::optional{log.before};
+}
+
+std::string Aftermath::end(int status, const std::string& limits) {
   if (inside_) end_block();
   inside_ = false;
-  return unexplained_;
+  conclude(status, limits);
+  if (failed_ || explains_failure() || diagnoses_.empty()) return unexplained_;
+  return fmt::format("{}\n{}", fmt::join(diagnoses_, "\n"), unexplained_);
+}
+
+void Aftermath::conclude(int status, const std::string& limits) {
+  using Kind = MpirunLog::Kind;
+  const bool ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  const bool unstarted = could_not_start() || start_is_in_doubt();
+  if (unstarted && !ended_well && causes_.empty() && refusals_.empty()) {
+    failed_ = true;
+    const std::string who = could_not_start() ? " " + rank_on_host(first_bad_->rank) : "";
+    const std::string why = error_.empty() ? "" : ": " + error_;
+    no_start_ = fmt::format("MPI could not start{}{}{}", who, why, limits);
+    return;
+  }
+  if (!first_bad_) return;
+  // mpirun ends with the exit code of the first rank that failed: 128 plus the signal, if one
+  // killed the rank.
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0, rank = first_bad_->rank;
+  if (first_bad_->kind == Kind::killed && !killed_)
+    killed_ = {RankMessage::Kind::failure, rank, "",
+               code > 128
+                   ? fmt::format("exited on signal {} ({})", code - 128, ::strsignal(code - 128))
+                   : "was killed by a signal"};
+  if (first_bad_->kind == Kind::ended && !ended_ && !ended_well)
+    ended_ = {RankMessage::Kind::failure, rank, "",
+              code > 0 ? fmt::format("ended with exit code {}", code) : "ended with an error"};
 }
 
 void Aftermath::end_block() {
@@ -135,17 +190,19 @@ std::string Aftermath::rank_on_host(int rank) const {
                               : fmt::format("rank {}", rank);
 }
 
+bool Aftermath::has_reported(int rank) const {
+  return std::any_of(causes_.begin(), causes_.end(),
+                     [&](const RankMessage& cause) { return cause.rank == rank; });
+}
+
 std::string Aftermath::text(const std::string& epilogue) const {
-  // A killed rank has no time to report, so a rank that reported a cause died of that cause.
-  const auto has_reported = [&](int rank) {
-    return std::any_of(causes_.begin(), causes_.end(),
-                       [&](const RankMessage& cause) { return cause.rank == rank; });
-  };
+  if (!own_cause_ && !no_start_.empty()) return fmt::format("the run failed: {}\n", no_start_);
   std::string text;
   int victim = -1;
   if (own_cause_) {
     text = fmt::format("the run failed: {}{}\n", *own_cause_, epilogue);
   } else if (killed_ && !has_reported(killed_->rank)) {
+    // A killed rank has no time to report, so a rank that reported a cause died of that cause.
     victim = killed_->rank;
     text = fmt::format("the run failed: {} {}{}\n", rank_on_host(victim), killed_->text, epilogue);
   } else if (!causes_.empty()) {

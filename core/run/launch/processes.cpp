@@ -1,10 +1,8 @@
 #include "core/run/launch/processes.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,40 +114,6 @@ std::optional<Watchdog::Stopped> Watchdog::look(bool a_rank_has_failed) {
   stopped_ = std::move(stopped);
   if (longest && !longest->is_mpirun) longest->rank = rank_of(longest->process);
   return longest;
-}
-
-FirstToEnd::~FirstToEnd() {
-  for (const auto& [id, process] : watched_) ::close(process.descriptor);
-}
-
-void FirstToEnd::look_for_ranks() {
-  for (const pid_t child : children_of(mpirun_)) {
-    if (watched_.contains(child)) continue;
-    const std::optional<int> rank = rank_of(child);  // empty until mpirun's child starts the rank
-    if (!rank) continue;
-    const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
-    if (descriptor >= 0) watched_[child] = {.rank = *rank, .descriptor = descriptor};
-  }
-}
-
-bool FirstToEnd::wait_for_input(int descriptor, int milliseconds) {
-  std::vector<pollfd> events{{descriptor, POLLIN, 0}};
-  std::vector<int> ranks;
-  if (ended_.empty()) {
-    // While ranks are starting, this looks for new ones often, because one may be killed at once.
-    if (ranks_ > 0 && !all_seen()) {
-      look_for_ranks();
-      milliseconds = std::min(milliseconds, 5);
-    }
-    for (const auto& [id, process] : watched_) {
-      events.push_back({process.descriptor, POLLIN, 0});
-      ranks.push_back(process.rank);
-    }
-  }
-  if (::poll(events.data(), events.size(), milliseconds) <= 0) return false;
-  for (std::size_t i = 1; i < events.size(); ++i)
-    if (events[i].revents != 0) ended_.push_back(ranks[i - 1]);
-  return events.front().revents != 0;
 }
 
 void StoppedEnd::begin(const Watchdog::Stopped& stopped) {

@@ -50,39 +50,6 @@ class Watchdog {
   std::map<pid_t, double> stopped_;  ///< seconds since each process was stopped
 };
 
-/// Finds out which rank on this host was the first to end. mpirun normally says so, but it loses
-/// the message if a rank is killed while mpirun is still starting the others.
-class FirstToEnd {
- public:
-  /// `ranks`: the number of ranks that mpirun starts on this host.
-  FirstToEnd(pid_t mpirun, int ranks) : mpirun_(mpirun), ranks_(ranks) {}
-  ~FirstToEnd();
-  FirstToEnd(const FirstToEnd&) = delete;
-  FirstToEnd& operator=(const FirstToEnd&) = delete;
-
-  /// Waits until `descriptor` has input or a rank ends, but at most `milliseconds`. Returns whether
-  /// there is input.
-  bool wait_for_input(int descriptor, int milliseconds);
-  /// The first rank that ended. Empty if none has, if several had when this process looked, or if a
-  /// rank that this process has not seen may have ended before.
-  std::optional<int> rank() const {
-    return all_seen() && ended_.size() == 1 ? std::optional{ended_.front()} : std::nullopt;
-  }
-
- private:
-  struct Process {
-    int rank = 0;
-    int descriptor = -1;  ///< a pidfd, which has input once the process has ended
-  };
-  bool all_seen() const { return watched_.size() == static_cast<std::size_t>(ranks_); }
-  void look_for_ranks();
-
-  pid_t mpirun_;
-  int ranks_;
-  std::map<pid_t, Process> watched_;
-  std::vector<int> ended_;  ///< the ranks that had ended when the first one was noticed
-};
-
 /// Ends a stopped process, so that mpirun ends the others. A rank may first report its last
 /// operations and end its trace: it is sent SIGCONT so that it can handle SIGTERM.
 class StoppedEnd {

@@ -13,8 +13,11 @@ namespace lockstep {
 namespace {
 
 // A signal handler may do very little, and may run on a library's thread. It therefore only writes
-// the signal's number to a pipe, and the watch's own thread does the rest.
+// one byte to a pipe, and the watch's own thread does the rest: the signal's number, and a bit that
+// is set if the parent process sent the signal.
 int signal_pipe[2] = {-1, -1};
+constexpr int parent_bit = 0x80;
+static_assert(NSIG <= parent_bit);
 
 void write_byte(int value) {
   const auto byte = static_cast<unsigned char>(value);
@@ -23,7 +26,7 @@ void write_byte(int value) {
 
 void note_signal(int signal, siginfo_t* info, void*) {
   const int saved = errno;
-  if (signal != SIGCONT || info->si_pid == ::getppid()) write_byte(signal);
+  write_byte(signal | (info->si_pid == ::getppid() ? parent_bit : 0));
   errno = saved;
 }
 
@@ -44,16 +47,18 @@ void block(int signal) {
 
 }  // namespace
 
-SignalWatch::SignalWatch(std::function<void(int)> on_signal, std::vector<int> signals)
+SignalWatch::SignalWatch(Handler on_signal, std::vector<int> signals)
     : on_signal_(std::move(on_signal)), signals_(std::move(signals)) {
   if (::pipe2(signal_pipe, O_CLOEXEC) != 0) throw RunError("can't make a pipe");
   for (const int signal : signals_) handle(signal);
   ::pthread_sigmask(SIG_SETMASK, nullptr, &previous_);
   thread_ = std::thread{[this] {
-    unsigned char signal = 0;
-    while (::read(signal_pipe[0], &signal, 1) == 1 && signal != 0) {
+    unsigned char byte = 0;
+    while (::read(signal_pipe[0], &byte, 1) == 1 && byte != 0) {
+      const int signal = byte & ~parent_bit;
       std::lock_guard lock{mutex_};
-      on_signal_(signal);
+      seen_ |= std::uint64_t{1} << signal;
+      on_signal_(signal, (byte & parent_bit) != 0);
     }
   }};
   for (const int signal : signals_) block(signal);
@@ -68,7 +73,7 @@ SignalWatch::~SignalWatch() {
   ::pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
 }
 
-void SignalWatch::set_handler(std::function<void(int)> on_signal) {
+void SignalWatch::set_handler(Handler on_signal) {
   std::lock_guard lock{mutex_};
   on_signal_ = std::move(on_signal);
 }
@@ -83,6 +88,20 @@ void unblock_signals() {
   sigset_t none;
   sigemptyset(&none);
   ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+}
+
+void suspend_this_process() {
+  struct sigaction watched {
+  }, standard{};
+  standard.sa_handler = SIG_DFL;
+  sigset_t stop, blocked;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  ::sigaction(SIGTSTP, &standard, &watched);
+  ::pthread_sigmask(SIG_UNBLOCK, &stop, &blocked);
+  ::raise(SIGTSTP);
+  ::pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+  ::sigaction(SIGTSTP, &watched, nullptr);
 }
 
 }  // namespace lockstep

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -15,30 +17,38 @@ namespace lockstep {
 /// of 12 interrupted runs lost a rank to a corrupted heap. Call unblock_signals() between fork and
 /// exec.
 ///
-/// A process can have at most one SignalWatch. SIGCONT counts only if the parent process sent it,
-/// because mpirun sends SIGCONT before it ends its ranks.
+/// A process can have at most one SignalWatch.
 class SignalWatch {
  public:
-  explicit SignalWatch(std::function<void(int)> on_signal,
-                       std::vector<int> signals = {SIGINT, SIGTERM});
+  /// `from_parent`: whether the parent process, such as mpirun, sent the signal.
+  using Handler = std::function<void(int signal, bool from_parent)>;
+
+  explicit SignalWatch(Handler on_signal, std::vector<int> signals = {SIGINT, SIGTERM});
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
   /// Replaces the function; when this returns, the previous function is no longer running.
-  void set_handler(std::function<void(int)> on_signal);
+  void set_handler(Handler on_signal);
   /// Watches one more signal.
   void add(int signal);
+  /// Whether `signal` has arrived before.
+  bool has_seen(int signal) const { return (seen_ >> signal & 1U) != 0; }
 
  private:
   std::mutex mutex_;
-  std::function<void(int)> on_signal_;
+  Handler on_signal_;
   std::vector<int> signals_;
+  std::atomic<std::uint64_t> seen_{0};  ///< one bit per signal
   sigset_t previous_{};
   std::thread thread_;
 };
 
 /// Unblocks all signals in the calling thread.
 void unblock_signals();
+
+/// Stops this process as SIGTSTP does by default. Returns when the process continues, or at once
+/// if no shell could continue it (the kernel then ignores SIGTSTP).
+void suspend_this_process();
 
 }  // namespace lockstep

@@ -1,0 +1,68 @@
+#include "core/run/last_resort.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "core/base/available_memory.h"
+#include "core/comm/mpi/environment.h"
+
+namespace lockstep {
+
+namespace {
+
+// There may be no memory left, and a signal handler may not allocate any.
+char limit_text[160];
+
+void print_failure(const char* what) {
+  char line[512];
+  const int size = std::snprintf(line, sizeof line, "the run failed: %s%s\n", what, limit_text);
+  [[maybe_unused]] const ssize_t ignored =
+      ::write(STDERR_FILENO, line, static_cast<std::size_t>(size));
+}
+
+[[noreturn]] void on_terminate() {
+  try {
+    if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
+    print_failure("a thread was not joined");
+  } catch (const std::bad_alloc&) {
+    print_failure("out of memory");
+  } catch (const std::exception& error) {
+    print_failure(error.what());
+  } catch (...) {
+    print_failure("an unknown exception");
+  }
+  ::_exit(1);
+}
+
+[[noreturn]] void on_fault(int) {
+  print_failure("a segmentation fault, as when memory is exhausted");
+  ::_exit(1);
+}
+
+}  // namespace
+
+std::string words_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return "out of memory" + address_space_limit();
+  const auto* refused = dynamic_cast<const std::system_error*>(&error);
+  if (refused != nullptr && refused->code() == std::errc::resource_unavailable_try_again)
+    return fmt::format("can't start a thread: {}{}", refused->code().message(),
+                       address_space_limit());
+  return error.what();
+}
+
+void install_last_resort() {
+  const std::string limit = address_space_limit();
+  std::snprintf(limit_text, sizeof limit_text, "%s", limit.c_str());
+  std::set_terminate(on_terminate);
+  // mpirun reports the signal that ends a rank.
+  if (!limit.empty() && !under_mpi()) std::signal(SIGSEGV, on_fault);
+}
+
+}  // namespace lockstep
