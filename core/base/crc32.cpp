@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstring>
 
 namespace lockstep {
@@ -49,8 +50,16 @@ void Crc32::add(const void* data, std::size_t bytes) {
   state_ = crc;
 }
 
-std::string Crc32::text() const {
-  return fmt::format("{:08x}", value());
+std::string Crc32::text_of(std::uint32_t checksum) {
+  return fmt::format("{:08x}", checksum);
+}
+
+std::optional<std::uint32_t> Crc32::parse(std::string_view digits) {
+  std::uint32_t value = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  if (digits.size() != 8 || error != std::errc{} || end != digits.data() + 8) return std::nullopt;
+  return value;
 }
 
 }  // namespace lockstep

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -13,8 +15,12 @@ class Crc32 {
   void add(const void* data, std::size_t bytes);
   /// Returns the checksum of all bytes so far.
   std::uint32_t value() const { return ~state_; }
-  /// Returns the checksum as eight hexadecimal digits.
-  std::string text() const;
+  std::string text() const { return text_of(value()); }
+
+  /// Returns a checksum as eight hexadecimal digits.
+  static std::string text_of(std::uint32_t checksum);
+  /// Returns the checksum that these eight hexadecimal digits say, or nothing for another text.
+  static std::optional<std::uint32_t> parse(std::string_view digits);
 
  private:
   std::uint32_t state_ = 0xFFFF'FFFF;

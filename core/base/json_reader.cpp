@@ -124,10 +124,11 @@ void JsonReader::each(char open, char close, const std::function<void()>& read) 
 void JsonReader::members(const std::function<void(const std::string& key)>& read) {
   if (kind() != Kind::object) unfit(skip(), "an object");
   each('{', '}', [&] {
-    path_.push_back(string());
+    const std::string key = string();
+    path_.push_back(key);
     blanks();
     expect(':');
-    read(path_.back());
+    read(key);
     path_.pop_back();
   });
 }

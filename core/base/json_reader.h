@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -47,7 +48,8 @@ class JsonReader {
   /// Calls `read` for each element of a list; it must read or skip the element.
   void elements(const std::function<void()>& read);
   /// Reads a whole number within these bounds.
-  std::int64_t whole(std::int64_t least, std::int64_t most);
+  std::int64_t whole(std::int64_t least,
+                     std::int64_t most = std::numeric_limits<std::int64_t>::max());
   double number();
   std::string string();
   bool boolean();

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
-#include "core/base/available_memory.h"
 #include "core/base/error.h"
+#include "core/base/input_file.h"
 #include "core/model/philox.h"
 
 namespace lockstep {
@@ -63,27 +60,13 @@ std::string content_of(const std::string& path, const std::string& shown,
   const auto unfit = [&](const std::string& why) {
     return UsageError{fmt::format("{}: {}; {}", shown, why, remedy)};
   };
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::none)
-    throw unfit("can't be read: " + error.message());
-  if (!std::filesystem::exists(status)) throw unfit("no such file");
-  if (std::filesystem::is_directory(status)) throw unfit("is a directory");
-  // Reading a device or a pipe may never end.
-  if (!std::filesystem::is_regular_file(status)) throw unfit("is not a regular file");
-  const auto size = std::filesystem::file_size(path, error);
-  if (error) throw unfit("can't be read");
-  if (size == 0) throw unfit("is empty");
-  if (const auto available = available_memory(); size > static_cast<std::uintmax_t>(available))
-    throw unfit(fmt::format("has {}, and is read into memory, of which {} are available",
-                            text_of_bytes(static_cast<double>(size)),
-                            text_of_bytes(static_cast<double>(available))));
-  std::ifstream file{path, std::ios::binary};
-  if (!file) throw unfit(fmt::format("can't be read: {}", std::strerror(errno)));
-  std::string text(size, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(size));
-  if (file.gcount() != static_cast<std::streamsize>(size)) throw unfit("can't be read");
-  return text;
+  try {
+    std::string text = lockstep::content_of(path);
+    if (text.empty()) throw unfit("is empty");
+    return text;
+  } catch (const InputError& error) {
+    throw unfit(error.what());
+  }
 }
 
 }  // namespace

@@ -82,22 +82,54 @@ std::vector<std::vector<Box>> first_holders(const std::vector<std::vector<Box>>&
   return firsts;
 }
 
-bool cover_once(std::vector<Box> boxes, const Shape& whole) {
-  std::int64_t elements = 0;
+namespace {
+
+/// A corner of a box, with the sign that it has in the box's mixed difference.
+struct Corner {
+  std::array<std::int64_t, Shape::max_rank> at{};
+  int sign = 1;
+};
+
+void add_corners(const Box& box, int sign, std::vector<Corner>& corners) {
+  const int rank = box.extent.rank();
+  for (unsigned ends = 0; ends < 1U << rank; ++ends) {
+    Corner& corner = corners.emplace_back(Corner{box.begin, sign});
+    for (int d = 0; d < rank; ++d)
+      if ((ends >> d & 1U) != 0) {
+        corner.at[static_cast<std::size_t>(d)] = box.end(d);
+        corner.sign = -corner.sign;
+      }
+  }
+}
+
+}  // namespace
+
+bool cover_once(const std::vector<Box>& boxes, const Shape& whole) {
   for (const Box& box : boxes) {
     if (box.extent.rank() != whole.rank()) return false;
     for (int d = 0; d < whole.rank(); ++d)
       if (begin_of(box, d) < 0 || box.extent[d] < 1 || box.extent[d] > whole[d] ||
           begin_of(box, d) > whole[d] - box.extent[d])
         return false;
-    elements += box.extent.elements();
   }
-  if (elements != whole.elements()) return false;
-  // Only boxes whose intervals in the first dimension overlap can overlap.
-  std::ranges::sort(boxes, {}, [](const Box& box) { return box.begin[0]; });
-  for (std::size_t i = 0; i < boxes.size(); ++i)
-    for (std::size_t j = i + 1; j < boxes.size() && boxes[j].begin[0] < boxes[i].end(0); ++j)
-      if (intersection(boxes[i], boxes[j])) return false;
+  if (whole.rank() == 0) return true;  // no elements
+  // Let f(x) be the number of boxes that contain x. A box's mixed difference (the difference along
+  // one dimension after the other) is +1 or -1 at its corners, and 0 elsewhere. Differences
+  // determine f, so f is 1 in the whole tensor and 0 outside if and only if the boxes' signed
+  // corners add up to those of the whole tensor. Sorting takes n log n steps, and comparing each
+  // box with each other would take n^2.
+  std::vector<Corner> corners;
+  corners.reserve((boxes.size() + 1) << whole.rank());
+  for (const Box& box : boxes) add_corners(box, 1, corners);
+  if (std::ranges::all_of(extents_of(whole), [](std::int64_t extent) { return extent > 0; }))
+    add_corners({.begin = {}, .extent = whole}, -1, corners);
+  std::ranges::sort(corners, {}, &Corner::at);
+  for (std::size_t i = 0; i < corners.size();) {
+    std::int64_t sum = 0;
+    const std::size_t first = i;
+    for (; i < corners.size() && corners[i].at == corners[first].at; ++i) sum += corners[i].sign;
+    if (sum != 0) return false;
+  }
   return true;
 }
 

@@ -35,6 +35,6 @@ std::vector<Box> difference(const Box& box, const Box& other);
 std::vector<std::vector<Box>> first_holders(const std::vector<std::vector<Box>>& holders);
 
 /// Returns whether the boxes contain every element of a tensor of this shape exactly once.
-bool cover_once(std::vector<Box> boxes, const Shape& whole);
+bool cover_once(const std::vector<Box>& boxes, const Shape& whole);
 
 }  // namespace lockstep

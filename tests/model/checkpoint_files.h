@@ -7,6 +7,7 @@
 
 #include "core/comm/threads/thread_fabric.h"
 #include "core/model/checkpoint/checkpoint.h"
+#include "core/model/checkpoint/model_file.h"
 #include "core/model/checkpoint/safetensors.h"
 #include "tests/model/fixture.h"
 #include "tests/support/whole_checkpoint.h"

@@ -38,12 +38,13 @@ void write_state(const std::string& folder, char letter, Replacement replacement
 /// Returns the letter that write_state() wrote to the folder that a loader would read.
 char state_of(const std::string& path) {
   const std::string folder = folder_to_load(path);
-  const auto manifest = read_manifest(folder);
-  REQUIRE(manifest);
-  REQUIRE(manifest->files.size() == 3);
-  for (const auto& [name, file] : manifest->files)
-    CHECK(slurp(folder + "/" + name) == std::string(50'000, static_cast<char>(manifest->step)));
-  return static_cast<char>(manifest->step);
+  const auto text = manifest_text(folder);
+  REQUIRE(text);
+  const Manifest manifest = parse_manifest(*text, folder);
+  REQUIRE(manifest.files.size() == 3);
+  for (const auto& [name, file] : manifest.files)
+    CHECK(slurp(folder + "/" + name) == std::string(50'000, static_cast<char>(manifest.step)));
+  return static_cast<char>(manifest.step);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

@@ -4,20 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "core/device/host_copy.h"
 #include "core/model/checkpoint/checkpoint_folder.h"
+#include "core/model/checkpoint/model_file.h"
 #include "core/model/checkpoint/saved_tensors.h"
 
 namespace lockstep {
 
 namespace {
-
-using json = nlohmann::ordered_json;
 
 /// Returns whether a tensor may be ignored: Hugging Face stores each block's causal mask as a
 /// tensor, and may store a tied head too.
@@ -62,36 +59,14 @@ std::map<std::string, const SavedTensor*> matched(const std::string& path,
   return tensors;
 }
 
-/// Returns config.json, or a null value if there is none.
-json config_of(const std::string& path) {
-  if (path.ends_with(".safetensors")) return {};
-  std::ifstream file{folder_to_load(path) + "/config.json"};
-  json document = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return document.is_object() ? document : json{};
-}
-
-/// Checks what shapes do not reveal against config.json, if there is one: the number of heads, and
-/// variants of GPT-2 that compute something else.
+/// Checks the number of heads, which shapes do not reveal, against config.json.
 void check_config(const std::string& path, const GptConfig& config) {
-  const json document = config_of(path);
-  if (!document.is_object()) return;  // without config.json, only the shapes are checked
-  const auto heads = document.find("n_head");
-  if (heads != document.end() && heads->is_number_integer() && *heads != config.heads)
+  const std::optional<int> heads = described_model(path).heads;
+  if (heads && *heads != config.heads)
     throw UsageError{
         fmt::format("--load {}: its model has {} heads, but --heads is {}; use "
                     "--heads {}",
-                    path, heads->dump(), config.heads, heads->dump())};
-  const json ours = {{"model_type", "gpt2"},
-                     {"activation_function", "gelu_new"},
-                     {"layer_norm_epsilon", 1e-5},
-                     {"scale_attn_weights", true},
-                     {"scale_attn_by_inverse_layer_idx", false},
-                     {"add_cross_attention", false}};
-  for (const auto& [key, value] : ours.items())
-    if (const auto theirs = document.find(key); theirs != document.end() && *theirs != value)
-      throw UsageError{fmt::format(
-          "--load {}: its config.json has {} {}, but Lockstep's GPT-2 has {}; load another model",
-          path, key, theirs->dump(), value.dump())};
+                    path, *heads, config.heads, *heads)};
 }
 
 /// Throws UsageError if a tied model's file has an lm_head.weight that differs from the token
@@ -151,13 +126,13 @@ std::string check_checkpoint_fits(const std::string& path, const Plan& plan, boo
   SavedTensors saved{path};
   checked(path, saved, plan);
   if (values) saved.check_values();
-  return saved.manifest() ? saved.manifest()->to_json() : "";
+  return saved.state();
 }
 
 void check_unchanged(const std::string& path, const std::string& state) {
   const auto manifest =
-      path.ends_with(".safetensors") ? std::nullopt : read_manifest(folder_to_load(path));
-  if ((manifest ? manifest->to_json() : "") != state)
+      path.ends_with(".safetensors") ? std::nullopt : manifest_text(folder_to_load(path));
+  if ((manifest ? SavedTensors::state_of(*manifest) : "") != state)
     throw RunError{fmt::format(
         "--load {}: another run replaced this checkpoint while it was being loaded; try again",
         path)};
@@ -165,13 +140,18 @@ void check_unchanged(const std::string& path, const std::string& state) {
 
 std::optional<std::int64_t> trained_steps(const std::string& path, const Plan& plan) {
   SavedTensors saved{path};
-  if (saved.moments().empty()) return {};
-  const bool sharded = saved.manifest()->is_sharded();
+  const bool sharded = saved.manifest() && saved.manifest()->is_sharded();
+  if (saved.moments().empty() && !sharded) return {};
   std::size_t wanted = sharded ? 0 : 1;  // the older form stores the number of steps as a tensor
   const std::string remedy = sharded ? "or load the weights alone, from an --export of it"
                                      : "or load its model.safetensors alone";
   for (const ParameterSpec& spec : plan.parameters()) {
     if (spec.frozen) continue;
+    if (saved.moments().empty())
+      throw UsageError{fmt::format(
+          "--load {}: its manifest.json has no tensors in 'moments', so there is nothing to train "
+          "{} with; give the --freeze of that run, {}",
+          path, spec.name, remedy)};
     wanted += 2;
     for (const char* moment : {".momentum", ".variance"})
       if (const SavedTensor* tensor = saved.find_moment(spec.name + moment);
@@ -201,25 +181,6 @@ void load_moments(const std::string& path, AdamW& optimizer) {
               parameter->slice, {view});
   }
   optimizer.resume(*steps);
-}
-
-std::optional<GptConfig> described_model(const std::string& path) {
-  const json document = config_of(path);
-  if (!document.is_object()) return {};
-  try {
-    GptConfig config;
-    for (const auto& [key, value] : {std::pair{"n_layer", &config.layers},
-                                     {"n_embd", &config.hidden},
-                                     {"n_head", &config.heads},
-                                     {"n_positions", &config.sequence},
-                                     {"vocab_size", &config.vocabulary}})
-      *value = document.at(key).get<int>();
-    config.tied = document.value("tie_word_embeddings", true);
-    config.validate();
-    return config;
-  } catch (const std::exception&) {
-    return {};
-  }
 }
 
 }  // namespace lockstep

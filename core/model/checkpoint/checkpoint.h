@@ -42,8 +42,4 @@ std::optional<std::int64_t> trained_steps(const std::string& path, const Plan& p
 /// nothing if the checkpoint has no optimizer state.
 void load_moments(const std::string& path, AdamW& optimizer);
 
-/// Returns the shape of the model that a folder's config.json describes, or nothing if `path` is no
-/// folder with a GPT-2's config.json.
-std::optional<GptConfig> described_model(const std::string& path);
-
 }  // namespace lockstep

@@ -126,7 +126,7 @@ Manifest::File NewFolder::write(const std::string& name, const std::string& text
   file.finish();
   Crc32 checksum;
   checksum.add(text.data(), text.size());
-  return {text.size(), checksum.text()};
+  return {text.size(), checksum.value()};
 }
 
 void NewFolder::take_place(Replacement replacement) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/plan/box.h"
@@ -13,9 +14,8 @@ namespace lockstep {
 /// A box of a tensor, as a tensor of a safetensors file.
 struct SavedBox {
   Box box;
-  std::string file;   ///< in the checkpoint's folder
-  std::string name;   ///< in that file; for a shard, shard_name()
-  std::string crc32;  ///< of its elements, eight hexadecimal digits; empty if it is not known
+  std::string file;                      ///< in the checkpoint's folder
+  std::optional<std::uint32_t> crc32{};  ///< of its elements; known of all boxes in shards
   bool operator==(const SavedBox&) const = default;
 };
 
@@ -26,6 +26,9 @@ struct SavedTensor {
   std::vector<std::int64_t> shape;
   std::vector<SavedBox> boxes;
   bool operator==(const SavedTensor&) const = default;
+
+  /// Returns the name that one of the boxes has in its file.
+  std::string name_of(const SavedBox& saved) const;
 };
 
 /// Returns the name of a tensor's box in a shard: "transformer.wte.weight[0:64, 0:16]".
@@ -40,9 +43,11 @@ bool is_shard_file(const std::string& name);
 struct Manifest {
   struct File {
     std::uint64_t bytes = 0;
-    std::string crc32;  ///< empty for a shard, whose boxes have checksums of their own
+    std::optional<std::uint32_t> crc32{};  ///< none for a shard: its boxes have their own
     bool operator==(const File&) const = default;
   };
+  /// The largest number of steps; no training takes as many.
+  static constexpr std::int64_t most_steps = 1'000'000'000;
   std::int64_t step = 0;             ///< training steps taken
   std::int64_t optimizer_steps = 0;  ///< `step`, less the steps that loss scaling has skipped
   std::map<std::string, File> files;
@@ -58,8 +63,13 @@ struct Manifest {
 
 constexpr const char* manifest_name = "manifest.json";
 
-/// Reads a folder's manifest, or returns nothing if there is none. Throws UsageError, naming
-/// --load, if it is malformed, or if a tensor's boxes do not contain every element exactly once.
-std::optional<Manifest> read_manifest(const std::string& folder);
+/// Returns the text of a folder's manifest, or nothing if there is none. Throws UsageError if it
+/// can't be read.
+std::optional<std::string> manifest_text(const std::string& folder);
+
+/// Parses the text of a folder's manifest. Throws UsageError, which names --load, the folder, the
+/// key and its value, if it is malformed, or if a tensor's boxes do not contain every element
+/// exactly once.
+Manifest parse_manifest(std::string_view text, const std::string& folder);
 
 }  // namespace lockstep

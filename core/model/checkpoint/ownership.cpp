@@ -164,8 +164,7 @@ Ownership agree_on_owners(Transport& ranks, const Plan& plan, const std::vector<
                   : "";
           owned[static_cast<std::size_t>(holder.rank)].push_back(
               {holder.part, to_json(box), crc32});
-          saved.boxes.push_back(
-              {box, shard_file(holder.rank, ranks.size()), shard_name(known.name, box), crc32});
+          saved.boxes.push_back({box, shard_file(holder.rank, ranks.size())});
           every.push_back(box);
         }
       }

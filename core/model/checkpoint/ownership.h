@@ -42,7 +42,7 @@ struct OwnedBox {
 struct Ownership {
   std::vector<OwnedBox> mine;  ///< on each rank
   /// On rank 0: all tensors in the model's order, each with its boxes and the files of their
-  /// owners.
+  /// owners, without checksums.
   std::vector<SavedTensor> tensors, moments;
   /// Not empty, on every rank, if the state should not be saved: the reason.
   std::string unsound;

@@ -9,9 +9,10 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/json_reader.h"
+#include "core/base/printable.h"
 #include "core/plan/slice.h"
 
 namespace lockstep {
@@ -20,9 +21,8 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 
 namespace {
 
-using json = nlohmann::ordered_json;
-
 constexpr std::uint64_t longest_header = 100'000'000;  // the reference implementation's limit
+constexpr std::size_t most_dimensions = 64;            // PyTorch's limit
 
 /// Returns the bytes per element; 0 for a dtype that the format does not define.
 std::uint64_t bytes_of(const std::string& dtype) {
@@ -48,7 +48,7 @@ const char* dtype_name(DType dtype) {
 }
 
 /// Returns whether the data has the size that dtype and shape require; false if that size exceeds
-/// 64 bits (a negative extent counts as a huge one).
+/// 64 bits.
 bool fits(const SafetensorsFile::Entry& entry) {
   std::uint64_t bytes = bytes_of(entry.dtype);
   for (std::int64_t extent : entry.shape) {
@@ -58,6 +58,11 @@ bool fits(const SafetensorsFile::Entry& entry) {
 }
 
 }  // namespace
+
+bool is_tensor_name(const std::string& name) {
+  constexpr std::size_t longest = 1000;
+  return excerpt(name, longest) == name;
+}
 
 void SafetensorsFile::unfit(const std::string& what) const {
   throw UsageError{
@@ -94,52 +99,74 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : path_(path) {
   parse(header, size - data_start_);
 }
 
-void SafetensorsFile::parse(const std::string& header, std::uint64_t data_bytes) {
-  const json document = json::parse(header, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) unfit("has a header that is not a JSON object");
-  for (const auto& [name, value] : document.items()) {
-    if (name == "__metadata__") continue;
-    if (std::ranges::any_of(name, [](unsigned char c) { return c < ' '; }))
-      unfit("a tensor's name contains control characters");
-    Entry entry{.name = name, .dtype = {}, .shape = {}};
-    try {
-      entry.dtype = value.at("dtype").get<std::string>();
-      for (const json& extent : value.at("shape")) {
-        if (!extent.is_number_integer()) throw std::invalid_argument{"shape"};
-        entry.shape.push_back(extent.get<std::int64_t>());
-      }
-      const json& offsets = value.at("data_offsets");
-      if (offsets.size() != 2 || !offsets.at(0).is_number_unsigned() ||
-          !offsets.at(1).is_number_unsigned())
-        throw std::invalid_argument{"data_offsets"};
-      entry.begin = offsets.at(0).get<std::uint64_t>();
-      entry.end = offsets.at(1).get<std::uint64_t>();
-    } catch (const std::exception&) {
-      unfit(fmt::format("tensor {}: its dtype, shape or data_offsets are missing or malformed",
-                        name));
-    }
-    if (bytes_of(entry.dtype) == 0)
-      unfit(fmt::format("tensor {}: unknown dtype {}", name, entry.dtype));
-    if (entry.begin > entry.end || entry.end > data_bytes) {
-      unfit(fmt::format("tensor {}: its data at [{}, {}) lie outside the file's {} bytes of data",
-                        name, entry.begin, entry.end, data_bytes));
-    }
-    if (!fits(entry)) {
-      unfit(fmt::format("tensor {}: {} bytes of data do not match {} of shape [{}]", name,
-                        entry.end - entry.begin, entry.dtype, fmt::join(entry.shape, ", ")));
-    }
-    entries_.push_back(std::move(entry));
+SafetensorsFile::Entry SafetensorsFile::entry_from(JsonReader& in, const std::string& name) const {
+  Entry entry{.name = name, .dtype = {}, .shape = {}};
+  std::vector<std::uint64_t> offsets;
+  const auto numbers = [&](auto& list, std::int64_t least, std::size_t most) {
+    return [&list, &in, least, most] {
+      in.elements([&] {
+        using Number = typename std::remove_reference_t<decltype(list)>::value_type;
+        list.push_back(static_cast<Number>(in.whole(least)));
+        if (list.size() > most) in.fail(fmt::format("has more than {} numbers", most));
+      });
+    };
+  };
+  in.object({{"dtype", [&] { entry.dtype = in.string(); }},
+             {"shape", numbers(entry.shape, 0, most_dimensions)},
+             {"data_offsets", numbers(offsets, 0, 2)}});
+  if (offsets.size() != 2) in.fail("has 'data_offsets' that are not two numbers");
+  entry.begin = offsets[0];
+  entry.end = offsets[1];
+  return entry;
+}
+
+void SafetensorsFile::check(const Entry& entry, std::uint64_t data_bytes) const {
+  if (bytes_of(entry.dtype) == 0)
+    unfit(fmt::format("tensor {}: unknown dtype {}", entry.name, excerpt(entry.dtype)));
+  if (entry.begin > entry.end || entry.end > data_bytes) {
+    unfit(fmt::format("tensor {}: its data at [{}, {}) lie outside the file's {} bytes of data",
+                      entry.name, entry.begin, entry.end, data_bytes));
   }
+  if (!fits(entry)) {
+    unfit(fmt::format("tensor {}: {} bytes of data do not match {} of shape [{}]", entry.name,
+                      entry.end - entry.begin, entry.dtype, fmt::join(entry.shape, ", ")));
+  }
+}
+
+void SafetensorsFile::parse(const std::string& header, std::uint64_t data_bytes) try {
+  JsonReader in{header};
+  entries_.reserve(std::min(in.count(), most_tensors));
+  in.members([&](const std::string& name) {
+    if (name == "__metadata__") {
+      in.skip();
+      return;
+    }
+    if (!is_tensor_name(name))
+      unfit(fmt::format("a tensor's name, {}, contains control characters or is too long",
+                        excerpt(name)));
+    if (entries_.size() == most_tensors)
+      unfit(fmt::format("has more than {} tensors", most_tensors));
+    entries_.push_back(entry_from(in, name));
+    check(entries_.back(), data_bytes);
+  });
+  in.end();
   std::ranges::sort(entries_, {}, [](const Entry& e) { return std::pair{e.begin, e.end}; });
   for (std::size_t i = 1; i < entries_.size(); ++i) {
     if (entries_[i].begin < entries_[i - 1].end)
       unfit(fmt::format("tensors {} and {} overlap", entries_[i - 1].name, entries_[i].name));
   }
+  by_name_.reserve(entries_.size());
+  for (const Entry& entry : entries_) by_name_.push_back(&entry);
+  std::ranges::sort(by_name_, {}, &Entry::name);
+  const auto twice = std::ranges::adjacent_find(by_name_, {}, &Entry::name);
+  if (twice != by_name_.end()) unfit(fmt::format("has tensor {} twice", (*twice)->name));
+} catch (const JsonError& error) {
+  unfit(fmt::format("its header is damaged: {}", error.what()));
 }
 
 const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) const {
-  const auto found = std::ranges::find(entries_, name, &Entry::name);
-  return found == entries_.end() ? nullptr : &*found;
+  const auto found = std::ranges::lower_bound(by_name_, name, {}, &Entry::name);
+  return found == by_name_.end() || (*found)->name != name ? nullptr : *found;
 }
 
 const SafetensorsFile::Entry& SafetensorsFile::entry_of(const std::string& name,
@@ -198,20 +225,19 @@ Crc32 SafetensorsFile::check_values(const std::string& name, bool may_be_negativ
 }
 
 SafetensorsHeader::SafetensorsHeader(const std::vector<Entry>& tensors) {
-  json header;
-  header["__metadata__"] = {{"format", "pt"}};
+  std::string text = R"({"__metadata__":{"format":"pt"})";
   std::uint64_t offset = 0;
   for (const Entry& tensor : tensors) {
     offsets_.push_back(offset);
     const std::uint64_t end =
         offset + static_cast<std::uint64_t>(tensor.shape.elements()) * size_of(tensor.dtype);
-    header[tensor.name] = {{"dtype", dtype_name(tensor.dtype)},
-                           {"shape", extents_of(tensor.shape)},
-                           {"data_offsets", {offset, end}}};
+    text += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                        tensor.name, dtype_name(tensor.dtype),
+                        fmt::join(extents_of(tensor.shape), ","), offset, end);
     offset = end;
   }
+  text += '}';
   offsets_.push_back(offset);
-  std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // pads the header, to align the data
   const std::uint64_t length = text.size();
   bytes_.assign(reinterpret_cast<const char*>(&length), sizeof length);

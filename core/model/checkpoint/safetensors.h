@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/crc32.h"
+#include "core/base/json_reader.h"
 #include "kernels/view.h"
 
 namespace lockstep {
@@ -13,6 +14,10 @@ namespace lockstep {
 // The safetensors format: an 8-byte header length (little endian); a JSON header with each tensor's
 // dtype, shape and byte range [begin, end) in the data; then the data, row-major
 // (https://github.com/huggingface/safetensors#format).
+
+/// Returns whether a tensor may have this name: all characters are printable, and it is not longer
+/// than 1000 bytes.
+bool is_tensor_name(const std::string& name);
 
 /// A file open for reading. The constructor checks the whole header: each tensor lies inside the
 /// file, overlaps no other, and has as many bytes as its dtype and shape require.
@@ -29,6 +34,11 @@ class SafetensorsFile {
   /// Throws UsageError if the file is missing or malformed; the one-line message names the file,
   /// the tensor, the fault and a remedy.
   explicit SafetensorsFile(const std::string& path);
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  /// The largest number of tensors in a file; it bounds the memory that opening a file takes.
+  static constexpr std::size_t most_tensors = 1 << 17;
 
   const std::vector<Entry>& entries() const { return entries_; }
   /// Returns nullptr if there is no such tensor.
@@ -50,11 +60,14 @@ class SafetensorsFile {
   const Entry& entry_of(const std::string& name, DType wanted) const;
   void read_bytes(const Entry& entry, std::uint64_t offset, View to);
   void parse(const std::string& header, std::uint64_t data_bytes);
+  Entry entry_from(JsonReader& in, const std::string& name) const;
+  void check(const Entry& entry, std::uint64_t data_bytes) const;
 
   std::string path_;
   std::ifstream file_;
   std::uint64_t data_start_ = 0;
-  std::vector<Entry> entries_;  ///< sorted by position in the data
+  std::vector<Entry> entries_;         ///< sorted by position in the data
+  std::vector<const Entry*> by_name_;  ///< sorted by name
 };
 
 /// The header of a file that is to be written, in which tensors follow one another.

@@ -30,9 +30,17 @@ class SavedTensors {
   explicit SavedTensors(const std::string& path);
 
   const std::optional<Manifest>& manifest() const { return manifest_; }
+  /// Identifies the manifest's text; "" if there is none.
+  const std::string& state() const { return state_; }
+  /// Returns the state() of a checkpoint with this manifest.
+  static std::string state_of(const std::string& manifest);
   /// Names are as in the files. Moments of the older form are flat, (elements).
-  const std::vector<SavedTensor>& tensors() const { return tensors_; }
-  const std::vector<SavedTensor>& moments() const { return moments_; }
+  const std::vector<SavedTensor>& tensors() const {
+    return manifest_ && manifest_->is_sharded() ? manifest_->tensors : tensors_;
+  }
+  const std::vector<SavedTensor>& moments() const {
+    return manifest_ && manifest_->is_sharded() ? manifest_->moments : moments_;
+  }
   /// Returns nullptr if there is no such tensor.
   const SavedTensor* find(const std::string& name) const;
   const SavedTensor* find_moment(const std::string& name) const;
@@ -63,7 +71,8 @@ class SavedTensors {
   std::string path_;    ///< as given
   std::string folder_;  ///< empty for a single file
   std::optional<Manifest> manifest_;
-  std::vector<SavedTensor> tensors_, moments_;
+  std::string state_;
+  std::vector<SavedTensor> tensors_, moments_;  ///< unless the manifest lists them
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;
 };
 

@@ -70,7 +70,7 @@ void set_checksums(std::vector<SavedTensor>& tensors, const std::vector<std::str
     of_file[shard_file(rank, ranks)] = &checksums[static_cast<std::size_t>(rank)];
   for (SavedTensor& tensor : tensors)
     for (SavedBox& box : tensor.boxes)
-      box.crc32 = of_file.at(box.file)->substr(8 * next[box.file]++, 8);
+      box.crc32 = Crc32::parse(of_file.at(box.file)->substr(8 * next[box.file]++, 8));
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ std::string save_checkpoint(Transport& ranks, const std::string& path, const Pla
   set_checksums(manifest.tensors, checksums, ranks.size(), next);
   set_checksums(manifest.moments, checksums, ranks.size(), next);
   for (const auto& [file, boxes] : next)
-    manifest.files[file] = {std::filesystem::file_size(fresh->partial() + "/" + file), ""};
+    manifest.files[file] = {std::filesystem::file_size(fresh->partial() + "/" + file)};
   manifest.files["config.json"] = fresh->write("config.json", config_json(plan.model()));
   fresh->write(manifest_name, manifest.to_json());
   fresh->take_place();

@@ -9,7 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/token.h"
-#include "core/model/checkpoint/checkpoint.h"
+#include "core/model/checkpoint/model_file.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
 
@@ -243,15 +243,15 @@ void FlagParser::Impl::shared_flags() {
 /// Gives the model the shape of the checkpoint to load, except for flags that are given.
 void FlagParser::Impl::adopt_model() {
   RunConfig& run = options->run;
-  const auto saved = run.load.empty() ? std::nullopt : described_model(run.load);
-  if (!saved) return;
-  for (auto [flag, value, theirs] : {std::tuple{"--layers", &run.model.layers, saved->layers},
-                                     {"--hidden", &run.model.hidden, saved->hidden},
-                                     {"--heads", &run.model.heads, saved->heads},
-                                     {"--sequence", &run.model.sequence, saved->sequence},
-                                     {"--vocab", &run.model.vocabulary, saved->vocabulary}})
-    if (app.count(flag) == 0) *value = theirs;
-  if (app.count("--tied") == 0) run.model.tied = saved->tied;
+  if (run.load.empty()) return;
+  const ModelDescription saved = described_model(run.load);
+  for (auto [flag, value, theirs] : {std::tuple{"--layers", &run.model.layers, saved.layers},
+                                     {"--hidden", &run.model.hidden, saved.hidden},
+                                     {"--heads", &run.model.heads, saved.heads},
+                                     {"--sequence", &run.model.sequence, saved.sequence},
+                                     {"--vocab", &run.model.vocabulary, saved.vocabulary}})
+    if (app.count(flag) == 0) *value = theirs.value_or(*value);
+  if (app.count("--tied") == 0) run.model.tied = saved.tied.value_or(run.model.tied);
 }
 
 /// Removes the shared flags that shape or train a model.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
@@ -56,6 +57,10 @@ void check_checkpoint(Options& options) {
   const bool checked_by_launcher = under_mpi() && messages_are_collected();
   run.loaded_state = check_checkpoint_fits(run.load, plan, /*values=*/!checked_by_launcher);
   run.trained_steps = static_cast<int>(trained_steps(run.load, plan).value_or(0));
+  if (run.trained_steps > std::numeric_limits<int>::max() - run.steps)
+    throw UsageError(fmt::format("--steps {}: {} has taken {} steps, and steps are counted to {}",
+                                 run.steps, run.load, run.trained_steps,
+                                 std::numeric_limits<int>::max()));
 }
 
 void check_export(const Options& options) {
