@@ -5,6 +5,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <fstream>
+#include <future>
 #include <vector>
 
 #include "core/base/error.h"
@@ -151,9 +153,10 @@ TEST_CASE("the kernel says who is at the other end of a connection") {
     const int accepted = ::accept(listener.socket, nullptr, nullptr);
     REQUIRE(accepted >= 0);
     SocketTable sockets;
-    CHECK(sockets.user_of_peer(accepted) == ::getuid());
+    CHECK(sockets.users_of_peers({&accepted, 1}).front() == ::getuid());
     ::close(client);
-    CHECK_FALSE(sockets.user_of_peer(accepted));  // not root, although the kernel's table says so
+    CHECK_FALSE(sockets.users_of_peers({&accepted, 1})
+                    .front());  // not root, although the kernel's table says so
     ::close(accepted);
     ::close(listener.socket);
   }
@@ -169,6 +172,59 @@ TEST_CASE("300 idle connections keep no rank out, and are closed") {
   CHECK(answer_to(viewer, sample_hello(sample, 0)) == "resume 0");
   for (const FakeRank& each : idle) CHECK(each.is_closed());
   CHECK(viewer.server.connected() <= 1);
+}
+
+TEST_CASE("a storm of hellos of another user is refused unread, in few passes over the sockets") {
+  // Blocks the server's thread until the whole storm is waiting to be accepted.
+  std::promise<void> storm_is_there;
+  std::shared_future<void> released = storm_is_there.get_future().share();
+  LiveServer server{
+      {.host = "127.0.0.1", .port = 0}, {.user = ::getuid() + 1}, [released] { released.wait(); }};
+  const auto hello_and_close = [&] {
+    const FakeRank rank{server.endpoint().port};
+    rank.send(sample_hello(sample, 0));
+  };
+  hello_and_close();
+  const auto until = [](const auto& holds) {
+    for (int i = 0; i < 6000 && !holds(); ++i) std::this_thread::sleep_for(milliseconds{10});
+    return holds();
+  };
+  REQUIRE(until([&] { return server.refused() == 1; }));
+  int longest_queue = 0;
+  std::ifstream{"/proc/sys/net/core/somaxconn"} >> longest_queue;
+  const int storm = std::min(3000, longest_queue - 10);
+  for (int i = 0; i < storm; ++i) hello_and_close();
+  storm_is_there.set_value();
+  CHECK(until([&] { return server.refused() == 1 + storm; }));
+  const LiveServer::Work work = server.work();
+  CHECK(work.hellos == 0);
+  CHECK(work.most_waiting <= 128);
+  CHECK(work.table_passes <= 2 + storm / 32);
+}
+
+TEST_CASE("a user who holds many connections keeps no other user's rank out" *
+          doctest::skip(::getuid() != 0)) {
+  Viewer viewer{{.hello_within = std::chrono::hours{1}}};
+  const FakeRank slow{viewer.port()};  // has not said hello yet
+  int pipe[2];
+  REQUIRE(::pipe(pipe) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setuid(65534) != 0) ::_exit(2);
+    std::vector<FakeRank> idle;
+    for (int i = 0; i < 400; ++i) idle.emplace_back(viewer.port());
+    // The server has accepted all of them once it has closed the first.
+    ::_exit(idle.front().is_closed() && ::write(pipe[1], "x", 1) == 1 && idle[200].is_closed() ? 0
+                                                                                               : 1);
+  }
+  char byte = 0;
+  REQUIRE(::read(pipe[0], &byte, 1) == 1);
+  slow.send(sample_hello(sample, 0));
+  CHECK(slow.line() == "resume 0");
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  for (int each : pipe) ::close(each);
 }
 
 TEST_CASE("without descriptors left the server drops idle connections, then waits without work") {

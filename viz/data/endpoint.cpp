@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <unordered_map>
 
 #include "core/base/error.h"
 
@@ -78,24 +79,31 @@ struct TableAddress {
   }
 };
 
-/// Finds the owner of the socket that is bound to `local` and connected to `remote`. After its
-/// process has closed a socket, the socket stays in the table for a while without an inode, as if
-/// root owned it.
-std::optional<uid_t> owner_in(std::ifstream& table, const std::string& local,
-                              const std::string& remote) {
+/// The pairs of addresses to look for, as a table prints them ("LOCAL REMOTE"), and which of the
+/// results is each one's.
+using Wanted = std::unordered_map<std::string, std::size_t>;
+
+/// Finds the owners of sockets. After its process has closed a socket, the socket stays in the
+/// table for a while without an inode, as if root owned it.
+void find_owners(std::ifstream& table, const Wanted& wanted,
+                 std::vector<std::optional<uid_t>>& users) {
+  if (wanted.empty()) return;
   table.clear();
   table.seekg(0);
-  std::array<char, 64> from{}, to{};
+  const std::size_t length = wanted.begin()->first.size();
+  std::string addresses;
   for (std::string line; std::getline(table, line);) {
+    const std::size_t begin = line.find(": ");
+    if (begin == std::string::npos) continue;
+    addresses.assign(line, begin + 2, length);
+    const auto found = wanted.find(addresses);
     unsigned user = 0;
     unsigned long inode = 0;
-    if (std::sscanf(line.c_str(), "%*d: %63s %63s %*s %*s %*s %*s %u %*d %lu", from.data(),
-                    to.data(), &user, &inode) == 4 &&
-        inode != 0 && local == from.data() && remote == to.data()) {
-      return user;
-    }
+    if (found != wanted.end() &&
+        std::sscanf(line.c_str(), "%*d: %*s %*s %*s %*s %*s %*s %u %*d %lu", &user, &inode) == 2 &&
+        inode != 0)
+      users[found->second] = user;
   }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -155,17 +163,22 @@ Listener listen_at(const Endpoint& endpoint, bool has_token) {
   return listener;
 }
 
-std::optional<uid_t> SocketTable::user_of_peer(int socket) {
-  sockaddr_storage ours{}, theirs{};
-  socklen_t size = sizeof ours;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&ours), &size) != 0) return std::nullopt;
-  size = sizeof theirs;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&theirs), &size) != 0) return std::nullopt;
-  const TableAddress remote{ours}, local{theirs};
-  if (local.is_ipv4) {
-    if (const auto user = owner_in(tcp_, local.in_tcp(), remote.in_tcp())) return user;
+std::vector<std::optional<uid_t>> SocketTable::users_of_peers(std::span<const int> sockets) {
+  std::vector<std::optional<uid_t>> users(sockets.size());
+  Wanted in_tcp, in_tcp6;
+  for (std::size_t i = 0; i < sockets.size(); ++i) {
+    sockaddr_storage ours{}, theirs{};
+    socklen_t size = sizeof ours;
+    if (::getsockname(sockets[i], reinterpret_cast<sockaddr*>(&ours), &size) != 0) continue;
+    size = sizeof theirs;
+    if (::getpeername(sockets[i], reinterpret_cast<sockaddr*>(&theirs), &size) != 0) continue;
+    const TableAddress remote{ours}, local{theirs};
+    if (local.is_ipv4) in_tcp.emplace(local.in_tcp() + " " + remote.in_tcp(), i);
+    in_tcp6.emplace(local.in_tcp6() + " " + remote.in_tcp6(), i);
   }
-  return owner_in(tcp6_, local.in_tcp6(), remote.in_tcp6());
+  find_owners(tcp6_, in_tcp6, users);
+  find_owners(tcp_, in_tcp, users);
+  return users;
 }
 
 }  // namespace lockstep::viz

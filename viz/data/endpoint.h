@@ -4,7 +4,9 @@
 
 #include <fstream>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep::viz {
 
@@ -30,12 +32,13 @@ struct Listener {
 Listener listen_at(const Endpoint& endpoint, bool has_token);
 
 /// The kernel's tables of TCP sockets (proc_net(5)). They stay open, so that reading them needs no
-/// new descriptor.
+/// new descriptor. Their length is that of all connections of this machine, whoever made them, so
+/// one pass over them looks for many sockets.
 class SocketTable {
  public:
-  /// Returns the user who owns the other end of a connection within this machine, or nothing if
-  /// that end is already closed or the tables can't be read.
-  std::optional<uid_t> user_of_peer(int socket);
+  /// Returns, for each of these connections within this machine, the user who owns the other end;
+  /// or nothing if that end is already closed or the tables can't be read.
+  std::vector<std::optional<uid_t>> users_of_peers(std::span<const int> sockets);
 
  private:
   std::ifstream tcp_{"/proc/net/tcp"}, tcp6_{"/proc/net/tcp6"};

@@ -1,6 +1,7 @@
 #include "viz/data/live_server.h"
 
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -9,49 +10,28 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "viz/data/hello.h"
 
 namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t longest_hello = 64 * 1024;
 constexpr int poll_milliseconds = 100;
-constexpr int most_accepted = 32;  // before the next poll of the connections
+constexpr int most_accepted = 64;  // before the next poll of the connections
 constexpr std::chrono::milliseconds accept_pause{100};
 constexpr std::size_t most_past_runs = 1000;
 
-/// Compares two texts, in a time that does not depend on the position of a mismatch.
-bool same_secret(const std::string& a, const std::string& b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^
-                  static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
-  }
-  return difference == 0;
-}
-
-/// The parts of a hello that the server needs; `rank` is -1 if the line is not a hello.
-struct Hello {
-  int rank = -1;
-  std::string run, token;
-};
-
-Hello parse_hello(std::string line) {
-  while (!line.empty() && (line.back() == ',' || line.back() == '\r')) line.pop_back();
-  const auto event = nlohmann::json::parse(line, nullptr, false);
-  const auto args = event.is_object() ? event.value("args", nlohmann::json{}) : nlohmann::json{};
-  Hello hello;
-  if (!args.is_object() || !args.contains("rank") || !args["rank"].is_number_integer()) {
-    return hello;
-  }
-  const auto rank = args["rank"].get<std::int64_t>();
-  if (rank < 0 || rank > std::numeric_limits<int>::max()) return hello;
-  const auto text = [&](const char* key) {
-    return args.contains(key) && args[key].is_string() ? args[key].get<std::string>() : "";
-  };
-  return {.rank = static_cast<int>(rank), .run = text("run"), .token = text("token")};
+/// Returns the address at the other end of a connection, without the port.
+std::string address_of_peer(int socket) {
+  char host[NI_MAXHOST] = "";
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0)
+    ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, nullptr, 0,
+                  NI_NUMERICHOST);
+  return host;
 }
 
 }  // namespace
@@ -59,8 +39,10 @@ Hello parse_hello(std::string line) {
 struct LiveServer::Connection {
   int socket = -1;
   Clock::time_point since = Clock::now();
-  int rank = -1;     ///< set by the hello; -1 before
-  std::string text;  ///< the hello, up to its newline
+  int rank = -1;          ///< set by the hello; -1 before
+  std::string text;       ///< the hello, up to its newline
+  std::string peer;       ///< the user or the address at the other end
+  std::string objection;  ///< why that user may not show a run, whatever the hello says; or ""
   bool closed = false;
 
   explicit Connection(int socket_) : socket(socket_) {}
@@ -112,6 +94,10 @@ std::optional<Arrival> LiveServer::take() {
   }
   [[maybe_unused]] const auto ignored = ::write(wake_pipe_[1], "x", 1);  // there is room again
   return arrival;
+}
+
+LiveServer::Work LiveServer::work() const {
+  return {.hellos = hellos_, .table_passes = table_passes_, .most_waiting = most_waiting_};
 }
 
 bool LiveServer::waiting() const {
@@ -176,34 +162,61 @@ void LiveServer::serve() {
 
 void LiveServer::accept_some() {
   const auto begin = Clock::now();
+  const std::size_t known = connections_.size();
   for (int i = 0; i < most_accepted; ++i) {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (socket < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EAGAIN) return;
+      if (errno == EAGAIN) break;
       // File descriptors or memory have run out. A connection that was just accepted may hold a
       // hello, so read it first.
-      Connection* oldest = oldest_stranger();
+      Connection* oldest = evictable();
       if (oldest == nullptr) accept_again_ = begin + accept_pause;  // the listener stays readable
-      if (oldest == nullptr || oldest->since >= begin) return;
+      if (oldest == nullptr || oldest->since >= begin) break;
       oldest->close();
       continue;
     }
     const int on = 1;
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    const auto strangers = std::count_if(connections_.begin(), connections_.end(),
-                                         [](const auto& each) { return each->is_stranger(); });
-    if (static_cast<std::size_t>(strangers) >= admission_.most_strangers) {
-      oldest_stranger()->close();
-    }
     connections_.push_back(std::make_unique<Connection>(socket));
+  }
+  identify(std::span{connections_}.subspan(known));
+  auto strangers = std::ranges::count_if(
+      connections_, &Connection::is_stranger, [](const auto& each) -> auto& { return *each; });
+  for (; static_cast<std::size_t>(strangers) > admission_.most_strangers; --strangers)
+    evictable()->close();
+  most_waiting_ = std::max<int>(most_waiting_, static_cast<int>(strangers));
+}
+
+/// Finds out who is at the other end of new connections, before any byte of theirs is read.
+void LiveServer::identify(std::span<const std::unique_ptr<Connection>> fresh) {
+  if (fresh.empty()) return;
+  if (!admission_.token.empty()) {
+    for (const auto& each : fresh) each->peer = address_of_peer(each->socket);
+    return;
+  }
+  std::vector<int> sockets;
+  for (const auto& each : fresh) sockets.push_back(each->socket);
+  const auto users = sockets_.users_of_peers(sockets);
+  ++table_passes_;
+  const std::string advice = "; give the viewer and the run the same token";
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    fresh[i]->peer = users[i] ? std::to_string(*users[i]) : "unknown";
+    if (!users[i])
+      fresh[i]->objection = "the viewer can't tell which user this run belongs to" + advice;
+    else if (*users[i] != admission_.user)
+      fresh[i]->objection = "the viewer belongs to another user" + advice;
   }
 }
 
-LiveServer::Connection* LiveServer::oldest_stranger() const {
-  const auto oldest = std::find_if(connections_.begin(), connections_.end(),
-                                   [](const auto& each) { return each->is_stranger(); });
-  return oldest != connections_.end() ? oldest->get() : nullptr;
+/// Returns the oldest stranger of the peer that has the most; null if there are no strangers.
+LiveServer::Connection* LiveServer::evictable() const {
+  std::map<std::string, std::vector<Connection*>> by_peer;
+  for (const auto& each : connections_)
+    if (each->is_stranger()) by_peer[each->peer].push_back(each.get());
+  const auto most =
+      std::ranges::max_element(by_peer, {}, [](const auto& peer) { return peer.second.size(); });
+  return most == by_peer.end() ? nullptr : most->second.front();
 }
 
 void LiveServer::drop_late_strangers() {
@@ -226,6 +239,7 @@ void LiveServer::read(Connection& connection) {
   }
   std::string_view bytes{buffer.data(), static_cast<std::size_t>(count)};
   if (connection.rank < 0) {
+    if (!connection.objection.empty()) return refuse(connection, connection.objection);
     const auto newline = bytes.find('\n');
     connection.text.append(bytes.substr(0, newline));
     if (connection.text.size() > longest_hello) return refuse(connection, "the hello is too long");
@@ -237,26 +251,17 @@ void LiveServer::read(Connection& connection) {
   push(connection.rank, bytes);
 }
 
-/// Returns why the sender of this token may not show its run; empty if it may.
-std::string LiveServer::objection(const std::string& token, int socket) {
-  if (!admission_.token.empty()) {
-    return same_secret(token, admission_.token) ? "" : "wrong token";
-  }
-  const std::string advice = "; give the viewer and the run the same token";
-  const auto user = sockets_.user_of_peer(socket);
-  if (!user) return "the viewer can't tell which user this run belongs to" + advice;
-  return *user == admission_.user ? "" : "the viewer belongs to another user" + advice;
-}
-
 bool LiveServer::greet(Connection& connection) {
-  const Hello hello = parse_hello(std::exchange(connection.text, {}));
+  const Hello hello = parse_hello(connection.text);
+  connection.text = {};
+  ++hellos_;
   std::string why;
   if (hello.rank < 0) {
     why = "the first line is not a rank's hello";
-  } else if (why = objection(hello.token, connection.socket); why.empty()) {
-    if (std::find(past_runs_.begin(), past_runs_.end(), hello.run) != past_runs_.end()) {
-      why = "the viewer shows a later run";
-    }
+  } else if (!admission_.token.empty() && !same_secret(hello.token, admission_.token)) {
+    why = "wrong token";
+  } else if (std::ranges::count(past_runs_, hello.run) > 0) {
+    why = "the viewer shows a later run";
   }
   if (!why.empty()) {
     refuse(connection, why);

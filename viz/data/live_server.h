@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -35,8 +36,9 @@ struct Admission {
   uid_t user = ::getuid();
   std::chrono::milliseconds hello_within{5000};  ///< the deadline for a hello, after connecting
   /// The largest number of connections that have not sent a hello yet. Another connection evicts
-  /// the oldest of them, so idle connections cannot keep a rank out: a rank sends its hello
-  /// immediately.
+  /// the oldest one of the peer that has the most (a peer is a user of this machine, or with a
+  /// token an address). So no peer can keep another one's ranks out, and idle connections none of
+  /// the same peer: a rank sends its hello immediately.
   std::size_t most_strangers = 128;
 };
 
@@ -71,6 +73,14 @@ class LiveServer {
   /// or an old run.
   int refused() const { return refused_; }
 
+  /// What serving the connections has taken so far.
+  struct Work {
+    int hellos = 0;        ///< parsed; those of other users are refused unread
+    int table_passes = 0;  ///< over the kernel's table of sockets
+    int most_waiting = 0;  ///< connections without a hello at the same time
+  };
+  Work work() const;
+
  private:
   struct Connection;
   struct Inbox {
@@ -81,11 +91,11 @@ class LiveServer {
 
   void serve();
   void accept_some();
-  Connection* oldest_stranger() const;
+  void identify(std::span<const std::unique_ptr<Connection>> fresh);
+  Connection* evictable() const;
   void drop_late_strangers();
   void read(Connection& connection);
   bool greet(Connection& connection);
-  std::string objection(const std::string& token, int socket);
   void refuse(Connection& connection, const std::string& why);
   void begin_run(const std::string& run);
   void push(int rank, std::string_view bytes);
@@ -105,6 +115,7 @@ class LiveServer {
   std::atomic<int> run_number_{0};
   std::atomic<int> connected_{0};
   std::atomic<int> refused_{0};
+  std::atomic<int> hellos_{0}, table_passes_{0}, most_waiting_{0};
   std::atomic<bool> stop_{false};
   mutable std::mutex mutex_;      ///< guards inboxes_ and ready_
   std::map<int, Inbox> inboxes_;  ///< by rank, of this run
