@@ -21,11 +21,18 @@ void find_placement(Schedule& schedule) {
       last_stage = std::max(last_stage, action.stage);
       last_microbatch = std::max(last_microbatch, action.microbatch);
     }
-  // Each stage has at least one action, so a stray large number cannot cause a
-  // huge allocation.
-  if (static_cast<std::size_t>(last_stage + 1) > schedule.action_count())
-    throw ScheduleError(fmt::format("{}: has a stage {}, but only {} actions", schedule.name,
-                                    last_stage, schedule.action_count()));
+  // Each stage has an action for each microbatch, so a stray large number cannot cause a huge
+  // allocation.
+  const std::size_t count = schedule.action_count();
+  for (const auto& [what, last] :
+       {std::pair{"stage", last_stage}, std::pair{"microbatch", last_microbatch}})
+    if (static_cast<std::size_t>(last) >= count)
+      throw ScheduleError(
+          fmt::format("{}: has a {} {}, but only {} actions", schedule.name, what, last, count));
+  if ((static_cast<std::size_t>(last_stage) + 1) * (static_cast<std::size_t>(last_microbatch) + 1) >
+      count)
+    throw ScheduleError(fmt::format("{}: has {} stages and {} microbatches, but only {} actions",
+                                    schedule.name, last_stage + 1, last_microbatch + 1, count));
   schedule.stages = last_stage + 1;
   schedule.microbatches = last_microbatch + 1;
   schedule.rank_of_stage.assign(static_cast<std::size_t>(schedule.stages), -1);
@@ -64,6 +71,7 @@ Schedule schedule_from_csv(const std::string& csv, std::string name) {
   schedule.name = std::move(name);
   for (const std::vector<CsvAction>& row : csv_rows(csv, schedule.name)) {
     std::vector<Action>& actions = schedule.actions.emplace_back();
+    actions.reserve(row.size());
     for (const CsvAction& each : row)
       if (each.kind == CellKind::compute) actions.push_back(each.action);
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace lockstep {
 
@@ -28,12 +29,14 @@ std::string_view next_part(std::string_view& rest, char separator) {
   return part;
 }
 
-/// Removes the leading number from `rest` and returns it, if there is one.
+/// Removes the leading number from `rest` and returns it, if there is one that fits into an int
+/// and has no more digits than such numbers need.
 std::optional<int> next_number(std::string_view& rest) {
+  constexpr std::ptrdiff_t most_digits = 10;
   if (rest.empty() || rest.front() < '0' || rest.front() > '9') return std::nullopt;
   int number = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-  if (error != std::errc{}) return std::nullopt;
+  if (error != std::errc{} || end - rest.data() > most_digits) return std::nullopt;
   rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
   return number;
 }
@@ -42,14 +45,18 @@ std::optional<int> next_number(std::string_view& rest) {
 /// are counted from 1.
 struct Cell {
   std::size_t row = 0;
-  std::size_t column = 0;
+  std::uint32_t column = 0;
   std::string_view text;
 
   [[noreturn]] void fail(const std::string& file, const std::string& why) const {
     throw ScheduleError(
-        fmt::format("{}: row {}, column {}: '{}' {}", file, row, column, text, why));
+        fmt::format("{}: row {}, column {}: '{}' {}", file, row, column, excerpt(text), why));
   }
 };
+
+// Reading a file takes up to twenty times its size, so its size is limited.
+constexpr std::size_t longest_csv = 4 << 20;
+constexpr std::size_t most_rows = 1 << 15;
 
 constexpr std::pair<std::string_view, CellKind> of_stages[] = {
     {"UNSHARD", CellKind::unshard},
@@ -61,7 +68,7 @@ constexpr std::pair<std::string_view, CellKind> of_messages[] = {
 
 /// Returns the action that `text` names, or nothing for malformed text.
 std::optional<CsvAction> parse_action(std::string_view text) {
-  CsvAction parsed{.text = std::string{text}};
+  CsvAction parsed{.text = text};
   const std::optional<int> stage = next_number(text);
   if (!stage) return std::nullopt;
   parsed.action.stage = *stage;
@@ -112,7 +119,7 @@ void parse_cell(const Cell& cell, const std::string& file, std::vector<CsvAction
                 "is not an action (a stage, one of F B I W, and a "
                 "microbatch, such as 0F3)");
     parsed->column = cell.column;
-    row.push_back(std::move(*parsed));
+    row.push_back(*parsed);
   }
   if (!overlap) return;
   if (row.size() != first + 2 || row[first].kind != CellKind::compute ||
@@ -124,11 +131,22 @@ void parse_cell(const Cell& cell, const std::string& file, std::vector<CsvAction
 }  // namespace
 
 std::vector<std::vector<CsvAction>> csv_rows(std::string_view csv, const std::string& name) {
+  if (csv.size() > longest_csv)
+    throw ScheduleError(
+        fmt::format("{}: has {} bytes, and a schedule at most {}", name, csv.size(), longest_csv));
   std::vector<std::vector<CsvAction>> rows;
   while (!csv.empty()) {
     std::string_view line = next_part(csv, '\n');
+    if (rows.size() == most_rows)
+      throw ScheduleError(
+          fmt::format("{}: has more than {} rows, and a schedule has one for each "
+                      "rank",
+                      name, most_rows));
     std::vector<CsvAction>& row = rows.emplace_back();
-    for (std::size_t column = 1; !line.empty(); ++column) {
+    row.reserve(
+        static_cast<std::size_t>(std::ranges::count(line, ',') + std::ranges::count(line, ';')) +
+        (line.empty() ? 0 : 1));
+    for (std::uint32_t column = 1; !line.empty(); ++column) {
       const Cell cell{rows.size(), column, trimmed(next_part(line, ','))};
       if (!cell.text.empty()) parse_cell(cell, name, row);
     }

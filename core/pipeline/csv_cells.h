@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +12,7 @@ namespace lockstep {
 
 /// The kinds of actions in a CSV file. All but `compute` are implicit in a
 /// Schedule: its executor sends and receives what the computations need.
-enum class CellKind {
+enum class CellKind : std::uint8_t {
   compute,
   send,
   receive,
@@ -28,14 +29,14 @@ enum class CellKind {
 struct CsvAction {
   CellKind kind = CellKind::compute;
   Action action;
-  std::size_t column = 0;  ///< counted from 1
-  std::string text;        ///< as written
+  std::uint32_t column = 0;  ///< counted from 1
+  std::string_view text;     ///< as written, in the file's text
 };
 
 /// Splits a CSV file into rows (ranks) of actions, without empty cells and
 /// without empty rows at the end. A joined pair becomes two actions of one
 /// column. Throws ScheduleError naming row, column (both counted from 1) and
-/// cell.
+/// cell. The result refers to `csv`.
 std::vector<std::vector<CsvAction>> csv_rows(std::string_view csv, const std::string& name);
 
 }  // namespace lockstep

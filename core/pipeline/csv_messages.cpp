@@ -72,6 +72,8 @@ class Checker {
       for (const CsvAction& each : rows_[rank]) {
         const bool send = each.kind == CellKind::send, receive = each.kind == CellKind::receive;
         if (!send && !receive) continue;
+        if (!exists(each.action.stage))
+          fail_at(rank, each, "is a message that no stage sends or receives");
         const auto [sender, microbatch, forward] = key_of(each);
         const int receiver = sender + (forward ? 1 : -1);
         if (!exists(sender) || !exists(receiver) || microbatch >= schedule_.microbatches)

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <sstream>
 #include <string>
 
 #include "core/base/error.h"
+#include "core/base/input_file.h"
 #include "core/pipeline/csv.h"
 #include "core/pipeline/validate.h"
 
@@ -17,15 +17,15 @@ namespace lockstep {
 /// the run.
 inline Schedule read_schedule(const std::string& flag, const std::string& path, int ranks,
                               int microbatches) {
-  std::ifstream file{path};
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf()))
-    throw UsageError(fmt::format("{} {}: the file can't be read, or is empty", flag, path));
   Schedule schedule;
   try {
-    schedule = schedule_from_csv(text.str(), path);
+    const std::string text = content_of(path);
+    schedule = schedule_from_csv(text, path);
     validate(schedule);
-    check_messages(text.str(), schedule);
+    check_messages(text, schedule);
+  } catch (const InputError& error) {
+    throw UsageError(fmt::format("{} {}: {}; give a file with a row of actions for each rank", flag,
+                                 path, error.what()));
   } catch (const ScheduleError& error) {
     throw UsageError(fmt::format("{} {}", flag, error.what()));
   }

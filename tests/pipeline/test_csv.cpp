@@ -114,4 +114,22 @@ TEST_CASE("a file that cannot be a schedule is refused") {
   check_refused("\n,,\n0SEND_F0\n", "has no actions; it needs a row per rank, such as 0F0,0B0");
   check_refused("0F0,0B0\n2F0,2B0\n", "stages go up to 2, but no row has stage 1");
   check_refused("0F0,2000000000B0\n", "has a stage 2000000000, but only 2 actions");
+  check_refused("0F0,0B2147483647\n", "has a microbatch 2147483647, but only 2 actions");
+  check_refused("0F2,2B0,1F0\n", "has 3 stages and 3 microbatches, but only 3 actions");
+}
+
+TEST_CASE("a malformed cell is quoted without its control characters, and not at length") {
+  check_refused("0F0,\x1b[2J\n", "row 1, column 2: '\\x1b[2J' is not an action " + actions);
+  const std::string million(1'000'000, 'x'), beginning(80, 'x');
+  check_refused("0F0," + million + "\n", "row 1, column 2: '" + beginning +
+                                             "... (1000000 bytes)' is not an action " + actions);
+  check_refused("0F" + std::string(100, '0') + "\n", "row 1, column 1: '0F" + std::string(78, '0') +
+                                                         "... (102 bytes)' is not an action " +
+                                                         actions);
+}
+
+TEST_CASE("a file that is too long for a schedule is refused") {
+  check_refused(std::string(5 << 20, ' '), "has 5242880 bytes, and a schedule at most 4194304");
+  check_refused(std::string(100'000, '\n'),
+                "has more than 32768 rows, and a schedule has one for each rank");
 }
