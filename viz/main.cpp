@@ -2,6 +2,7 @@
 #include <exception>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "viz/app/app.h"
 #include "viz/app/export.h"
 
@@ -26,10 +27,10 @@ int main(int argc, char** argv) {
       options.paths = {next};
     }
   } catch (const lockstep::UsageError& error) {
-    std::fprintf(stderr, "lockstep_view: %s\n", error.what());
+    std::fprintf(stderr, "lockstep_view: %s\n", lockstep::printable(error.what()).c_str());
     return 2;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "lockstep_view: %s\n", error.what());
+    std::fprintf(stderr, "lockstep_view: %s\n", lockstep::printable(error.what()).c_str());
     return 1;
   }
 }

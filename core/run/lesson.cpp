@@ -12,6 +12,7 @@
 #include "core/base/available_memory.h"
 #include "core/base/error.h"
 #include "core/base/print.h"
+#include "core/base/printable.h"
 #include "core/base/token.h"
 #include "core/comm/mpi/environment.h"
 #include "core/model/checkpoint/checkpoint.h"
@@ -37,7 +38,7 @@ namespace {
 /// that host.
 void report_failure(RankMessage::Kind kind, const std::string& what) {
   if (!under_mpi())
-    print_error("{}\n", what);
+    print_error("{}\n", printable(what));
   else if (messages_are_collected() || mpi_first_on_host() || kind == RankMessage::Kind::failure)
     write_message({kind, mpi_rank_from_environment(), host_name(), what});
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/print.h"
+#include "core/base/printable.h"
 #include "core/run/active_run.h"
 #include "core/run/conclusion.h"
 #include "core/run/files/rank_message.h"
@@ -144,10 +145,10 @@ int run_threads(ActiveRun& run, const std::function<void(Rank&)>& body, SignalWa
   run.keep_traces();
   run.folder.merge(count);
   if (refusal)
-    print_error("{}\n", failure);
+    print_error("{}\n", printable(failure));
   else
     print_error("the run failed: {}\nthe last operations of each rank, newest last:\n{}",
-                with_epilogue(failure, run.folder.where_the_trace_is()), operations);
+                with_epilogue(printable(failure), run.folder.where_the_trace_is()), operations);
   // A rank that keeps running can be ended only by ending the process.
   std::fflush(stdout);
   if (!all_ended) std::_Exit(refusal ? 2 : 1);

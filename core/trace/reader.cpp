@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/trace/event.h"
 #include "core/trace/parse.h"
 
@@ -54,11 +55,10 @@ struct TraceReader::State {
 void TraceReader::State::skip(std::string_view line, const char* why) {
   ++malformed;
   if (!first_malformed.empty()) return;
-  constexpr std::size_t shown = 80;
   std::string_view reason = why;
   if (reason.ends_with('.')) reason.remove_suffix(1);
-  first_malformed = "line " + std::to_string(seen) + ": " + std::string{reason} + ": " +
-                    std::string{line.substr(0, shown)} + (line.size() > shown ? "..." : "");
+  first_malformed =
+      "line " + std::to_string(seen) + ": " + std::string{reason} + ": " + excerpt(line);
 }
 
 /// `begin` must be readable for SIMDJSON_PADDING bytes beyond `size`.
@@ -231,7 +231,7 @@ void read_file(const std::filesystem::path& file, FileRead& read) try {
   read.lines = reader.lines();
   read.malformed = reader.malformed();
   if (!reader.first_malformed().empty())
-    read.first_malformed = file.filename().string() + ", " + reader.first_malformed();
+    read.first_malformed = excerpt(file.filename().string()) + ", " + reader.first_malformed();
 } catch (...) {
   read.failure = std::current_exception();
 }

@@ -20,6 +20,7 @@
 
 #include "core/base/error.h"
 #include "core/base/print.h"
+#include "core/base/printable.h"
 
 namespace lockstep {
 
@@ -256,7 +257,7 @@ void Streamer::work() {
           c.state != Connection::State::connecting)
         c.on_readable();
       if (c.state == Connection::State::refused && !std::exchange(refusal_printed_, true))
-        print_error("the viewer refused this run: {}\n", c.refusal);
+        print_error("the viewer refused this run: {}\n", excerpt(c.refusal, longest_answer));
       if (c.socket >= 0 && (polled[i].revents & (POLLOUT | POLLERR | POLLHUP)) != 0)
         c.on_writable(viewer_.count());
     }

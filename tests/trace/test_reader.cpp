@@ -308,6 +308,19 @@ TEST_CASE("malformed lines are skipped, counted and reported") {
   CHECK(reader.first_malformed().find("cut off") != std::string::npos);
 }
 
+TEST_CASE(
+    "the first skipped line is quoted without what a terminal would obey, and not at length") {
+  const auto first_malformed = [](const std::string& line) {
+    Timeline timeline;
+    TraceReader reader{timeline, TraceReader::Form::lines};
+    reader.feed(line + "\n");
+    return reader.first_malformed();
+  };
+  const std::string escapes = first_malformed("{\x1b[2J\x1b]0;title\a\r\x9b");
+  CHECK(escapes.ends_with("{\\x1b[2J\\x1b]0;title\\x07\\x0d\\x9b"));
+  CHECK(first_malformed(std::string(1000, '\x1b')).ends_with("\\x1b... (1000 bytes)"));
+}
+
 TEST_CASE("a file whose first line is broken is still read line by line") {
   Timeline timeline;
   TraceReader reader{timeline};

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/trace/reader.h"
 #include "viz/data/given_runs.h"
 
@@ -33,6 +34,20 @@ void read_run(const std::vector<std::filesystem::path>& paths, Model& model) {
     throw UsageError(first.string() + ": has no spans; give a trace file or a run's folder");
 }
 
+/// Returns the first and the last step of --steps.
+std::pair<int, int> range_of(const std::string& steps) {
+  int first = 0, last = 0;
+  char rest = 0;
+  const int read = std::sscanf(steps.c_str(), "%d-%d%c", &first, &last, &rest);
+  if (read == 1 && steps == std::to_string(first) && first >= 0) return {first, first};
+  if (read != 2 || first < 0 || last < 0)
+    throw UsageError("--steps " + steps + ": give a step or a range of steps, such as 3 or 2-4");
+  if (last < first)
+    throw UsageError(fmt::format("--steps {0}: the range ends before it begins; give {2}-{1}",
+                                 steps, first, last));
+  return {first, last};
+}
+
 /// Compares the steps of --steps, or those that fit best.
 std::unique_ptr<ComparedRuns> compare(const std::string& steps, Model& a,
                                       std::unique_ptr<Model> b) {
@@ -56,7 +71,7 @@ std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& mo
   const GivenRuns given = divide_into_runs(options.paths);
   read_run(given.a, model);
   model.source.notice = notice_words(given);
-  if (!model.source.notice.empty()) fmt::print(stderr, "{}\n", model.source.notice);
+  if (!model.source.notice.empty()) fmt::print(stderr, "{}\n", printable(model.source.notice));
   if (!given.b.empty()) {
     auto other = std::make_unique<Model>();
     read_run(given.b, *other);
@@ -70,8 +85,8 @@ std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& mo
                       choices.empty() ? "none of these panels" : panel_names(choices)));
   }
   const std::size_t count = model.timeline.steps().size();
-  int first = 0, last = 0;
-  if (const int read = std::sscanf(options.steps.c_str(), "%d-%d", &first, &last); read > 0) {
+  if (!options.steps.empty()) {
+    const auto [first, last] = range_of(options.steps);
     const auto& steps = model.timeline.steps();
     const auto index = [&](int step) {
       return static_cast<std::size_t>(
@@ -79,10 +94,7 @@ std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& mo
                                [&](const StepWindow& each) { return each.step < step; }) -
           steps.begin());
     };
-    model.viewport.fit_steps(model.timeline, index(first), index(read > 1 ? last : first));
-  } else if (!options.steps.empty()) {
-    throw UsageError("--steps " + options.steps +
-                     ": give a step or a range of steps, such as 3 or 2-4");
+    model.viewport.fit_steps(model.timeline, index(first), index(last));
   } else if (count <= whole_file_steps) {
     model.viewport.fit(model.timeline);
   } else {

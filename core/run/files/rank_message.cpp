@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "core/base/printable.h"
+
 namespace lockstep {
 
 namespace {
@@ -62,6 +64,7 @@ std::optional<RankMessage> RankMessage::from_line(const std::string& line) {
 }
 
 std::string RankMessage::shown() const {
+  const std::string safe = printable(text);  // it may quote a file or an exception
   switch (kind) {
     case Kind::location:
     case Kind::already_reported:
@@ -72,12 +75,12 @@ std::string RankMessage::shown() const {
     case Kind::busy:
     case Kind::trace_warning:
     case Kind::interrupted:
-      return text + "\n";
+      return safe + "\n";
     case Kind::failure:
-      return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, text);
+      return fmt::format("the run failed: rank {} on {}: {}\n", rank, host, safe);
     case Kind::last_operations:
       return fmt::format("the last operations of rank {} on {} when the run ended:\n    {}\n", rank,
-                         host, indented(text));
+                         host, indented(safe));
   }
   return "";
 }
