@@ -67,6 +67,8 @@ refuse --compare -1 'at least 0'
 refuse --device tpu 'cpu, cuda, meta'
 refuse --launch 'mpi --device meta' '--device meta' '--launch threads'
 
+has_no_escapes() { [[ $err != *[[:cntrl:]]* ]]; }
+
 # Input files.
 mkdir "$scratch/folder"
 : >"$scratch/empty"
@@ -108,6 +110,35 @@ for file in none cut half length header; do refuse --load "$scratch/$file.safete
 refuse --load "$scratch/good.safetensors --hidden 32" 'good.safetensors' 'shape' '--hidden 32'
 refuse --load "$scratch/folder" 'folder'
 
+# Folders of --save and --export with a value that can't be, or with a pipe instead of a file.
+"$lesson" --data "$text" --trace none --steps 1 --compare 0 --parity off --quiet --save "$scratch/saved" \
+  --export "$scratch/exported"
+manifest=$scratch/saved/manifest.json
+cp "$manifest" "$scratch/manifest.json"
+while read -r key value; do
+  sed "s/\"$key\": 1/\"$key\": $value/" "$scratch/manifest.json" >"$manifest"
+  refuse --load "$scratch/saved" 'manifest.json' "'$key': $value is not a whole number" 'load another'
+done <<<'step -5
+optimizer_steps -1
+optimizer_steps 9223372036854775807'
+sed '/"moments": {/,$d' "$scratch/manifest.json" >"$manifest"
+echo '"moments": {}}' >>"$manifest"
+refuse --load "$scratch/saved" "no tensors in 'moments'" '--freeze'
+sed 's/"crc32":"[0-9a-f]*"/"crc32":""/' "$scratch/manifest.json" >"$manifest"
+refuse --load "$scratch/saved" 'crc32' 'eight hexadecimal digits'
+sed 's/"step": 1,/"step": 1, "step": 1,/' "$scratch/manifest.json" >"$manifest"
+refuse --load "$scratch/saved" "'step' twice"
+sed -i 's/"n_layer": [0-9]*/"n_layer": "four"/' "$scratch/exported/config.json"
+refuse --load "$scratch/exported" 'config.json' "'n_layer': \"four\" is not a whole number"
+rm "$scratch/exported/config.json"
+mkfifo "$scratch/exported/config.json"
+limit=20 refuse --load "$scratch/exported" 'config.json' 'not a regular file'
+
+# 99 MB that are costly to parse, with memory for a few times as much.
+perl -e 'print pack("Q<", 99e6), "[" x 99e6' >"$scratch/deep.safetensors"
+refuse --load "$scratch/deep.safetensors" 'deep.safetensors' 'list'
+rm "$scratch/deep.safetensors"
+
 # The meta device, which computes nothing.
 refuse_words '--device meta' '--clock wall' '--clock modelled' -- --device meta --clock wall
 refuse_words '--device meta' '--comm native' 'leave --comm out' -- --device meta --comm native
@@ -124,6 +155,7 @@ refuse_words '--hosts a:2,b:1' '3 slots for --ranks 4' -- --launch mpi --hosts a
 refuse_words '--hostfile' '--launch mpi' -- --hostfile "$scratch/hosts"
 
 # Output files.
+for flag in --save --export --report; do refuse_words "$flag ''" 'empty' 'leave' -- "$flag" ''; done
 refuse --report "$scratch/none/report.json" 'no folder'
 refuse --report "$scratch/folder" 'name of a file'
 refuse --report /proc/report.json '/proc/report.json'
@@ -165,6 +197,7 @@ is_refused '--launch mpi without mpirun'
 claim 'no mpirun leaves no folder' [ ! -e "$trace" ]
 
 if [[ -n $viewer ]]; then
+  "$lesson" --data "$text" --trace "$scratch/shown" --steps 6 --parity off --quiet
   run "$viewer" "$scratch/none.json"
   is_refused 'viewing a file that is not there'
   claim 'it is named' complains 'none.json'
@@ -172,6 +205,20 @@ if [[ -n $viewer ]]; then
   is_refused 'viewing a folder without traces'
   run "$viewer" "$scratch/empty"
   is_refused 'viewing an empty file'
+  run "$viewer" --export "$scratch/x.svg" "$scratch/shown" --steps 5-2
+  is_refused 'steps in descending order'
+  claim 'it says how to write them' complains '--steps 5-2: the range ends before it begins; give 2-5'
+  for steps in x 3- -3 2-4x 1-2-3; do
+    run "$viewer" --export "$scratch/x.svg" "$scratch/shown" "--steps=$steps"
+    is_refused "--steps $steps"
+  done
+  printf '{\033[2J\033]0;title\a\n' >>"$scratch/shown/trace.json"
+  run "$viewer" --export "$scratch/x.svg" "$scratch/shown"
+  claim 'a malformed line is no error' ended 0
+  claim 'it is quoted' complains '\x1b[2J'
+  claim 'a terminal obeys none of it' has_no_escapes
+  run "$viewer" --screenshot ''
+  is_refused 'an empty name for a picture'
   run "$viewer" --nope
   is_refused 'an unknown flag of the viewer'
   run "$viewer" --listen here

@@ -412,6 +412,14 @@ TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
              {"--load /none.safetensors", "no such file"}) == "");
 }
 
+TEST_CASE("an empty value, such as an unset shell variable gives, is refused") {
+  for (const char* flag : {"--save", "--export", "--report", "--load", "--data", "--tokens",
+                           "--trace", "--cluster", "--view-token-file", "--split"})
+    CHECK(unlike(refusal({flag, ""}), {std::string{flag} + " ''", "empty", "leave"}) == "");
+  CHECK(unlike(refusal({"--save="}), {"--save ''", "empty"}) == "");
+  CHECK(refusal({"--view"}) == "(nothing thrown)");
+}
+
 TEST_CASE("the wall clock is the default if each rank has a core") {
   const int cores = available_cores();
   const auto kind = [](const std::vector<std::string>& flags) {

@@ -139,6 +139,11 @@ ParsedOptions parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(std::string{error.what()} + "; lockstep_view --help lists the options");
   }
+  for (const CLI::Option* option : app.get_options())
+    if (std::ranges::count(option->results(), "") > 0)
+      throw UsageError(option->get_name() +
+                       ": its value is empty (perhaps an unset shell variable); give a value, or "
+                       "leave it out");
   if (!listen.empty() && !options.paths.empty()) {
     throw UsageError(
         "--listen with files: the viewer shows either a live run or traces; leave one of them out");

@@ -325,6 +325,12 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_name() != "--view" && std::ranges::count(option->results(), "") > 0)
+      throw UsageError(
+          fmt::format("{0} '': the value is empty, perhaps an unset shell variable; give a value, "
+                      "or leave {0} out",
+                      option->get_name()));
   if (app.count("--view") > 0 && impl_->options->output.view.empty())
     impl_->options->output.view = "127.0.0.1:7077";
   impl_->options->output.view_token = find_token("--view-token", impl_->given.view_token,
