@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/time/cluster_file.h"
 
 namespace lockstep {
@@ -72,7 +74,7 @@ const std::vector<Cluster>& all_presets() {
 std::string shown(const json& value) {
   if (value.is_array()) return "a list";
   if (value.is_object()) return "an object";
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return excerpt(value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 /// Reads numbers from a JSON object and records which keys were read, so that an unknown key can be
@@ -145,17 +147,22 @@ class Reader {
     known_.push_back(key);
     if (!object_.contains(key) || !object_.at(key).is_string())
       throw UsageError(fmt::format("{}: '{}' wants a string", where_, key));
-    return object_.at(key).get<std::string>();
+    const std::string text = object_.at(key).get<std::string>();
+    if (excerpt(text, longest_text) != text)
+      throw UsageError(fmt::format("{}: '{}' is {}; wants printable text of at most {} bytes",
+                                   where_, key, excerpt(text), longest_text));
+    return text;
   }
   void no_others() const {
     for (const auto& [key, value] : object_.items())
       if (std::find(known_.begin(), known_.end(), key) == known_.end())
-        throw UsageError(fmt::format("{}: unknown key '{}'; known are {}", where_, key,
+        throw UsageError(fmt::format("{}: unknown key '{}'; known are {}", where_, excerpt(key),
                                      fmt::join(known_, ", ")));
   }
 
  private:
   static constexpr int most_ranks = 1 << 15;  // the product of two such numbers fits in an int
+  static constexpr std::size_t longest_text = 200;
   static constexpr double longest_seconds = 86'400;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 
@@ -178,15 +185,9 @@ Cluster cluster_of(const json& document, const std::string& where) {
   return cluster;
 }
 
-/// Parses a cluster file from a stream or a string.
-template <class Input>
-Cluster parse_from(Input&& input, const std::string& where) {
-  try {
-    return cluster_of(json::parse(input), where);
-  } catch (const json::exception& error) {
-    throw UsageError(fmt::format("{}: not a cluster file: {}", where, error.what()));
-  }
-}
+/// The document takes up to 80 times the memory of its text.
+constexpr std::size_t longest_file = 1 << 19;
+constexpr std::size_t longest_reason = 200;
 
 }  // namespace
 
@@ -247,7 +248,25 @@ std::optional<Cluster> cluster_preset(const std::string& name) {
 }
 
 Cluster parse_cluster(const std::string& text, const std::string& where) {
-  return parse_from(text, where);
+  if (text.size() > longest_file)
+    throw UsageError(
+        fmt::format("{}: not a cluster file: it has more than {} bytes", where, longest_file));
+  // Without this check, the parser would keep the last of several values of a key.
+  std::vector<std::set<std::string>> keys;
+  const json::parser_callback_t check = [&](int, json::parse_event_t event, json& value) {
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      throw UsageError(
+          fmt::format("{}: '{}' is there twice", where, excerpt(value.get<std::string>())));
+    return true;
+  };
+  try {
+    return cluster_of(json::parse(text, check), where);
+  } catch (const json::exception& error) {
+    throw UsageError(
+        fmt::format("{}: not a cluster file: {}", where, excerpt(error.what(), longest_reason)));
+  }
 }
 
 Cluster Cluster::load(const std::string& preset_or_file) {
@@ -261,7 +280,10 @@ Cluster Cluster::load(const std::string& preset_or_file) {
   std::error_code ignored;
   if (std::filesystem::is_directory(preset_or_file, ignored))
     throw UsageError(where + ": is a directory; give a cluster file, or a preset's name");
-  return parse_from(file, where);
+  std::string text(longest_file + 1, '\0');  // may be a pipe, whose size is not known
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return parse_cluster(text, where);
 }
 
 }  // namespace lockstep
