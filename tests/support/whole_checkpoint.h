@@ -10,6 +10,7 @@
 
 #include "core/base/crc32.h"
 #include "core/model/checkpoint/checkpoint_folder.h"
+#include "core/model/checkpoint/model_file.h"
 #include "core/model/checkpoint/new_file.h"
 #include "core/model/checkpoint/safetensors.h"
 #include "core/model/checkpoint/sharded_checkpoint.h"

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
 #include "core/base/input_file.h"
@@ -99,6 +100,26 @@ ModelDescription described_model(const std::string& path) {
     throw unfit(misfit.what());
   }
   return model;
+}
+
+std::string config_json(const GptConfig& config) {
+  const nlohmann::ordered_json document = {{"architectures", {"GPT2LMHeadModel"}},
+                                           {"model_type", "gpt2"},
+                                           {"vocab_size", config.vocabulary},
+                                           {"n_positions", config.sequence},
+                                           {"n_embd", config.hidden},
+                                           {"n_layer", config.layers},
+                                           {"n_head", config.heads},
+                                           {"activation_function", "gelu_new"},
+                                           {"layer_norm_epsilon", 1e-5},
+                                           {"tie_word_embeddings", config.tied},
+                                           {"resid_pdrop", 0.0},
+                                           {"embd_pdrop", 0.0},
+                                           {"attn_pdrop", 0.0},
+                                           {"bos_token_id", nullptr},
+                                           {"eos_token_id", nullptr},
+                                           {"torch_dtype", "float32"}};
+  return document.dump(2) + "\n";
 }
 
 }  // namespace lockstep

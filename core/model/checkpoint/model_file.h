@@ -19,4 +19,7 @@ struct ModelDescription {
 /// it is malformed, or describes a variant of GPT-2 that computes something else.
 ModelDescription described_model(const std::string& path);
 
+/// Returns the text of config.json, with the fields that transformers' GPT2Config needs.
+std::string config_json(const GptConfig& config);
+
 }  // namespace lockstep

@@ -9,13 +9,13 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/crc32.h"
 #include "core/base/error.h"
 #include "core/model/checkpoint/checkpoint_folder.h"
 #include "core/model/checkpoint/common_folder.h"
+#include "core/model/checkpoint/model_file.h"
 #include "core/model/checkpoint/ownership.h"
 #include "core/model/checkpoint/safetensors.h"
 
@@ -74,26 +74,6 @@ void set_checksums(std::vector<SavedTensor>& tensors, const std::vector<std::str
 }
 
 }  // namespace
-
-std::string config_json(const GptConfig& config) {
-  const nlohmann::ordered_json document = {{"architectures", {"GPT2LMHeadModel"}},
-                                           {"model_type", "gpt2"},
-                                           {"vocab_size", config.vocabulary},
-                                           {"n_positions", config.sequence},
-                                           {"n_embd", config.hidden},
-                                           {"n_layer", config.layers},
-                                           {"n_head", config.heads},
-                                           {"activation_function", "gelu_new"},
-                                           {"layer_norm_epsilon", 1e-5},
-                                           {"tie_word_embeddings", config.tied},
-                                           {"resid_pdrop", 0.0},
-                                           {"embd_pdrop", 0.0},
-                                           {"attn_pdrop", 0.0},
-                                           {"bos_token_id", nullptr},
-                                           {"eos_token_id", nullptr},
-                                           {"torch_dtype", "float32"}};
-  return document.dump(2) + "\n";
-}
 
 std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
                             const TrainingState& state) {

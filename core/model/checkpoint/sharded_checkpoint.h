@@ -44,7 +44,4 @@ std::string save_checkpoint(Transport& ranks, const std::string& path, const Pla
 std::string export_model(Transport& ranks, const std::string& flag, const std::string& path,
                          const Plan& plan, const TrainingState& state);
 
-/// Returns the text of config.json, with the fields that transformers' GPT2Config needs.
-std::string config_json(const GptConfig& config);
-
 }  // namespace lockstep
