@@ -143,9 +143,10 @@ std::vector<std::vector<CsvAction>> csv_rows(std::string_view csv, const std::st
                       "rank",
                       name, most_rows));
     std::vector<CsvAction>& row = rows.emplace_back();
-    row.reserve(
-        static_cast<std::size_t>(std::ranges::count(line, ',') + std::ranges::count(line, ';')) +
-        (line.empty() ? 0 : 1));
+    // An action and its separator take at least four characters.
+    const auto separators =
+        std::ranges::count_if(line, [](char c) { return c == ',' || c == ';'; });
+    row.reserve(std::min(static_cast<std::size_t>(separators) + 1, (line.size() + 1) / 4));
     for (std::uint32_t column = 1; !line.empty(); ++column) {
       const Cell cell{rows.size(), column, trimmed(next_part(line, ','))};
       if (!cell.text.empty()) parse_cell(cell, name, row);

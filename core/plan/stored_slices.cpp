@@ -14,8 +14,6 @@ namespace lockstep {
 
 namespace {
 
-using json = nlohmann::ordered_json;
-
 constexpr int most_blocks = 100'000;
 constexpr std::size_t most_boxes = 10'000;  // of one tensor
 constexpr std::int64_t largest_extent = std::int64_t{1} << 40;
@@ -86,10 +84,10 @@ std::string ranges_of(std::vector<int> numbers) {
 }
 
 /// Returns the integers of a list, or nothing if it is no list of integers from 0 on.
-std::optional<std::vector<std::int64_t>> natural_numbers(const json& list) {
+std::optional<std::vector<std::int64_t>> natural_numbers(const nlohmann::json& list) {
   if (!list.is_array()) return std::nullopt;
   std::vector<std::int64_t> numbers;
-  for (const json& each : list) {
+  for (const nlohmann::json& each : list) {
     if (!each.is_number_integer()) return std::nullopt;
     const auto number = each.get<std::int64_t>();
     if (number < 0 || number > largest_extent) return std::nullopt;
@@ -98,7 +96,7 @@ std::optional<std::vector<std::int64_t>> natural_numbers(const json& list) {
   return numbers;
 }
 
-std::optional<Box> stored_box_from(const json& list, const Shape& whole) {
+std::optional<Box> stored_box_from(const nlohmann::json& list, const Shape& whole) {
   const auto numbers = natural_numbers(list);
   const auto rank = static_cast<std::size_t>(whole.rank());
   if (!numbers || numbers->size() != 2 * rank) return std::nullopt;
@@ -109,9 +107,9 @@ std::optional<Box> stored_box_from(const json& list, const Shape& whole) {
   return box;
 }
 
-std::optional<StoredSlice> stored_slice_from(const json& entry) {
-  const auto field = [&](const char* name) -> const json& {
-    static const json none;
+std::optional<StoredSlice> stored_slice_from(const nlohmann::json& entry) {
+  const auto field = [&](const char* name) -> const nlohmann::json& {
+    static const nlohmann::json none;
     const auto found = entry.find(name);
     return found == entry.end() ? none : *found;
   };
@@ -125,10 +123,10 @@ std::optional<StoredSlice> stored_slice_from(const json& entry) {
     if (extent == 0 || __builtin_mul_overflow(elements, extent, &elements) ||
         elements > largest_extent)
       return std::nullopt;
-  const json& boxes = field("boxes");
+  const nlohmann::json& boxes = field("boxes");
   if (!boxes.is_array() || boxes.size() > most_boxes) return std::nullopt;
   std::int64_t stored = 0;
-  for (const json& each : boxes) {
+  for (const nlohmann::json& each : boxes) {
     const auto box = stored_box_from(each, slice.whole);
     if (!box) return std::nullopt;
     if (box->extent.elements() > 0) slice.boxes.push_back(*box);
@@ -136,8 +134,8 @@ std::optional<StoredSlice> stored_slice_from(const json& entry) {
     if (stored > largest_extent) return std::nullopt;  // more than any whole tensor has
   }
   std::int64_t blocks = 0;
-  if (const json& ranges = field("blocks"); ranges.is_array())
-    for (const json& each : ranges) {
+  if (const nlohmann::json& ranges = field("blocks"); ranges.is_array())
+    for (const nlohmann::json& each : ranges) {
       const auto range = natural_numbers(each);
       if (!range || range->size() != 2 || (*range)[0] > (*range)[1]) return std::nullopt;
       blocks += (*range)[1] - (*range)[0] + 1;
@@ -146,9 +144,9 @@ std::optional<StoredSlice> stored_slice_from(const json& entry) {
     }
   for (int k = 0; k < stored_kind_count; ++k) {
     const auto category = category_of(static_cast<StoredKind>(k));
-    const json& bytes = field("bytes");
+    const nlohmann::json& bytes = field("bytes");
     if (!bytes.is_object() || !bytes.contains(name_of(category))) continue;
-    const json& number = bytes[name_of(category)];
+    const nlohmann::json& number = bytes[name_of(category)];
     if (number.is_number_integer())
       slice.bytes_per_element[static_cast<std::size_t>(k)] =
           std::clamp(number.get<std::int64_t>(), std::int64_t{0}, std::int64_t{1024});
@@ -254,11 +252,12 @@ std::string StoredSlices::json(std::size_t most) const {
 
 ReadSlices read_slices(std::string_view text) {
   ReadSlices read;
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // ordered_json would compare each key with all others.
+  const auto document = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) return read;
   if (const auto tensors = document.find("tensors");
       tensors != document.end() && tensors->is_array())
-    for (const json& entry : *tensors)
+    for (const nlohmann::json& entry : *tensors)
       if (auto slice = stored_slice_from(entry)) read.slices.push_back(std::move(*slice));
   if (const auto omitted = document.find("omitted");
       omitted != document.end() && omitted->is_number_integer())

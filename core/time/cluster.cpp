@@ -11,14 +11,13 @@
 #include <set>
 
 #include "core/base/error.h"
+#include "core/base/json_reader.h"
 #include "core/base/printable.h"
 #include "core/time/cluster_file.h"
 
 namespace lockstep {
 
 namespace {
-
-using json = nlohmann::ordered_json;
 
 /// Returns the presets.
 ///
@@ -71,24 +70,25 @@ const std::vector<Cluster>& all_presets() {
 
 /// Returns a wrong value for an error message. The text of an array or an object could be very
 /// long, and computing it takes a stack as deep as the value.
-std::string shown(const json& value) {
+std::string shown(const nlohmann::json& value) {
   if (value.is_array()) return "a list";
   if (value.is_object()) return "an object";
-  return excerpt(value.dump(-1, ' ', false, json::error_handler_t::replace));
+  return excerpt(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 /// Reads numbers from a JSON object and records which keys were read, so that an unknown key can be
 /// reported as an error.
 class Reader {
  public:
-  Reader(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+  Reader(const nlohmann::json& object, std::string where)
+      : object_(object), where_(std::move(where)) {
     if (!object.is_object()) throw UsageError(where_ + ": wants a JSON object");
   }
 
   double number(const char* key, double least, bool null_is_infinite = false) {
     known_.push_back(key);
     if (!object_.contains(key)) throw UsageError(fmt::format("{}: '{}' is missing", where_, key));
-    const json& value = object_.at(key);
+    const nlohmann::json& value = object_.at(key);
     if (null_is_infinite && value.is_null()) return std::numeric_limits<double>::infinity();
     if (!value.is_number() || !(value.get<double>() >= least))
       throw UsageError(fmt::format("{}: '{}' is {}; wants a number {} {}{}", where_, key,
@@ -129,7 +129,7 @@ class Reader {
     if (!object_.contains(key)) return found;
     if (!object_.at(key).is_array())
       throw UsageError(fmt::format("{}: '{}' wants a list", where_, key));
-    for (const json& each : object_.at(key)) {
+    for (const nlohmann::json& each : object_.at(key)) {
       Reader inner{each, fmt::format("{}: '{}'", where_, key)};
       const double bytes = inner.number("from_bytes", 1);
       if (bytes != std::floor(bytes) || bytes > most_bytes ||
@@ -166,12 +166,12 @@ class Reader {
   static constexpr double longest_seconds = 86'400;
   static constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 
-  const json& object_;
+  const nlohmann::json& object_;
   std::string where_;
   std::vector<std::string> known_;
 };
 
-Cluster cluster_of(const json& document, const std::string& where) {
+Cluster cluster_of(const nlohmann::json& document, const std::string& where) {
   Reader reader{document, where};
   Cluster cluster{.name = reader.text("name"),
                   .nodes = reader.whole("nodes"),
@@ -187,7 +187,22 @@ Cluster cluster_of(const json& document, const std::string& where) {
 
 /// The document takes up to 80 times the memory of its text.
 constexpr std::size_t longest_file = 1 << 19;
-constexpr std::size_t longest_reason = 200;
+
+/// Throws JsonError if the text is not JSON, or if an object has a key twice: the document would
+/// keep the last value.
+void check_keys(JsonReader& in) {
+  if (in.kind() == JsonReader::Kind::list) {
+    in.elements([&] { check_keys(in); });
+  } else if (in.kind() == JsonReader::Kind::object) {
+    std::set<std::string> keys;
+    in.members([&](const std::string& key) {
+      if (!keys.insert(key).second) in.fail("is there twice");
+      check_keys(in);
+    });
+  } else {
+    in.skip();
+  }
+}
 
 }  // namespace
 
@@ -251,21 +266,19 @@ Cluster parse_cluster(const std::string& text, const std::string& where) {
   if (text.size() > longest_file)
     throw UsageError(
         fmt::format("{}: not a cluster file: it has more than {} bytes", where, longest_file));
-  // Without this check, the parser would keep the last of several values of a key.
-  std::vector<std::set<std::string>> keys;
-  const json::parser_callback_t check = [&](int, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-      throw UsageError(
-          fmt::format("{}: '{}' is there twice", where, excerpt(value.get<std::string>())));
-    return true;
+  const auto unfit = [&](const char* why) {
+    return UsageError(fmt::format("{}: not a cluster file: {}", where, excerpt(why, 200)));
   };
   try {
-    return cluster_of(json::parse(text, check), where);
-  } catch (const json::exception& error) {
-    throw UsageError(
-        fmt::format("{}: not a cluster file: {}", where, excerpt(error.what(), longest_reason)));
+    JsonReader in{text};
+    check_keys(in);
+    in.end();
+    // ordered_json would compare each key with all others.
+    return cluster_of(nlohmann::json::parse(text), where);
+  } catch (const JsonError& error) {
+    throw unfit(error.what());
+  } catch (const nlohmann::json::exception& error) {
+    throw unfit(error.what());
   }
 }
 

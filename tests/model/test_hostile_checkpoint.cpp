@@ -36,7 +36,7 @@ struct SmallCheckpoint {
 
   TemporaryFolder folder;
   std::string path = folder / "run", manifest = path + "/manifest.json";
-  Layout layout = layout_of(1, 1, 1);
+  Layout layout{tiny(true)};
 };
 
 /// Returns the text of a manifest with this object of files and this one of tensors.

@@ -179,6 +179,17 @@ TEST_CASE("an invalid cluster file gives one line that names the file and the ke
     CHECK(unlike(answer_to(bytes), {"--cluster ", "c.json"}) == "");
   }
 
+  std::string twice = two_nodes().dump();
+  twice.insert(1, "\"nodes\":3,");
+  CHECK(unlike(answer_to(twice), {"c.json", "'nodes' is there twice"}) == "");
+  CHECK(unlike(answer_to(std::string(1'000'000, '[')), {"c.json", "524288 bytes"}) == "");
+  for (const std::string& name :
+       std::vector<std::string>{"a\x1b[2J", "a\nb", std::string(1000, 'a')}) {
+    auto document = two_nodes();
+    document["name"] = name;
+    CHECK(unlike(answer_to(document.dump()), {"c.json", "'name'", "printable"}) == "");
+  }
+
   const nlohmann::json good = two_nodes();
   for (const auto& [key, value] : good.items()) {
     CAPTURE(std::string{key});

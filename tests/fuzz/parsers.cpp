@@ -1,0 +1,269 @@
+#include "tests/fuzz/parsers.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/model/checkpoint/manifest.h"
+#include "core/model/checkpoint/model_file.h"
+#include "core/model/checkpoint/safetensors.h"
+#include "core/model/data.h"
+#include "core/pipeline/csv.h"
+#include "core/pipeline/validate.h"
+#include "core/plan/slice.h"
+#include "core/time/cluster_file.h"
+#include "core/trace/reader.h"
+#include "lessons/09_1f1b/one_f_one_b.h"
+#include "viz/data/hello.h"
+
+namespace lockstep::fuzz {
+
+namespace {
+
+const std::string shard = "rank-00000-of-00001.safetensors";
+
+const std::vector<std::string> json_words = {
+    "{", "}", "[", "]", ",", ":", "\"", "\"\"", "{}", "[]", "null", "true", "\\u0000", "\\ud800"};
+
+/// JSON that is costly whatever its keys mean.
+std::vector<Costly> costly_json(std::vector<Costly> more) {
+  std::vector<Costly> all = {{"", "[", ""},         {"[", "[],", "0]"},
+                             {"", "{\"a\":", ""},   {"{", "\"%\":0,", "\"a\":0}"},
+                             {"{\"", "a", "\":0}"}, {"{\"a\":\"", "\\u00e9", "\"}"},
+                             {"{\"a\":", "9", "}"}};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+/// Writes each input to a file, and lets a function read it.
+std::function<void(const std::string&)> by_file(const std::string& path,
+                                                const std::function<void()>& read) {
+  return [path, read](const std::string& input) {
+    std::ofstream{path, std::ios::binary} << input;
+    read();
+  };
+}
+
+Parser cluster() {
+  const Cluster preset = Cluster::load("classroom");
+  Cluster segments = preset;
+  segments.within.segments = {{1000, 1e-6, 1e9}, {4000, 2e-6, 1e10}};
+  return {
+      .name = "cluster",
+      .seeds = {preset.json(), segments.json()},
+      .words = json_words,
+      .costly = costly_json({{R"({"name":"a","within":{"segments":[)",
+                              R"({"from_bytes":%,"latency_seconds":0,"bandwidth":1},)", "0]}}"}}),
+      .longest = 1 << 19,
+      .parse = [](const std::string& input) {
+        const Cluster read = parse_cluster(input, "--cluster c.json");
+        read.compute({.flops = 1e9, .bytes = 1e9});
+        read.transfer(0, read.nodes * read.ranks_per_node - 1, std::int64_t{1} << 40);
+      }};
+}
+
+Parser schedule() {
+  return {.name = "schedule",
+          .seeds = {to_csv(one_f_one_b(3, 4)),
+                    "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD\n"
+                    "1UNSHARD,1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1RESHARD\n",
+                    "0F0,3F0,(0F1;3B0)OVERLAP_F_B,3F1,3B1,0B0,0I1,0W1\n"
+                    "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n"},
+          .words = {"F", "B", "I", "W", ",", "\n", "(", ";", ")OVERLAP_F_B", "SEND_F", "RECV_B",
+                    "UNSHARD", "RESHARD", "WAIT_SEND_F", "2147483647RECV_B0", "0F2147483647"},
+          .costly = {{"", "0F%,0B%,", ""},
+                     {"", "%F0,%B0,", ""},
+                     {"", "%F0\n", ""},
+                     {"", "0F0,", ""},
+                     {"", "\n", ""},
+                     {"", ",", ""},
+                     {"", "x", ""},
+                     {"0F", "0", ""},
+                     {"", "(0F%;0B%)OVERLAP_F_B,", ""},
+                     {"0F0,1F0,", "0SEND_F%,", ""}},
+          .longest = 4 << 20,
+          .parse = [](const std::string& input) {
+            const Schedule read = schedule_from_csv(input, "--schedule s.csv");
+            validate(read);
+            check_messages(input, read);
+          }};
+}
+
+Parser manifest() {
+  Manifest sharded{.step = 7, .optimizer_steps = 5};
+  sharded.files = {{"config.json", {40, 1}}, {shard, {400}}};
+  for (auto* tensors : {&sharded.tensors, &sharded.moments}) {
+    const Box upper{{0, 0}, {2, 6}}, lower{{2, 0}, {2, 6}};
+    tensors->push_back({"h.0.w", "F32", {4, 6}, {{upper, shard, 7}, {lower, shard, 8}}});
+    tensors->push_back({"h.0.b", "F32", {6}, {{{{0}, {6}}, shard, 9}}});
+  }
+  Manifest whole{.step = 3};
+  whole.files = {{"model.safetensors", {400, 3}}, {"config.json", {40, 1}}};
+  const std::string before = R"({"format":"lockstep checkpoint","version":2,"step":1,"files":{")" +
+                             shard + R"(":{"bytes":8}},"moments":{},"tensors":{)",
+                    box = R"({"begin":[0],"extent":[1],"file":")" + shard +
+                          R"(","crc32":"00000000"})";
+  return {
+      .name = "manifest",
+      .seeds = {sharded.to_json(), whole.to_json()},
+      .words = json_words,
+      .costly = costly_json({{before, R"("t%":{"shape":[1],"boxes":[)" + box + "]},", R"("a":0}})"},
+                             {before + R"("t":{"shape":[1],"boxes":[)", box + ",", "0]}}}"},
+                             {before + R"("t":{"shape":[)", "1,", "1]}}}"},
+                             {R"({"format":"lockstep checkpoint","version":2,"step":1,"files":{)",
+                              R"("rank-00000%-of-00001.safetensors":{"bytes":8},)", "}}"}}),
+      .parse = [](const std::string& input) { parse_manifest(input, "run"); }};
+}
+
+Parser safetensors(const std::string& folder) {
+  const std::string path = folder + "/a.safetensors";
+  const auto file_of = [](const std::string& header) {
+    const std::uint64_t length = header.size();
+    std::string file(sizeof length, '\0');
+    std::memcpy(file.data(), &length, sizeof length);
+    return file + header;
+  };
+  const SafetensorsHeader header{{{"h.0.w", {4, 6}}, {"h.0.b", {6}}, {"steps", {1}, DType::i32}}};
+  const std::string data(header.file_bytes() - header.bytes().size(), '\x3f');
+  Parser parser{.name = "safetensors",
+                .seeds = {header.bytes().substr(8) + data},
+                .words = json_words,
+                .costly = costly_json(
+                    {{"{", R"("%":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)", R"("a":0})"},
+                     {R"({"a":{"dtype":"F32","shape":[)", "0,", R"(0],"data_offsets":[0,0]}})"}}),
+                .parse = {}};
+  // The length of the header is the input's, or that of the seed's header if data follow.
+  parser.parse = [path, file_of, length = header.bytes().size() - 8,
+                  data](const std::string& input) {
+    const bool has_data = input.size() > length && input.ends_with(data);
+    std::ofstream{path, std::ios::binary}
+        << (has_data ? file_of(input.substr(0, input.size() - data.size())) + data
+                     : file_of(input));
+    SafetensorsFile file{path};
+    for (const SafetensorsFile::Entry& entry : file.entries())
+      if (entry.dtype == "F32") file.check_values(entry.name);
+  };
+  return parser;
+}
+
+Parser config(const std::string& folder) {
+  return {.name = "config",
+          .seeds = {config_json(
+                        {.layers = 2, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 16}),
+                    R"({"n_layer": 3, "n_embd": 12, "scale_attn_weights": true})"},
+          .words = json_words,
+          .costly = costly_json({{"{", "\"n_layer\":1,", "\"a\":0}"}}),
+          .parse = by_file(folder + "/config.json", [folder] { described_model(folder); })};
+}
+
+Parser tokens(const std::string& folder) {
+  std::vector<std::int32_t> header(256);
+  header[0] = 20240520;
+  header[1] = 1;
+  header[2] = 40;
+  const std::string plain(80, '\x01'),
+      with_header = std::string{reinterpret_cast<const char*>(header.data()), 1024} + plain,
+      path = folder + "/tokens.bin";
+  return {.name = "tokens",
+          .seeds = {plain, with_header},
+          .words = {std::string(2, '\0'), "\xff\xff", with_header.substr(0, 12)},
+          .costly = {{"", std::string("\1\0", 2), ""}, {with_header, "ab", ""}},
+          .parse = by_file(path, [path] {
+            const GptConfig model{
+                .layers = 1, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 1 << 16};
+            Corpus::from_tokens(path, model).batch(1, 0, {.microbatches = 2, .size = 2});
+          })};
+}
+
+const std::string hello_line =
+    R"({"ph":"M","name":"lockstep","pid":0,"tid":0,"args":{"format":1,"run":"r1","lesson":"09",)"
+    R"("rank":0,"ranks":2,"mesh":{"pp":2},"device":"cpu","launch":"threads","clock":"modelled",)"
+    R"("cluster":"classroom","cluster_description":{"name":"c"},"config":{"layers":"4"},)"
+    R"("clock_offset_ns":5,"predicted":{"bubble":0.2,"phase":"p"},"token":"t"}},)";
+
+Parser trace(const std::string& name, TraceReader::Form form) {
+  const std::string spans =
+      R"({"ph":"X","name":"PP:1F2","cat":"forward","pid":1,"tid":0,"ts":5.000001,"dur":7,"args":{"step":1,"stage":0,"microbatch":2,"layer":1,"bytes":64,"peer":1,"group":"dp","group_size":2,"algorithm":"ring","seq":4}},
+{"ph":"s","name":"message","cat":"communication","id":77,"pid":0,"tid":1,"ts":3},
+{"ph":"f","name":"message","cat":"communication","id":"77","pid":1,"tid":2,"ts":9},
+{"ph":"C","name":"memory","pid":0,"ts":3,"args":{"parameters":1,"gradients":1}},
+{"ph":"C","name":"tokens per expert","id":"layer 1","pid":0,"ts":3,"args":{"step":0,"layer":1,"expert 0":5}},
+{"ph":"i","s":"t","name":"open","cat":"wait","pid":0,"tid":0,"ts":900,"args":{"name":"x","start":7}},
+{"ph":"i","name":"end","s":"p","pid":0,"ts":3,"args":{"spans":10}},
+{"ph":"M","name":"thread_name","pid":0,"tid":0,"args":{"name":"lane"}},
+{"ph":"M","name":"slices","pid":0,"args":{"tensors":[{"name":"h.*.w","blocks":[[0,2]],"shape":[2,4],"boxes":[[0,0,2,4]],"bytes":{"parameters":4}}]}},
+)";
+  std::vector<std::string> seeds = {hello_line + "\n" + spans};
+  if (form == TraceReader::Form::guess)
+    seeds.push_back("{\"traceEvents\": [\n" + spans.substr(0, spans.size() - 2) + "\n]}");
+  std::vector<Costly> costly = {{"", "{}\n", ""},
+                                {"",
+                                 R"({"ph":"X","name":"n%","pid":0,"tid":0,"ts":%,"dur":1})"
+                                 "\n",
+                                 ""},
+                                {"",
+                                 R"({"ph":"i","name":"open","pid":0,"tid":1,"ts":%})"
+                                 "\n",
+                                 ""},
+                                {"",
+                                 R"({"ph":"s","name":"m","id":%,"pid":0,"tid":1,"ts":%})"
+                                 "\n",
+                                 ""}};
+  // The lines of a connection are limited. A file may be one document of any length, whose index
+  // takes six times as much.
+  if (form == TraceReader::Form::lines)
+    for (const char* before : {"", R"({"ph":"C","name":"c","pid":0,"args":{"step":0)"})
+      for (const char* unit : {"[", ",\"k%\":1", "x"}) costly.push_back({before, unit, "}}\n"});
+  return {.name = name,
+          .seeds = std::move(seeds),
+          .words = json_words,
+          .costly = std::move(costly),
+          .parse = [form](const std::string& input) {
+            Timeline timeline;
+            TraceReader reader{timeline, form};
+            constexpr std::size_t piece = 64 << 10;  // as the viewer receives it
+            for (std::size_t at = 0; at < input.size(); at += piece)
+              reader.feed(std::string_view{input}.substr(at, piece));
+            reader.finish();
+            timeline.settle();
+            if (const std::string& line = reader.first_malformed(); !line.empty())
+              throw UsageError{line};  // the viewer prints it
+          }};
+}
+
+Parser hello() {
+  return {.name = "hello",
+          .seeds = {hello_line},
+          .words = json_words,
+          .costly = costly_json({{"{\"args\":{", "\"rank\":1,", "\"a\":0}}"}}),
+          .longest = 64 << 10,
+          .parse = [](const std::string& input) {
+            if (viz::parse_hello(input).rank < 0) throw UsageError{"not a hello"};
+          }};
+}
+
+}  // namespace
+
+std::string Costly::of(std::size_t bytes) const {
+  std::string text = before;
+  for (std::size_t number = 0; text.size() < bytes; ++number)
+    for (const char c : unit) c == '%' ? text += std::to_string(number) : text += c;
+  return text + after;
+}
+
+std::vector<Parser> all_parsers(const std::string& folder) {
+  return {cluster(),
+          schedule(),
+          manifest(),
+          safetensors(folder),
+          config(folder),
+          tokens(folder),
+          trace("trace", TraceReader::Form::lines),
+          trace("trace_file", TraceReader::Form::guess),
+          hello()};
+}
+
+}  // namespace lockstep::fuzz
