@@ -24,13 +24,10 @@ std::string path_of_library() {
 #endif
 }
 
-/// Makes settings that CUDA reads when it starts, unless the user has made them.
+constexpr int keep = 0;  // a setting that the user has made
+
+/// Makes settings that CUDA reads when it starts.
 void prepare_environment() {
-  constexpr int keep = 0;
-  // By default, a kernel is loaded at its first launch, and loading may wait for the kernels that
-  // run. A receive is such a kernel, and may itself wait for what this rank has yet to compute
-  // (CUDA C++ Programming Guide, "Lazy Loading", on concurrent execution).
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", keep);
   // Streams share this many hardware queues, 8 by default. In a shared queue, a receive that waits
   // holds up the send behind it.
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", keep);
@@ -69,6 +66,10 @@ GpuLibrary& load() {
 }
 
 }  // namespace
+
+void load_kernels_at_start() {
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", keep);
+}
 
 GpuLibrary& gpu_library() {
   // Never unloaded, because CUDA does not unload cleanly.

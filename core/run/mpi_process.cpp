@@ -54,9 +54,8 @@ void agree_on_checkpoint(Transport& transport, const RunConfig& run) {
 /// Gathers all ranks' places and sends them to every rank.
 GpuPlan agree_on_gpus(Transport& transport, const Options& options) {
   std::string all;
-  for (const std::string& each : gather_to_root(
-           transport,
-           this_place(options.platform.on_gpus(), mpi_local_rank_from_environment()).to_bytes()))
+  for (const std::string& each :
+       gather_to_root(transport, this_place(options, mpi_local_rank_from_environment()).to_bytes()))
     all += each + '\0';
   all = broadcast_from_root(transport, all);
   std::vector<RankPlace> places;

@@ -19,7 +19,7 @@ namespace lockstep {
 GpuPlan plan_threads(const Options& options) {
   std::vector<RankPlace> places;
   for (int id = 0; id < options.run.ranks; ++id)
-    places.push_back(this_place(options.platform.on_gpus(), /*local=*/id));
+    places.push_back(this_place(options, /*local=*/id));
   return GpuPlan{std::move(places)};
 }
 

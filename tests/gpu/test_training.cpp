@@ -47,6 +47,9 @@ struct Size {
 };
 const std::vector<Size> sizes{{2, DType::f32}, {3, DType::f32}, {2, DType::bf16}};
 
+/// CUDA reads this setting when a test first uses it.
+const bool at_start = (load_kernels_at_start(), true);
+
 bool enough_for(int ranks) {
   return test::gpus() >= ranks;
 }
@@ -163,13 +166,22 @@ std::string check_collectives(Rank& rank, std::int64_t n, DType dtype, unsigned 
 
 }  // namespace
 
-TEST_CASE("CUDA is told to load kernels at the start, and to use more hardware queues") {
+TEST_CASE("CUDA uses more hardware queues, and with several ranks loads kernels at the start") {
   gpu_library();
   const auto setting = [](const char* name) {
     const char* value = std::getenv(name);
     return std::string{value != nullptr ? value : ""};
   };
+  const std::string before = setting("CUDA_MODULE_LOADING");
+  ::unsetenv("CUDA_MODULE_LOADING");
+  plan_threads(on_gpus(tiny(small_copies(1), 2)));
+  CHECK(setting("CUDA_MODULE_LOADING") == "");
+  plan_threads(on_gpus(tiny(small_copies(2), 2)));
   CHECK(setting("CUDA_MODULE_LOADING") == "EAGER");
+  ::setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  plan_threads(on_gpus(tiny(small_copies(2), 2)));
+  CHECK(setting("CUDA_MODULE_LOADING") == "LAZY");
+  ::setenv("CUDA_MODULE_LOADING", before.c_str(), 1);
   CHECK(setting("CUDA_DEVICE_MAX_CONNECTIONS") == "32");
 }
 

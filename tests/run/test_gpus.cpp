@@ -153,7 +153,7 @@ TEST_CASE("a place survives transfer between processes, and fills a row of the t
 }
 
 TEST_CASE("this process has a place, with cores and no GPU unless one is requested") {
-  const RankPlace place = this_place(/*cuda=*/false, 0);
+  const RankPlace place = this_place(Options{}, 0);
   CHECK(place.gpu == -1);
   CHECK_FALSE(place.cores.empty());
   CHECK_FALSE(place.host.empty());

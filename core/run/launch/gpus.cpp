@@ -83,9 +83,10 @@ RankPlace RankPlace::from_bytes(const std::string& bytes) {
   return place;
 }
 
-RankPlace this_place(bool cuda, int local) {
+RankPlace this_place(const Options& options, int local) {
   RankPlace place{.host = host_name(), .cores = own_cores()};
-  if (!cuda) return place;
+  if (!options.platform.on_gpus()) return place;
+  if (options.run.ranks > 1) load_kernels_at_start();
   const auto& gpus = gpu_library().gpus();
   place.gpu = local % static_cast<int>(gpus.size());
   const GpuInfo& info = gpus[static_cast<std::size_t>(place.gpu)];

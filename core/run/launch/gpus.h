@@ -23,9 +23,9 @@ struct RankPlace {
   static RankPlace from_bytes(const std::string& bytes);
 };
 
-/// The place of this process's rank, which is the `local`-th rank on its host. With `cuda`, a
-/// host's ranks are assigned its GPUs round-robin; throws UsageError if the host has none.
-RankPlace this_place(bool cuda, int local);
+/// The place of this process's rank, which is the `local`-th rank on its host. If the run uses
+/// GPUs, a host's ranks are assigned its GPUs round-robin; throws UsageError if the host has none.
+RankPlace this_place(const Options& options, int local);
 
 /// How the ranks share the GPUs.
 struct GpuPlan {
