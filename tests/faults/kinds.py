@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,14 @@ from pathlib import Path
 from processes import Run, load_scale, state_of
 from viewer import Viewer
 
-LESSONS = ('lesson_02_data_parallel', 'lesson_05_zero_3', 'lesson_09_1f1b')
+# The lessons that train, and with how many ranks.
+LESSONS = {
+    'lesson_02_data_parallel': (2, 3, 4), 'lesson_03_zero_1': (2, 3, 4), 'lesson_04_zero_2': (2, 3, 4),
+    'lesson_05_zero_3': (2, 3, 4), 'lesson_06_tensor_parallel': (2, 4), 'lesson_07_sequence_parallel': (2, 4),
+    'lesson_08_gpipe': (2, 4), 'lesson_09_1f1b': (2, 4), 'lesson_10_interleaved': (2, 4),
+    'lesson_11_zero_bubble': (2, 4), 'lesson_12_expert_parallel': (2, 4), 'lesson_13_ring_attention': (2, 4),
+    'lesson_14_mixed_precision': (2, 4), 'lesson_15_3d': (4,), 'lesson_16_all_axes': (8,)}
+SMALL = ('lesson_02_data_parallel', 'lesson_05_zero_3', 'lesson_09_1f1b')    # their models may be smaller than usual
 TIMEOUT = 1.0             # --timeout of runs with a stopped process, in seconds
 PATIENCE = 60.0           # --timeout of the others: on a busy machine, a wait of seconds is no stall
 GRACE = 2.0               # how late a run may end; multiplied by the machine's load
@@ -44,7 +52,7 @@ class Faults:
         self.binaries, self.scratch = Path(binaries), Path(scratch)
         self.text = self.scratch / 'text'
         self.text.write_text('\n'.join(map(str, range(2000))) + '\n')
-        self.references, self.one_at_a_time = {}, threading.Lock()
+        self.references, self.losses, self.one_at_a_time = {}, {}, threading.Lock()
 
     def inject(self, kind, seed):
         """Injects the fault that `kind` and `seed` determine."""
@@ -61,11 +69,11 @@ class Faults:
     # Parts of faults
 
     def start(self, draw, folder, launch, *flags, lesson=None, ranks=None, timeout=PATIENCE, **more):
-        lesson = lesson or draw.choice(LESSONS)
-        ranks = ranks or draw.choice((2, 3, 4) if lesson != 'lesson_09_1f1b' else (2, 4))
+        lesson = lesson or draw.choice(tuple(LESSONS))
+        ranks = ranks or draw.choice(LESSONS[lesson])
         run = Run(self.binaries / lesson,
                   ['--data', str(self.text), '--launch', launch, '--ranks', str(ranks), '--timeout', f'{timeout:g}',
-                   '--batch', '24', '--microbatches', '2' if lesson == 'lesson_09_1f1b' else '1', *flags], folder, **more)
+                   '--batch', '24', '--microbatches', _microbatches(lesson), *flags], folder, **more)
         run.count = ranks
         return run, Result(f'{lesson}, {launch}, {ranks} ranks')
 
@@ -121,6 +129,20 @@ class Faults:
         result.problems += run.trace_problems(run.count)
         return result
 
+    def kill_at_start(self, draw, folder):
+        """mpirun may still be starting other ranks."""
+        run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG)
+        rank, moment = draw.randrange(run.count), draw.uniform(0, 0.04)
+        process = self.rank_begins(run, rank)
+        time.sleep(moment)
+        result.what += f': SIGKILL to rank {rank}, {moment * 1000:.0f} ms after it began'
+        since = time.monotonic()
+        os.kill(process, signal.SIGKILL)
+        self.finish(run, result, since, GRACE)
+        self.failed(run, result, rf'rank {rank} on \S+ exited on signal 9')
+        result.problems += run.trace_problems(run.count)
+        return result
+
     def kill_threads(self, draw, folder):
         run, result = self.start(draw, folder, 'threads', '--parity', 'off', '--steps', LONG)
         moment = draw.uniform(0, 2)
@@ -145,8 +167,6 @@ class Faults:
         return self.stop(run, result, rank, process)
 
     def stop_in_training(self, draw, folder):
-        if draw.random() < 0.15:
-            return self.stop_threads(draw, folder)
         run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG, timeout=TIMEOUT)
         rank, moment = draw.randrange(run.count), draw.uniform(0, 0.5)
         self.trains(run)
@@ -179,18 +199,75 @@ class Faults:
         result.problems += run.trace_problems(run.count)
         return result
 
-    def stop_threads(self, draw, folder):
-        """A process that is stopped as a whole must continue afterwards, because no rank has stalled."""
-        run, result = self.start(draw, folder, 'threads', '--parity', 'off', '--steps', '10', timeout=TIMEOUT)
-        time.sleep(draw.uniform(0, 0.6))
-        result.what += f': SIGSTOP to the process, SIGCONT after {2 * TIMEOUT:g} s'
-        run.process.send_signal(signal.SIGSTOP)
-        time.sleep(2 * TIMEOUT)
+    # SIGSTOP and SIGCONT
+
+    def stop_and_continue(self, draw, folder):
+        """A run that continues has not failed: if a part of it was stopped for less than the time-out, or if all of it, or
+        only the process that the user started, was stopped for longer."""
+        whom = draw.choice(('a rank', 'mpirun', 'the process that was started', 'all processes', 'all processes'))
+        launch = 'mpi' if whom in ('a rank', 'mpirun') else draw.choice(('threads', 'mpi'))
+        clock = draw.choice(('wall', 'modelled'))
+        part = whom in ('a rank', 'mpirun')
+        flags = ['--parity', 'off', '--steps', '20', '--clock', clock]
+        run, result = self.start(draw, folder, launch, *flags, '--report', str(folder / 'report.json'),
+                                 timeout=PATIENCE if part else 2 * TIMEOUT)
+        pause = draw.uniform(0.1, 2) if part else 4 * TIMEOUT
+        run.wait(draw.uniform(0, 1.5))
+        if whom == 'a rank':
+            stopped = [run.ranks().get(draw.randrange(run.count))]
+        elif whom == 'mpirun':
+            stopped = [run.mpirun()]
+        elif whom == 'all processes':
+            stopped = run.processes()
+        else:
+            stopped = [run.process.pid]
+        stopped = [process for process in stopped if process]
+        result.what += f', {clock} clock: SIGSTOP to {whom}, SIGCONT after {pause:.1f} s'
+        _send(stopped, signal.SIGSTOP)
+        time.sleep(pause)
         since = time.monotonic()
-        run.process.send_signal(signal.SIGCONT)
+        _send(stopped, signal.SIGCONT)
         self.finish(run, result, since, HANG)
         self.good(run, result)
+        result.check(run.errors == '', f'it says: {run.errors[:300]!r}')
         result.problems += run.trace_problems(run.count, whole=range(run.count))
+        if run.code == 0:
+            losses = json.loads((folder / 'report.json').read_text())['losses']
+            result.check(losses == self.undisturbed(run, launch, flags), 'the losses differ from those of an undisturbed run')
+        return result
+
+    def undisturbed(self, run, launch, flags):
+        """Returns the losses of the same run without a fault."""
+        key = run.binary.name, run.count, launch, *flags
+        with self.one_at_a_time:
+            if key not in self.losses:
+                folder = self.scratch / 'undisturbed'
+                again, _ = self.start(random.Random(1), folder, launch, *flags, '--report', str(folder / 'report.json'),
+                                      lesson=run.binary.name, ranks=run.count)
+                again.wait(10 * HANG)
+                self.losses[key] = json.loads((folder / 'report.json').read_text())['losses']
+                shutil.rmtree(folder)
+            return self.losses[key]
+
+    # Tight limits
+
+    def limited(self, draw, folder):
+        """A run that its limits do not let start, or go on, says so."""
+        limit, most = draw.choice((('open files', draw.randrange(20, 64)),
+                                   ('bytes to a file', draw.randrange(1 << 10, 8 << 20)),
+                                   ('bytes of address space', draw.randrange(100 << 20, 500 << 20))))
+        kind = {'open files': resource.RLIMIT_NOFILE, 'bytes to a file': resource.RLIMIT_FSIZE,
+                'bytes of address space': resource.RLIMIT_AS}[limit]
+        run, result = self.start(draw, folder, draw.choice(('threads', 'mpi')), '--parity', 'off', '--steps', '6', '--quiet',
+                                 limits={kind: most})
+        result.what += f': at most {most} {limit}'
+        self.finish(run, result, time.monotonic(), HANG)
+        result.check(run.code in (0, 1, 2), f'exit code {run.code}: {run.errors[:300]!r}')
+        if run.code == 1:
+            lines = [line for line in run.errors.split('\n') if line.startswith('the run failed')]
+            result.check(len(lines) == 1, f'{len(lines)} lines say that the run failed: {run.errors[:300]!r}')
+        if run.code == 2:
+            result.check(run.errors.count('\n') == 1, f'not one line: {run.errors[:300]!r}')
         return result
 
     # SIGTERM
@@ -237,7 +314,7 @@ class Faults:
     # --save
 
     def save(self, draw, folder):
-        lesson, launch = draw.choice(LESSONS), draw.choice(('threads', 'threads', 'mpi'))
+        lesson, launch = draw.choice(SMALL), draw.choice(('threads', 'threads', 'mpi'))
         with self.one_at_a_time:    # jobs share the references
             reference = self.reference(lesson, launch)
         target = folder / 'work' / 'checkpoint'
@@ -313,7 +390,7 @@ class Faults:
         report.unlink(missing_ok=True)
         done = subprocess.run(
             [str(self.binaries / lesson), '--data', str(self.text), '--load', str(checkpoint), '--steps', '3', '--ranks', '2',
-             '--batch', '24', '--microbatches', '2' if lesson == 'lesson_09_1f1b' else '1', '--parity', 'off', '--seed', '7',
+             '--batch', '24', '--microbatches', _microbatches(lesson), '--parity', 'off', '--seed', '7',
              '--layers', '4', '--hidden', '128', '--quiet', '--trace', 'none', '--report', str(report)],
             capture_output=True, text=True, timeout=600)
         losses = json.loads(report.read_text())['losses'] if done.returncode == 0 else []
@@ -385,10 +462,12 @@ class Faults:
             ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'none', str(small)], stderr=subprocess.DEVNULL).returncode == 0
         flags = ['--parity', 'off', '--steps', '200', '--layers', '4', '--hidden', '16', '--save', str(saved)]
         if mounted:
-            run, result = self.start(draw, folder, draw.choice(('threads', 'mpi')), *flags, trace=small / 'trace')
+            run, result = self.start(draw, folder, draw.choice(('threads', 'mpi')), *flags, lesson=draw.choice(SMALL),
+                                     trace=small / 'trace')
         else:
             size = 330 * 1024    # larger than a file of the checkpoint, smaller than a trace
-            run, result = self.start(draw, folder, 'threads', *flags, file_limit=size)
+            run, result = self.start(draw, folder, 'threads', *flags, lesson=draw.choice(SMALL),
+                                     limits={resource.RLIMIT_FSIZE: size})
         result.what += f': {"a disk" if mounted else "files"} of {size // 1024} KiB for the trace'
         self.finish(run, result, time.monotonic(), HANG)
         self.good(run, result)
@@ -399,6 +478,18 @@ class Faults:
             content = run.rank_file(rank).read_bytes() if run.size(rank) else b''
             result.check(not content or content.endswith(b'\n'), f"rank {rank}'s trace ends within a line")
         return result
+
+
+def _microbatches(lesson):
+    return '1' if lesson < 'lesson_08' else '2'
+
+
+def _send(processes, number):
+    for process in processes:
+        try:
+            os.kill(process, number)
+        except ProcessLookupError:
+            pass
 
 
 def _catches(process, number):
@@ -427,16 +518,19 @@ def _bytes_under(folder):
 
 # Each kind's share of a campaign, in thousandths.
 KINDS = {
-    'SIGKILL': (130, Faults.kill),
-    'SIGSTOP at the start': (70, Faults.stop_at_start),
-    'SIGSTOP in training': (70, Faults.stop_in_training),
-    'SIGSTOP at the end': (70, Faults.stop_at_end),
-    'SIGTERM': (150, Faults.terminate),
-    'mpirun killed': (50, Faults.mpirun_killed),
+    'SIGKILL': (110, Faults.kill),
+    'SIGKILL at the start': (60, Faults.kill_at_start),
+    'SIGSTOP at the start': (60, Faults.stop_at_start),
+    'SIGSTOP in training': (60, Faults.stop_in_training),
+    'SIGSTOP at the end': (60, Faults.stop_at_end),
+    'stop and continue': (100, Faults.stop_and_continue),
+    'SIGTERM': (120, Faults.terminate),
+    'mpirun killed': (40, Faults.mpirun_killed),
+    'tight limits': (40, Faults.limited),
     'save interrupted': (200, Faults.save),
-    'viewer killed': (50, Faults.viewer_killed),
-    'viewer late': (50, Faults.viewer_late),
-    'viewer deaf': (50, Faults.viewer_deaf),
-    'viewer half-open': (50, Faults.viewer_half_open),
-    'disk full': (60, Faults.disk_full),
+    'viewer killed': (25, Faults.viewer_killed),
+    'viewer late': (25, Faults.viewer_late),
+    'viewer deaf': (25, Faults.viewer_deaf),
+    'viewer half-open': (25, Faults.viewer_half_open),
+    'disk full': (50, Faults.disk_full),
 }

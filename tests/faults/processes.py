@@ -36,7 +36,8 @@ class Run:
     """One run, started as a user starts it. All its processes carry a mark in their environment, by which the search
     for orphans finds them."""
 
-    def __init__(self, binary, flags, folder, trace=None, file_limit=None):
+    def __init__(self, binary, flags, folder, trace=None, limits=None):
+        """`limits` maps resources, such as resource.RLIMIT_FSIZE, to the run's limits."""
         self.binary, self.folder = Path(binary).resolve(), Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.trace = trace or self.folder / 'trace'
@@ -45,8 +46,8 @@ class Run:
         self.out, self.err = self.folder / 'out', self.folder / 'err'
 
         def limit():
-            if file_limit:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+            for kind, most in (limits or {}).items():
+                resource.setrlimit(kind, (most, most))
         with open(self.out, 'wb') as out, open(self.err, 'wb') as err:
             self.process = subprocess.Popen(
                 [str(self.binary), *self.flags], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,

@@ -90,9 +90,13 @@ void explain(int status, bool silent, Aftermath& aftermath) {
                                 ? "a rank ended without a message while it started" + limits
                                 : fmt::format("mpirun was killed by signal {} ({}){}", signal,
                                               ::strsignal(signal), limits));
+  } else if (const int code = WEXITSTATUS(status); code > 128) {
+    aftermath.set_cause(
+        {}, fmt::format("mpirun ended with exit code {}: a rank was killed by signal {} ({}){}",
+                        code, code - 128, ::strsignal(code - 128), limits));
   } else if (silent) {
-    aftermath.set_cause({}, fmt::format("mpirun ended with exit code {} and no message{}",
-                                        WEXITSTATUS(status), limits));
+    aftermath.set_cause(
+        {}, fmt::format("mpirun ended with exit code {} and no message{}", code, limits));
   }
 }
 
