@@ -134,7 +134,7 @@ rm "$scratch/exported/config.json"
 mkfifo "$scratch/exported/config.json"
 limit=20 refuse --load "$scratch/exported" 'config.json' 'not a regular file'
 
-# 99 MB that are costly to parse, with memory for a few times as much.
+# 99 MB that are costly to parse (tests/fuzz/mutate measures the memory).
 perl -e 'print pack("Q<", 99e6), "[" x 99e6' >"$scratch/deep.safetensors"
 refuse --load "$scratch/deep.safetensors" 'deep.safetensors' 'list'
 rm "$scratch/deep.safetensors"
@@ -205,15 +205,15 @@ if [[ -n $viewer ]]; then
   is_refused 'viewing a folder without traces'
   run "$viewer" "$scratch/empty"
   is_refused 'viewing an empty file'
-  run "$viewer" --export "$scratch/x.svg" "$scratch/shown" --steps 5-2
+  run "$viewer" "$scratch/shown" --export "$scratch/x.svg" --steps 5-2
   is_refused 'steps in descending order'
   claim 'it says how to write them' complains '--steps 5-2: the range ends before it begins; give 2-5'
   for steps in x 3- -3 2-4x 1-2-3; do
-    run "$viewer" --export "$scratch/x.svg" "$scratch/shown" "--steps=$steps"
+    run "$viewer" "$scratch/shown" --export "$scratch/x.svg" "--steps=$steps"
     is_refused "--steps $steps"
   done
   printf '{\033[2J\033]0;title\a\n' >>"$scratch/shown/trace.json"
-  run "$viewer" --export "$scratch/x.svg" "$scratch/shown"
+  run "$viewer" "$scratch/shown" --export "$scratch/x.svg"
   claim 'a malformed line is no error' ended 0
   claim 'it is quoted' complains '\x1b[2J'
   claim 'a terminal obeys none of it' has_no_escapes
