@@ -65,7 +65,7 @@ class Processes final : public Ranks {
   GpuPlan own_gpu() const {
     std::vector<RankPlace> places(static_cast<std::size_t>(session_.size()));
     for (RankPlace& place : places)
-      place = this_place(options_.platform.on_gpus(), mpi_local_rank_from_environment());
+      place = this_place(options_, mpi_local_rank_from_environment());
     return GpuPlan{places};
   }
 
