@@ -193,7 +193,7 @@ TEST_CASE("an impossible request gives one line with the flag, the value and a r
       {{"--microbatches", "0"}, {"--microbatches 0", "1,2,4,8"}},
       {{"--microbatches", "1,,2"}, {"--microbatches 1,,2", "''", "1,2,4,8"}},
       {{"--microbatches", "8,"}, {"--microbatches 8,", "1,2,4,8"}},
-      {{"--microbatches", ""}, {"--microbatches", "1,2,4,8"}},
+      {{"--microbatches", ""}, {"--microbatches", "empty"}},
       {{"--microbatches", "4;8"}, {"--microbatches 4;8", "1,2,4,8"}},
       {{"--batch", "13"}, {"--batch 13", "--microbatches 8", "--batch 8"}},
       {{"--microbatches", "5"}, {"--batch 16", "--microbatches 5", "--batch 15"}},
