@@ -189,6 +189,19 @@ wait "$holder"
 run "$lesson" --data "$text" --trace none --steps 1 --parity off --quiet --save "$scratch/shared"
 claim "a killed run holds nothing" ended 0
 
+# Two runs with the same --trace. Even if the first run's own process is killed, its ranks under mpirun write for a while.
+can_write() { run "$lesson" --data "$text" --trace "$scratch/traced" --steps 1 --parity off --quiet; ended 0; }
+for launch in threads mpi; do
+  rm -rf "$scratch/traced"
+  "$lesson" --data "$text" --trace "$scratch/traced" --launch $launch --steps 1000000 --parity off --quiet &
+  holder=$!
+  claim "a run writes a trace ($launch)" within 60 test -s "$scratch/traced/rank3.json"
+  refuse --trace "$scratch/traced" "$scratch/traced" "process $holder on" 'another place'
+  kill -KILL "$holder"
+  wait "$holder" 2>/dev/null
+  claim "a killed run holds no folder ($launch)" within 60 can_write
+done
+
 # Without mpirun.
 mkdir "$scratch/bin"
 ln -s "$(command -v timeout)" "$scratch/bin"

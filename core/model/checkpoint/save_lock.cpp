@@ -51,7 +51,7 @@ SaveLock::SaveLock(const std::string& flag, const std::string& path)
 SaveLock::SaveLock(const std::string& flag, const std::string& path, std::string file)
     : file_(std::move(file)) {
   while (true) {
-    descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
     if (descriptor_ < 0)
       throw UsageError{fmt::format("{} {}: can't create {}: {}; name another place", flag, path,
                                    file_, std::strerror(errno))};

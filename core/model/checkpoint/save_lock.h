@@ -5,7 +5,8 @@
 namespace lockstep {
 
 /// Keeps other runs from writing to the same place. A run holds the lock from before its first
-/// step until it ends; the kernel releases the lock if the run is killed. The lock is the file
+/// step until it ends. If the run is killed, the kernel releases the lock, as soon as an mpirun
+/// that the run has started (which inherits the lock) has ended too. The lock is the file
 /// .NAME.lock beside the checkpoint, or `file`, locked with flock(2). If the file system does not
 /// support locks, does nothing.
 class SaveLock {
