@@ -64,8 +64,7 @@ class Processes final : public Ranks {
   /// On the modelled clock, a rank needs to know of its own GPU only.
   GpuPlan own_gpu() const {
     std::vector<RankPlace> places(static_cast<std::size_t>(session_.size()));
-    for (RankPlace& place : places)
-      place = this_place(options_, mpi_local_rank_from_environment());
+    for (RankPlace& place : places) place = this_place(options_, mpi_local_rank_from_environment());
     return GpuPlan{places};
   }
 

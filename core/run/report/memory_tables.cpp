@@ -179,10 +179,11 @@ std::string gpu_table(const Report& report) {
   return table(rows) +
          "  after the last step, by the GPU's own account; other: CUDA, cuBLAS, NCCL, the pool's "
          "free blocks, other programs\n" +
-         (late > 0 ? fmt::format(
-                         "  spans use the GPU's clock; their times are accurate to within {:.1f} µs\n",
-                         seconds(late) * 1e6)
-                   : "") +
+         (late > 0
+              ? fmt::format(
+                    "  spans use the GPU's clock; their times are accurate to within {:.1f} µs\n",
+                    seconds(late) * 1e6)
+              : "") +
          (report.options.output.verbose
               ? fmt::format("  CUDA streams of each rank, without NCCL's own: {}\n",
                             fmt::join(queues, ", "))
