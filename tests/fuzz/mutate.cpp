@@ -7,45 +7,23 @@
 // size and 64 MB of memory, and a time that is linear in its size. Exits with 1 if a parser does
 // worse. A failure names the command that repeats it: the seed and a number determine each input.
 #include <fmt/format.h>
-#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <new>
 #include <random>
 #include <string_view>
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "tests/fuzz/allocations.h"
 #include "tests/fuzz/parsers.h"
 #include "tests/support/temporary_folder.h"
 
-namespace {
-
-std::atomic<std::size_t> bytes_now{0}, bytes_peak{0};
-
-void count(std::size_t bytes) {
-  const std::size_t now = bytes_now += bytes;
-  if (now > bytes_peak) bytes_peak = now;
-}
-
-}  // namespace
-
-// Counts all allocations: with a sanitizer through its hooks, because it checks that each `delete`
-// matches its `new`, and otherwise in `new` and `delete`, whose other forms call these.
 #ifdef __SANITIZE_ADDRESS__
-
-extern "C" void __sanitizer_malloc_hook(const volatile void* data, std::size_t) {
-  count(::malloc_usable_size(const_cast<void*>(data)));
-}
-extern "C" void __sanitizer_free_hook(const volatile void* data) {
-  bytes_now -= ::malloc_usable_size(const_cast<void*>(data));
-}
 // The sanitizers end the program by SIGABRT, so that the handler below names the input.
 extern "C" const char* __asan_default_options() {
   return "abort_on_error=1:handle_abort=0:detect_leaks=0";
@@ -53,44 +31,6 @@ extern "C" const char* __asan_default_options() {
 extern "C" const char* __ubsan_default_options() {
   return "abort_on_error=1:print_stacktrace=1";
 }
-
-#else
-
-namespace {
-
-void* counted(void* data) {
-  if (data == nullptr) throw std::bad_alloc{};
-  count(::malloc_usable_size(data));
-  return data;
-}
-
-void release(void* data) noexcept {
-  bytes_now -= ::malloc_usable_size(data);
-  std::free(data);
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  return counted(std::malloc(size));
-}
-void* operator new(std::size_t size, std::align_val_t alignment) {
-  const auto multiple = static_cast<std::size_t>(alignment);
-  return counted(std::aligned_alloc(multiple, (size + multiple - 1) / multiple * multiple));
-}
-void operator delete(void* data) noexcept {
-  release(data);
-}
-void operator delete(void* data, std::size_t) noexcept {
-  release(data);
-}
-void operator delete(void* data, std::align_val_t) noexcept {
-  release(data);
-}
-void operator delete(void* data, std::size_t, std::align_val_t) noexcept {
-  release(data);
-}
-
 #endif
 
 namespace lockstep::fuzz {
@@ -207,8 +147,7 @@ struct Outcome {
 
 Outcome parse(const Parser& parser, const std::string& input) {
   Outcome outcome;
-  const std::size_t before = bytes_now;
-  bytes_peak = before;
+  const PeakOfAllocations allocations;
   const double began = processor_seconds();
   ::alarm(patience_seconds);
   std::string message = "-";
@@ -224,7 +163,7 @@ Outcome parse(const Parser& parser, const std::string& input) {
   }
   ::alarm(0);
   outcome.seconds = processor_seconds() - began;
-  outcome.bytes = bytes_peak - before;
+  outcome.bytes = allocations.bytes();
   if (message.empty() || excerpt(message, longest_message) != message)
     outcome.problem = fmt::format("not a line of printable text: {}", excerpt(message, 300));
   if (outcome.bytes > 4 * input.size() + slack)

@@ -163,6 +163,16 @@ Listener listen_at(const Endpoint& endpoint, bool has_token) {
   return listener;
 }
 
+std::string address_of_peer(int socket) {
+  char host[NI_MAXHOST] = "";
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0)
+    ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, nullptr, 0,
+                  NI_NUMERICHOST);
+  return host;
+}
+
 std::vector<std::optional<uid_t>> SocketTable::users_of_peers(std::span<const int> sockets) {
   std::vector<std::optional<uid_t>> users(sockets.size());
   Wanted in_tcp, in_tcp6;

@@ -1,7 +1,6 @@
 #include "viz/data/live_server.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -9,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 
 #include "core/base/error.h"
 #include "viz/data/hello.h"
@@ -22,17 +20,6 @@ constexpr int poll_milliseconds = 100;
 constexpr int most_accepted = 64;  // before the next poll of the connections
 constexpr std::chrono::milliseconds accept_pause{100};
 constexpr std::size_t most_past_runs = 1000;
-
-/// Returns the address at the other end of a connection, without the port.
-std::string address_of_peer(int socket) {
-  char host[NI_MAXHOST] = "";
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0)
-    ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, nullptr, 0,
-                  NI_NUMERICHOST);
-  return host;
-}
 
 }  // namespace
 
