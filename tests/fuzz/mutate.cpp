@@ -8,6 +8,7 @@
 // worse. A failure names the command that repeats it: the seed and a number determine each input.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,17 +41,23 @@ namespace {
 constexpr std::size_t longest_input = 64 << 10;
 constexpr std::size_t slack = 64 << 20;
 constexpr std::size_t longest_message = 2000;
-constexpr unsigned patience_seconds = 60;  // for one input; only catches endless loops
+constexpr int patience_seconds = 600;  // of the processor, for one input; catches endless loops
 
 /// The command that repeats the current input, for the signal handler.
 char repeat[200] = "";
 
 [[noreturn]] void give_up(int signal) {
-  const std::string_view words[] = {"\nFAILED by signal ", signal == SIGALRM ? "14 (no end)" : "",
+  const std::string_view words[] = {"\nFAILED by a signal ", signal == SIGPROF ? "(no end)" : "",
                                     "; again: ", repeat, "\n"};
   for (const std::string_view word : words)
     [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, word.data(), word.size());
   ::_exit(1);
+}
+
+/// SIGPROF arrives once the program has used the processor for this long; 0 cancels it.
+void set_patience(int seconds) {
+  const itimerval timer{.it_interval = {}, .it_value = {seconds, 0}};
+  ::setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
 double processor_seconds() {
@@ -149,7 +156,7 @@ Outcome parse(const Parser& parser, const std::string& input) {
   Outcome outcome;
   const PeakOfAllocations allocations;
   const double began = processor_seconds();
-  ::alarm(patience_seconds);
+  set_patience(patience_seconds);
   std::string message = "-";
   try {
     parser.parse(input);
@@ -161,7 +168,7 @@ Outcome parse(const Parser& parser, const std::string& input) {
   } catch (const std::exception& error) {
     outcome.problem = fmt::format("an exception of another kind: {}", error.what());
   }
-  ::alarm(0);
+  set_patience(0);
   outcome.seconds = processor_seconds() - began;
   outcome.bytes = allocations.bytes();
   if (message.empty() || excerpt(message, longest_message) != message)
@@ -259,7 +266,7 @@ Flags parse_flags(int argc, char** argv) {
 }
 
 int run(const Flags& flags) {
-  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS, SIGILL, SIGALRM})
+  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS, SIGILL, SIGPROF})
     ::signal(signal, give_up);
   const testing::TemporaryFolder folder;
   bool passed = true;
