@@ -199,7 +199,7 @@ Parser trace(const std::string& name, TraceReader::Form form) {
   std::vector<std::string> seeds = {hello_line + "\n" + spans};
   if (form == TraceReader::Form::guess)
     seeds.push_back("{\"traceEvents\": [\n" + spans.substr(0, spans.size() - 2) + "\n]}");
-  std::vector<Costly> costly = {{"", "{}\n", ""},
+  std::vector<Costly> costly = {{hello_line + "\n", "{}\n", ""},
                                 {"",
                                  R"({"ph":"X","name":"n%","pid":0,"tid":0,"ts":%,"dur":1})"
                                  "\n",
