@@ -199,19 +199,12 @@ Parser trace(const std::string& name, TraceReader::Form form) {
   std::vector<std::string> seeds = {hello_line + "\n" + spans};
   if (form == TraceReader::Form::guess)
     seeds.push_back("{\"traceEvents\": [\n" + spans.substr(0, spans.size() - 2) + "\n]}");
-  std::vector<Costly> costly = {{hello_line + "\n", "{}\n", ""},
-                                {"",
-                                 R"({"ph":"X","name":"n%","pid":0,"tid":0,"ts":%,"dur":1})"
-                                 "\n",
-                                 ""},
-                                {"",
-                                 R"({"ph":"i","name":"open","pid":0,"tid":1,"ts":%})"
-                                 "\n",
-                                 ""},
-                                {"",
-                                 R"({"ph":"s","name":"m","id":%,"pid":0,"tid":1,"ts":%})"
-                                 "\n",
-                                 ""}};
+  const std::string span = R"({"ph":"X","name":"n%","pid":0,"tid":0,"ts":%,"dur":1})",
+                    open = R"({"ph":"i","name":"open","pid":0,"tid":1,"ts":%})",
+                    flow = R"({"ph":"s","name":"m","id":%,"pid":0,"tid":1,"ts":%})";
+  std::vector<Costly> costly;
+  for (const std::string& line : {std::string{"{}"}, span, open, flow})
+    costly.push_back({hello_line + "\n", line + "\n", ""});
   // The lines of a connection are limited. A file may be one document of any length, whose index
   // takes six times as much.
   if (form == TraceReader::Form::lines)
