@@ -55,7 +55,7 @@ for launch in "$@"; do
   for kilobytes in $(portion 5 400000 100000 200000 300000 350000 150000 250000 450000); do
     under "ulimit -v $kilobytes; exec \"\$@\"" --launch "$launch" --quiet
     [[ $launch == mpi ]] || is_good_or_clear "an address space of $kilobytes kB ($launch)"
-    [[ $launch == threads ]] || claim "an address space of $kilobytes kB ($launch): ends" [ $code -lt 2 ]
+    [[ $launch == threads ]] || claim "an address space of $kilobytes kB ($launch): ends" [ "$code" -lt 2 ]
   done
   unset limit
 done
