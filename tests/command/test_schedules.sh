@@ -69,7 +69,7 @@ claim "the exported schedule runs" ended 0
 echo '0F0,0B0' >"$scratch/one.csv"
 echo '0F0,0F1,0B0,0B1,0B0' >"$scratch/twice.csv"
 printf '0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n' >"$scratch/lost.csv"
-lesson_refuses --schedule "$scratch/none.csv" -- "can't be read"
+lesson_refuses --schedule "$scratch/none.csv" -- 'no such file'
 lesson_refuses --schedule "$scratch/one.csv" --ranks 2 -- 'a row for each of 1 ranks' '--pp 1'
 lesson_refuses --schedule "$scratch/one.csv" --ranks 1 -- '1 microbatches' '--microbatches 1'
 lesson_refuses --schedule "$scratch/twice.csv" --ranks 1 --microbatches 2 -- 'runs 0B0 twice'

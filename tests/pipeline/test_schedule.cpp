@@ -94,7 +94,11 @@ TEST_CASE("a missing action is named, with the rank that should run it") {
              "should run it");
   check_said(rows("0F0,0I0\n1F0,1B0\n"), "0W0 is missing; rank 0 should run it");
   check_said(rows("0F0,0W0\n1F0,1B0\n"), "0I0 is missing; rank 0 should run it");
-  check_said(rows("0F0,0B70000\n"),
+  CHECK_THROWS_WITH_AS(rows("0F0,0B70000\n"), "given: has a microbatch 70000, but only 2 actions",
+                       ScheduleError);
+  Schedule schedule = rows("0F0,0B0\n");
+  schedule.microbatches = 70001;
+  check_said(schedule,
              "has 2 actions; 1 stages and 70001 microbatches take at least 140002 (a forward and a "
              "backward each)");
 }
