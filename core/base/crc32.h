@@ -19,7 +19,7 @@ class Crc32 {
 
   /// Returns a checksum as eight hexadecimal digits.
   static std::string text_of(std::uint32_t checksum);
-  /// Returns the checksum that these eight hexadecimal digits say, or nothing for another text.
+  /// Parses eight hexadecimal digits. Returns nothing for any other text.
   static std::optional<std::uint32_t> parse(std::string_view digits);
 
  private:

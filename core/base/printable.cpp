@@ -8,8 +8,8 @@ namespace lockstep {
 
 namespace {
 
-/// Whether a terminal may take the character for a command: the control characters of ASCII, and
-/// those of Latin-1 (U+0080 to U+009F), among which is another way to begin an escape sequence.
+/// Whether a terminal may interpret the character as a command: the control characters of ASCII,
+/// and those of Latin-1 (U+0080 to U+009F), among which is another way to begin an escape sequence.
 bool is_control(std::string_view character) {
   const auto first = static_cast<unsigned char>(character.front());
   if (character.size() == 1) return first < 0x20 || first == 0x7f;

@@ -58,12 +58,12 @@ class Gpu {
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void release_pinned(void* data) noexcept = 0;
   /// Returns the number of bytes of GPU memory in use by all processes together, as reported by the
-  /// device, without those that reserve() has set aside and nothing has used yet.
+  /// device, without those that reserve() has set aside and that have never been used.
   virtual std::int64_t memory_in_use() const = 0;
-  /// Lets the pool take `bytes` from the device now, if there are so many, so that allocations of
-  /// up to that many bytes map no memory. Mapping memory while a kernel of NCCL runs on any of the
-  /// process's GPUs may wait for that kernel, which may in turn wait for this rank (NCCL issue
-  /// 787).
+  /// Makes the pool take `bytes` from the device now, if that many are free. Allocations of up to
+  /// that many bytes in total then map no memory. Mapping memory while a kernel of NCCL runs on any
+  /// of the process's GPUs may wait for that kernel, which may in turn wait for this rank (NCCL
+  /// issue 787).
   virtual void reserve(std::size_t bytes) = 0;
   /// Gives other GPUs access to this GPU's memory, if they can reach it, for copies between GPUs.
   virtual void open_to_peers() = 0;

@@ -57,14 +57,15 @@ void GpuTimeline::realign(Queue queue) {
   lock.unlock();
   if (clock_.now() - before->time < realign_after) return;
   auto now = std::make_shared<Anchor>(*align(queue));
-  // The new anchor must not give its mark an earlier time than the previous anchor does, so that
-  // spans stay in order.
-  now->time = std::max(now->time, read(*before, *now->mark).time);
   const Anchor& first = *first_anchor_;
   const double by_gpu = gpu_.milliseconds(*first.mark, *now->mark) * 1e9;
   now->rate = static_cast<double>(now->time - first.time) / by_gpu;
   now->drift_left = static_cast<double>(now->uncertainty + first.uncertainty) / by_gpu;
   lock.lock();
+  // Keeps the spans in order: if the previous anchor dated them too late, the next ones are, too.
+  const Picoseconds late = std::max<Picoseconds>(0, last_end_ - now->time);
+  now->time += late;
+  now->uncertainty += late;
   anchor_ = std::move(now);
 }
 
@@ -129,6 +130,7 @@ void GpuTimeline::record(const Pending& pending) {
   {
     std::lock_guard lock{mutex_};
     uncertainty_ = std::max(uncertainty_, last.uncertainty);
+    last_end_ = std::max(last_end_, end);
     least_delay_ = std::min(least_delay_.value_or(start - entry.launched), start - entry.launched);
   }
   if (end - start < entry.least) return;

@@ -95,6 +95,7 @@ class GpuTimeline {
   std::deque<Pending> pending_;
   AnchorPtr anchor_, first_anchor_;
   Picoseconds uncertainty_ = 0;
+  Picoseconds last_end_ = 0;  ///< of all spans recorded
   std::int64_t put_ = 0, recorded_ = 0;
   std::optional<Picoseconds> least_delay_;
   bool stop_ = false;

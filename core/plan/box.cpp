@@ -116,8 +116,8 @@ bool cover_once(const std::vector<Box>& boxes, const Shape& whole) {
   // Let f(x) be the number of boxes that contain x. A box's mixed difference (the difference along
   // one dimension after the other) is +1 or -1 at its corners, and 0 elsewhere. Differences
   // determine f, so f is 1 in the whole tensor and 0 outside if and only if the boxes' signed
-  // corners add up to those of the whole tensor. Sorting takes n log n steps, and comparing each
-  // box with each other would take n^2.
+  // corners add up to those of the whole tensor. Sorting takes n log n steps, and comparing every
+  // pair of boxes would take n^2.
   std::vector<Corner> corners;
   corners.reserve((boxes.size() + 1) << whole.rank());
   for (const Box& box : boxes) add_corners(box, 1, corners);

@@ -68,7 +68,7 @@ class Processes final : public Ranks {
     return GpuPlan{places};
   }
 
-  /// Lets all ranks' modelled clocks go on from the latest of them, and forgets what was recorded.
+  /// Advances all ranks' modelled clocks to the latest of them, and drops the recorded events.
   Picoseconds common_start() {
     Picoseconds latest = 0;
     for (const std::string& each :

@@ -1,6 +1,6 @@
 // Runs the check of an exercise and judges the answer. An answer may print without end, fork, or
 // end its process; so this program, which contains no answer, starts the check as another process,
-// limits its time, its output and its processes, ends all of them, and believes only a verdict that
+// limits its time, its output and its processes, ends all of them, and accepts only a verdict that
 // the check itself has confirmed (report.h).
 //
 //   supervise --source FILE --limit SECONDS PROGRAM [--launch mpi] [FLAGS]
@@ -83,7 +83,8 @@ void note_end(Report& report, int status) {
   report.has_ended = 1;
 }
 
-/// One rank under mpirun: starts the program, notes how it ends, and ends what it leaves.
+/// One rank under mpirun: starts the program, records how it ends, and ends the processes that it
+/// leaves behind.
 int run_rank(const std::string& reports_path, const std::string& output_path, Words program) {
   adopt_orphans();
   Reports reports{reports_path, most_ranks};
@@ -115,7 +116,7 @@ int launch(const std::string& reports_path, const std::string& output_path, cons
   }
 }
 
-/// Takes what there is to read, but no more than `most_output`.
+/// Reads what has arrived, up to `most_output` bytes in total.
 void read_into(Output& output, const Pipe& pipe) {
   char bytes[1 << 16];
   while (output.bytes() <= most_output) {

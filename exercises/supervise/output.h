@@ -11,7 +11,7 @@ namespace lockstep::exercises {
 /// newlines and tabs, and what is no UTF-8. Lines longer than 400 bytes are cut.
 std::string printable(std::string_view text);
 
-/// What a program has printed: its first lines, and what a sanitizer has reported in between.
+/// A program's output: its first lines, and a sanitizer's report among them.
 class Output {
  public:
   /// `source` is how the path of the answer ends in the sanitizers' reports.

@@ -85,12 +85,27 @@ TEST_CASE("the error of a GPU's spans stays within the uncertainty, although its
 }
 
 TEST_CASE("a second alignment measures the drift, however large") {
-  Recorded run{-2000};
+  for (const double ppm : {-2000.0, 2000.0}) {
+    CAPTURE(ppm);
+    Recorded run{ppm};
+    wait(std::chrono::milliseconds{1010});
+    run.timeline.realign({});
+    wait(std::chrono::milliseconds{200});
+    const Picoseconds error = run.error_of_span();
+    CAPTURE(error);
+    CHECK(std::abs(error) <= run.timeline.uncertainty());
+    CHECK(std::abs(error) < 100'000'000);  // of the 400 us by which the clocks differ since then
+  }
+}
+
+TEST_CASE("spans stay in order when the clocks are aligned again") {
+  Recorded run{2000};
   wait(std::chrono::milliseconds{1010});
+  const Picoseconds before = DriftingGpu::time_of(run.gpu.record({}));
+  const Picoseconds late = run.error_of_span();
+  CHECK(late > 1'000'000'000);  // 2 ms, because the drift is not known yet
   run.timeline.realign({});
-  wait(std::chrono::milliseconds{200});
-  const Picoseconds error = run.error_of_span();
-  CAPTURE(error);
-  CHECK(std::abs(error) <= run.timeline.uncertainty());
-  CHECK(std::abs(error) < 100'000'000);  // of the 400 us that the clock has lost since then
+  const Picoseconds after = DriftingGpu::time_of(run.gpu.record({}));
+  CHECK(after + run.error_of_span() >= before + late);
+  CHECK(run.error_of_span() <= run.timeline.uncertainty());
 }

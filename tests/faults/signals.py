@@ -14,22 +14,15 @@ class Signals(CheckedRuns):
     def kill(self, draw, folder):
         if draw.random() < 0.15:
             return self.kill_threads(draw, folder)
-        run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG)
-        rank, moment = draw.randrange(run.count), draw.uniform(0, 2)
-        process = self.rank_begins(run, rank)
-        time.sleep(moment)
-        result.what += f': SIGKILL to rank {rank}, {moment:.2f} s after it began'
-        since = time.monotonic()
-        os.kill(process, signal.SIGKILL)
-        self.finish(run, result, since, GRACE)
-        self.failed(run, result, rf'rank {rank}\b', 'signal 9')
-        result.problems += run.trace_problems(run.count)
-        return result
+        return self.kill_rank(draw, folder, 2)
 
     def kill_at_start(self, draw, folder):
         """mpirun may still be starting other ranks."""
+        return self.kill_rank(draw, folder, 0.04)
+
+    def kill_rank(self, draw, folder, most_seconds):
         run, result = self.start(draw, folder, 'mpi', '--parity', 'off', '--steps', LONG)
-        rank, moment = draw.randrange(run.count), draw.uniform(0, 0.04)
+        rank, moment = draw.randrange(run.count), draw.uniform(0, most_seconds)
         process = self.rank_begins(run, rank)
         time.sleep(moment)
         result.what += f': SIGKILL to rank {rank}, {moment * 1000:.0f} ms after it began'

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <type_traits>
 #include <vector>
@@ -174,6 +175,11 @@ const Kernels& kernels() {
                    cudaGetErrorString(error));
       std::exit(2);
     }
+    // By default, each synchronization returns the pool's free memory to the system.
+    cudaMemPool_t pool = nullptr;
+    LOCKSTEP_CUDA(cudaDeviceGetDefaultMemPool(&pool, 0));
+    std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
+    LOCKSTEP_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
     return on_device(make_cuda_kernels());
   }();
   return kernels;

@@ -35,7 +35,7 @@ Listener listen_at(const Endpoint& endpoint, bool has_token);
 std::string address_of_peer(int socket);
 
 /// The kernel's tables of TCP sockets (proc_net(5)). They stay open, so that reading them needs no
-/// new descriptor. Their length is that of all connections of this machine, whoever made them, so
+/// new descriptor. They list all connections of this machine, whoever made them, so
 /// one pass over them looks for many sockets.
 class SocketTable {
  public:

@@ -73,7 +73,7 @@ class LiveServer {
   /// or an old run.
   int refused() const { return refused_; }
 
-  /// What serving the connections has taken so far.
+  /// Counts the work that the connections have caused so far.
   struct Work {
     int hellos = 0;        ///< parsed; those of other users are refused unread
     int table_passes = 0;  ///< over the kernel's table of sockets

@@ -62,7 +62,7 @@ class SavedTensors {
   SafetensorsFile& open(const std::string& file);
   void check_file(const std::string& name, const Manifest::File& expected) const;
   void check_value(const SavedTensor& tensor, const SavedBox& saved, bool may_be_negative);
-  /// Returns, for messages, which tensors a file holds.
+  /// Describes, for messages, which tensors a file holds.
   std::string contents_of(const std::string& file) const;
   /// Adds the tensors of a file that holds whole ones.
   void add_whole_tensors(const std::string& file, std::vector<SavedTensor>& to);

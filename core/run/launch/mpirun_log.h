@@ -9,7 +9,8 @@ namespace lockstep {
 /// rank is killed while mpirun is still starting others, this log alone names it.
 void log_rank_states();
 
-/// A line of OpenMPI's own: a change of state, or a diagnosis such as "[host:123] PMIX ERROR: ...".
+/// A line that OpenMPI itself has printed: a change of state, or a diagnosis such as "[host:123]
+/// PMIX ERROR: ...".
 struct MpirunLog {
   enum class Kind {
     diagnosis,
