@@ -19,10 +19,4 @@ View DeviceNumbers::at(std::size_t i) const {
   return View{memory_ ? static_cast<double*>(memory_.get()) + i : nullptr, {1, 2}};
 }
 
-std::vector<double> DeviceNumbers::read() const {
-  std::vector<double> numbers(static_cast<std::size_t>(view_.shape.rows()));
-  if (compute_ != nullptr) compute_->read(view_, numbers.data());
-  return numbers;
-}
-
 }  // namespace lockstep

@@ -23,7 +23,9 @@ class DeviceNumbers {
   View at(std::size_t i) const;
   /// Returns the numbers that the work launched so far computes, or zeros on the meta device. Waits
   /// for the device.
-  std::vector<double> read() const;
+  std::vector<double> read() const { return read_later().get<double>(); }
+  /// Like read(), but waits when the numbers are asked for; see Stream::read_later().
+  LaterRead read_later() const { return compute_->read_later(view_); }
 
  private:
   Stream* compute_ = nullptr;

@@ -50,7 +50,7 @@ Stream::Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu)
       host_lane_(lane) {
   trace_.set_clock(clock_);
   // Now, because pinning memory may wait for a kernel of NCCL (Gpu::reserve).
-  pinned_ = gpu.allocate_pinned(pinned_bytes);
+  pinned_ = static_cast<std::byte*>(gpu.allocate_pinned(pinned_bytes));
   if (clock_.is_modelled()) return;
   host_lane_ = trace_.add_lane("host");
   timeline_ = std::make_unique<GpuTimeline>(gpu, queue_, clock_, trace_);
@@ -58,8 +58,9 @@ Stream::Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu)
 
 Stream::~Stream() {
   timeline_.reset();
-  // If the wait for a read has failed, the GPU may still write to this memory, so it is not freed.
-  if (pinned_ != nullptr && !pinned_in_use_) gpu_->release_pinned(pinned_);
+  // If a read has not been waited for, or the wait has failed, the GPU may still write to this
+  // memory, so it is not freed.
+  if (pinned_ != nullptr && arriving_.empty()) gpu_->release_pinned(pinned_);
   if (gpu_ != nullptr) gpu_->drop_queue(queue_);
 }
 
@@ -159,16 +160,40 @@ void Stream::read(View from, void* into) {
   }
   if (from.bytes() <= pinned_bytes) {
     // A copy to pinned memory does not block, so there is one wait, after the copy.
-    pinned_in_use_ = true;
-    gpu_->copy(queue_, pinned_, from.data, from.bytes());
+    const LaterRead reading = read_later(from);
     synchronise();
-    pinned_in_use_ = false;
-    std::memcpy(into, pinned_, from.bytes());
+    std::memcpy(into, reading.arrival_->bytes.data(), from.bytes());
     return;
   }
   synchronise();  // wait here, because a wait inside CUDA would not call watch_
   gpu_->copy(queue_, into, from.data, from.bytes());
   synchronise();
+}
+
+LaterRead Stream::read_later(View from) {
+  check_contiguous(from);
+  LaterRead reading;
+  reading.arrival_ =
+      std::make_shared<LaterRead::Arrival>(*this, std::vector<std::byte>(from.bytes()));
+  if (!from || from.bytes() == 0) return reading;
+  if (gpu_ == nullptr || from.bytes() > pinned_bytes) {
+    read(from, reading.arrival_->bytes.data());
+    return reading;
+  }
+  std::size_t used = 0;
+  for (const auto& earlier : arriving_) used += earlier->bytes.size();
+  if (used + from.bytes() > pinned_bytes) {
+    synchronise();
+    used = 0;
+  }
+  gpu_->copy(queue_, pinned_ + used, from.data, from.bytes());
+  reading.arrival_->pinned = pinned_ + used;
+  arriving_.push_back(reading.arrival_);
+  return reading;
+}
+
+void LaterRead::wait() const {
+  if (arrival_->pinned != nullptr) arrival_->stream.synchronise();
 }
 
 void Stream::write(const void* from, View into) {
@@ -187,6 +212,11 @@ void Stream::synchronise() {
   if (gpu_ == nullptr) return;
   if (before_launch_) std::exchange(before_launch_, nullptr)();
   wait_for(*gpu_->record(queue_));
+  for (const auto& arrival : arriving_) {
+    std::memcpy(arrival->bytes.data(), arrival->pinned, arrival->bytes.size());
+    arrival->pinned = nullptr;
+  }
+  arriving_.clear();
 }
 
 // For about 100 µs the thread yields between polls; after that it sleeps. It therefore does not

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/device/event.h"
 #include "core/device/gpu_timeline.h"
@@ -16,6 +19,36 @@
 #include "kernels/kernels.h"
 
 namespace lockstep {
+
+class Stream;
+
+/// Bytes that are on their way from the device to the host (see Stream::read_later()). The host
+/// waits for them when it asks for them, unless it has waited for the device in the meantime.
+class LaterRead {
+ public:
+  LaterRead() = default;
+
+  /// Returns the bytes as `T`s, and waits for them if necessary. The stream must still exist.
+  /// Throws RunError if the run fails during the wait.
+  template <class T>
+  std::vector<T> get() const {
+    wait();
+    std::vector<T> values(arrival_->bytes.size() / sizeof(T));
+    std::memcpy(values.data(), arrival_->bytes.data(), values.size() * sizeof(T));
+    return values;
+  }
+
+ private:
+  friend class Stream;
+  struct Arrival {
+    Stream& stream;
+    std::vector<std::byte> bytes;
+    const std::byte* pinned = nullptr;  ///< where the device writes them; null once they are here
+  };
+  void wait() const;
+
+  std::shared_ptr<Arrival> arrival_;
+};
 
 /// An in-order queue of work, as in CUDA. On the CPU, the rank's own thread runs the work
 /// immediately; on a GPU, the stream is a device queue, and the host runs ahead. launch() is the
@@ -74,6 +107,11 @@ class Stream {
   // a view without storage.
   void read(View from, void* into);
   void write(const void* from, View into);
+  /// Enqueues the same copy as read(), without blocking the host. All reads enqueued so far arrive
+  /// with the next wait for the device, so that a step can read several results and wait once. A
+  /// view without storage gives zeros. At most 64 KiB can be on their way at a time; beyond that,
+  /// this call waits.
+  LaterRead read_later(View from);
   /// Blocks until the device has done all work launched so far. Throws RunError if the run fails
   /// during the wait (see watch()).
   void synchronise();
@@ -171,8 +209,8 @@ class Stream {
   Queue queue_;
   int host_lane_;
   std::unique_ptr<GpuTimeline> timeline_;
-  void* pinned_ = nullptr;      ///< receives small reads
-  bool pinned_in_use_ = false;  ///< a read has been enqueued, and has not been waited for
+  std::byte* pinned_ = nullptr;                                ///< receives small reads
+  std::vector<std::shared_ptr<LaterRead::Arrival>> arriving_;  ///< enqueued, not waited for yet
   std::function<void(double)> watch_;
   std::function<void()> before_launch_;
   Picoseconds time_ = 0;

@@ -254,7 +254,7 @@ Tensor Gpt::logits(View tokens) {
   return forget([&](Stash& stash) { return head_->forward(std::move(x), stash); });
 }
 
-double accumulate_gradients(Gpt& model, const Batch& batch) {
+BatchLoss accumulate_gradients(Gpt& model, const Batch& batch) {
   Losses losses{model.device(), batch.microbatches.size()};
   Stream& compute = model.device().compute;
   for (int i = 0; i < static_cast<int>(batch.microbatches.size()); ++i) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/model/batch_loss.h"
 #include "core/model/builder.h"
 #include "core/model/layer.h"
 #include "core/model/layer_hooks.h"
@@ -115,6 +116,6 @@ class Gpt {
 /// Runs the forward and backward passes of all microbatches through a whole model, in order.
 /// Accumulates the gradients of the batch's mean loss, or of this replica's share of it. Returns
 /// that loss or share.
-double accumulate_gradients(Gpt& model, const Batch& batch);
+BatchLoss accumulate_gradients(Gpt& model, const Batch& batch);
 
 }  // namespace lockstep

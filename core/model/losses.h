@@ -3,13 +3,13 @@
 #include <vector>
 
 #include "core/device/numbers.h"
+#include "core/model/batch_loss.h"
 #include "core/model/gpt.h"
 
 namespace lockstep {
 
 /// The losses of a step's microbatches. The device adds them up between the passes, and the host
-/// reads all of them at once when it has launched the whole step: waiting for a loss between a
-/// forward and a backward pass would leave a GPU without work until the host launches more.
+/// reads all of them at once, as a BatchLoss.
 class Losses {
  public:
   Losses(Device device, std::size_t microbatches)
@@ -20,14 +20,8 @@ class Losses {
   void take(std::size_t microbatch, Gpt& model, const Stash& stash) {
     factors_[microbatch] = model.launch_loss(stash, sums_.at(microbatch));
   }
-  /// Returns the sum of all microbatches' losses, the batch's mean loss (or this replica's share of
-  /// it), added in the order of the microbatches. Waits for the device.
-  double total() const {
-    const std::vector<double> sums = sums_.read();
-    double total = 0;
-    for (std::size_t i = 0; i < sums.size(); ++i) total += sums[i] * factors_[i];
-    return total;
-  }
+  /// Returns the sum of all microbatches' losses. Call it once all of them have been taken.
+  BatchLoss total() const { return {sums_.read_later(), factors_}; }
 
  private:
   DeviceNumbers sums_;

@@ -73,7 +73,7 @@ void PipelineExecutor::check(const Batch& batch) const {
   }
 }
 
-std::optional<double> PipelineExecutor::step(const Batch& batch) {
+std::optional<BatchLoss> PipelineExecutor::step(const Batch& batch) {
   check(batch);
   const auto& actions = schedule_.actions[static_cast<std::size_t>(rank_)];
   Device device = endpoint_.device;

@@ -36,7 +36,7 @@ class PipelineExecutor {
   /// microbatch order, losses and gradients are bitwise identical to those of accumulate_gradients
   /// on the whole model. Throws std::invalid_argument if the number of microbatches does not match
   /// the schedule, or their (b, s) does not match the boundary.
-  std::optional<double> step(const Batch& batch);
+  std::optional<BatchLoss> step(const Batch& batch);
 
   /// When this rank's actions ran in a step, by the compute stream's time: from the first start to
   /// the last end, and their durations added up. (On a GPU with the wall clock, the host is ahead

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
       const Predicted predicted = predict_data_parallel(rank.plan, rank.place, sync, bucket);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
-        const double loss = accumulate_gradients(model, mine);
+        const BatchLoss loss = accumulate_gradients(model, mine);
         replicas.sum_gradients();
         optimizer.step();
         lesson.record_loss(rank, loss);

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     for (const Phase& phase : lesson.phases())
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
-        const double loss = accumulate_gradients(model, mine);
+        const BatchLoss loss = accumulate_gradients(model, mine);
         zero.step();
         lesson.record_loss(rank, loss);
       }

@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
       const Predicted predicted = predict_zero_3(rank.plan, rank.place, bucket, uses);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         zero.zero_gradients();
-        const double loss = accumulate_gradients(model, mine);
+        const BatchLoss loss = accumulate_gradients(model, mine);
         zero.step();
         lesson.record_loss(rank, loss);
       }

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
       const Predicted predicted = predict_sequence_parallel(rank.plan, rank.place, regather);
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
-        const double loss = accumulate_gradients(model, batch);
+        const BatchLoss loss = accumulate_gradients(model, batch);
         optimizer.step();
         lesson.record_loss(rank, loss);
       }

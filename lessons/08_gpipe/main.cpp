@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
       NaivePipeline naive{ranks, stage, boundary};
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stage.zero_gradients();
-        const std::optional<double> loss =
+        const std::optional<BatchLoss> loss =
             executor == "naive" ? naive.step(batch) : pipeline.step(batch);
         update.step();
         lesson.record_loss(rank, loss);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/comm/group.h"
-#include "core/model/gpt.h"
+#include "core/model/losses.h"
 #include "core/plan/boundary.h"
 
 namespace lockstep {
@@ -24,11 +24,11 @@ class NaivePipeline {
 
   /// Runs the forward and backward passes of all microbatches and adds to the model's gradients.
   /// Returns the batch's mean loss on the last rank, and nothing elsewhere.
-  std::optional<double> step(const Batch& batch) {
+  std::optional<BatchLoss> step(const Batch& batch) {
     const int me = pipeline_.rank(), last = pipeline_.size() - 1;
     const int microbatches = static_cast<int>(batch.microbatches.size());
     std::vector<Stash> stashes(batch.microbatches.size());
-    double loss = 0;
+    Losses losses{stage_.device(), batch.microbatches.size()};
 
     for (int i = 0; i < microbatches; ++i) {
       Stash& stash = stashes[static_cast<std::size_t>(i)];
@@ -37,7 +37,7 @@ class NaivePipeline {
       const Tensor y = compute(Category::forward, i,
                                [&] { return stage_.forward(tokens, std::move(x), stash); });
       if (me < last) pipeline_.send(y, me + 1).wait();
-      if (me == last) loss += stage_.loss(stash);
+      if (me == last) losses.take(static_cast<std::size_t>(i), stage_, stash);
     }
     for (int i = 0; i < microbatches; ++i) {
       Stash& stash = stashes[static_cast<std::size_t>(i)];
@@ -46,7 +46,7 @@ class NaivePipeline {
           compute(Category::backward, i, [&] { return stage_.backward(std::move(dy), stash); });
       if (me > 0) pipeline_.send(dx, me - 1).wait();
     }
-    return me == last ? std::optional{loss} : std::nullopt;
+    return me == last ? std::optional{losses.total()} : std::nullopt;
   }
 
  private:

@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
                                 rank.plan.boundary(phase.microbatches)};
       for (const Batch& batch : lesson.batches(rank, phase, predicted)) {
         stages.zero_gradients();
-        const std::optional<double> loss = pipeline.step(batch);
+        const std::optional<BatchLoss> loss = pipeline.step(batch);
         update.step();
         lesson.record_loss(rank, loss);
       }

@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
       const Predicted predicted = predict_expert_parallel(rank.plan, rank.place, moe, log, bucket);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
-        const double loss = accumulate_gradients(model, mine);
+        const BatchLoss loss = accumulate_gradients(model, mine);
         dense.sum_gradients();
         experts.sum_gradients();
         optimizer.step();

@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
           predict_context_parallel(rank.plan, rank.place, context_method(name), replicas.layout());
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
-        const double loss = accumulate_gradients(model, mine);
+        const BatchLoss loss = accumulate_gradients(model, mine);
         replicas.sum_gradients();
         optimizer.step();
         lesson.record_loss(rank, loss);

@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
       const int step = rank.trace.step();
       const float larger = scaler.scale() * (step == scaling.overflow_at ? outlier : 1);
       model.zero_gradients();
-      const double loss = accumulate_gradients(model, scaled(mine, larger)) / larger;
+      const BatchLoss loss = accumulate_gradients(model, scaled(mine, larger));
       replicas.sum_gradients();
 
       // Only f16 can overflow in cases in which f32 would not.
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
       else
         rank.compute.range({.name = "skipped", .category = Category::optimizer}, [] {});
       if (scaler.scale() * unscale != 1) rank.trace.metadata("loss_scale", scaler.json());
-      lesson.record_loss(rank, loss);
+      lesson.record_loss(rank, loss / larger);
       last = &mine;
     }
     lesson.finish(rank, model.parameters(), optimizer);

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
         // Along tp, layers exchange their terms in every action; along pp, stages exchange
         // activations; along dp, a stage's buckets of gradients leave while its last microbatch
         // completes them.
-        const std::optional<double> loss = pipeline.step(mine);
+        const std::optional<BatchLoss> loss = pipeline.step(mine);
         replicas.sum_gradients();
         if (chosen.sequence_parallel)
           sum_layernorms(*models.front(), replicas.parts(), rank.group(Axis::tp));

@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
         // Along tp, layers exchange their terms in every action; along cp, keys and values; along
         // ep, tokens travel to their experts; along pp, stages exchange activations; along dp x cp,
         // buckets of gradients leave during the backward passes.
-        const std::optional<double> loss = pipeline.step(mine);
+        const std::optional<BatchLoss> loss = pipeline.step(mine);
         replicas.sum_gradients();
         if (chosen.sequence_parallel) sum_layernorms(stage, replicas.parts(), rank.group(Axis::tp));
         // The clipped norm covers all stages, slices and shards, each element once.

@@ -334,6 +334,40 @@ TEST_CASE("expert parallelism on GPUs: near one GPU, rows, bytes and memory as d
   }
 }
 
+TEST_CASE("reads that are asked for later arrive with the next wait, each with its own values") {
+  const std::unique_ptr<Gpu> gpu = gpu_library().open(0);
+  const Clock clock = Clock::wall();
+  Recorder silent{false};
+  Stream compute{clock, silent, 0, *gpu};
+  Memory memory{*gpu, compute.queue()};
+  // 40 reads of 4,000 bytes exceed the 64 KiB that can be on their way.
+  for (const int reads : {1, 2, 16, 40}) {
+    Tensor tensor{memory, {1000}, MemoryCategory::activations};
+    std::vector<LaterRead> later;
+    for (int i = 0; i < reads; ++i) {
+      const auto number = static_cast<float>(i);
+      compute.launch(Span{.name = "fill"}, {},
+                     [&](const Kernels& k, Queue q) { k.fill(q, Outs{tensor.view()}, number); });
+      later.push_back(compute.read_later(tensor));
+    }
+    // Overwrites what the reads have seen, and waits once for all of them.
+    std::vector<float> last(1000);
+    compute.launch(Span{.name = "fill"}, {},
+                   [&](const Kernels& k, Queue q) { k.fill(q, Outs{tensor.view()}, -1.0F); });
+    compute.read(tensor, last.data());
+    CHECK(last == std::vector<float>(1000, -1.0F));
+    for (int i = 0; i < reads; ++i)
+      CHECK(later[static_cast<std::size_t>(i)].get<float>() ==
+            std::vector<float>(1000, static_cast<float>(i)));
+  }
+  // A read that nobody asks for is no error, and neither is one that is too large to be delayed.
+  Tensor large{memory, {20'000}, MemoryCategory::activations};
+  compute.launch(Span{.name = "fill"}, {},
+                 [&](const Kernels& k, Queue q) { k.fill(q, Outs{large.view()}, 3.0F); });
+  CHECK(compute.read_later(large).get<float>() == std::vector<float>(20'000, 3.0F));
+  compute.read_later(large.view().columns(0, 10));
+}
+
 TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {
   Options options = small_copies(1);
   options.run.steps = 20;

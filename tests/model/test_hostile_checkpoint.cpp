@@ -1,5 +1,6 @@
 // Checkpoints that no run writes: values out of range, keys that appear twice, and files that are
 // costly to read.
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include "core/model/checkpoint/model_file.h"

@@ -31,7 +31,7 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
     check_unchanged(options.run.load, options.run.loaded_state);
   }
 
-  const auto gradients_of = [&](int step, const Phase& phase, const SumOrder& order) {
+  const auto gradients_of = [&](int step, const Phase& phase, const SumOrder& order) -> double {
     const int m = phase.microbatches, replicas = options.run.dp;
     const int data = options.run.trained_steps + step;
     if (order.empty()) {
