@@ -62,7 +62,7 @@ class AllAxesFlags {
   /// Returns the values, once the lesson has parsed its flags.
   AllAxes chosen(const Options& options) const {
     return {data_.with(sequence_ == "on"), context_method(method_), recompute_of(recompute_),
-            routing_.settings(options)};
+            routing_.settings(options), options.run.cp};
   }
 
  private:

@@ -22,7 +22,7 @@ namespace lockstep::testing {
 
 /// Lesson 16's techniques, with the log that its ranks and its reference share.
 struct LoggedAxes : AllAxes {
-  std::shared_ptr<RoutingLog> log = std::make_shared<RoutingLog>();
+  std::shared_ptr<RoutingRecord> log = std::make_shared<RoutingRecord>();
 };
 inline std::shared_ptr<const ModelBuilder> builder_of(const LoggedAxes& chosen) {
   return lockstep::builder_of(chosen, *chosen.log);
@@ -32,7 +32,7 @@ inline std::shared_ptr<const ModelBuilder> builder_of(const LoggedAxes& chosen) 
 inline void settle_experts(Options& options, LoggedAxes& chosen) {
   RunConfig& run = options.run;
   chosen.moe.batch_tokens = static_cast<std::int64_t>(run.batch) * run.model.sequence;
-  chosen.moe.context_ranks = run.cp;
+  chosen.context_ranks = run.cp;
   chosen.log->set_replay(run.dp, run.microbatches.front(), run.cp);
   run.builder = builder_of(chosen);
 }
