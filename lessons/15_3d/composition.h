@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/plan/flat_layout.h"
-#include "lessons/05_zero_3/zero_3.h"
 #include "lessons/07_sequence_parallel/sequence_parallel.h"
 #include "lessons/12_expert_parallel/experts.h"
 
@@ -50,11 +49,10 @@ inline Boundary boundary_of(const Plan& plan, int microbatches, const Compositio
                                   : plan.boundary(microbatches);
 }
 
-/// Returns how far ZeRO-3 prefetches on the stage of a rank of a 1F1B pipeline. Only on the last
-/// stage is each microbatch's backward pass certain to follow its forward pass.
-inline PrefetchTo prefetch_on(const Plan& plan, const Place& place) {
-  return place.only_stage() + 1 == plan.stages() ? PrefetchTo::end_of_microbatch
-                                                 : PrefetchTo::end_of_pass;
+/// Returns whether, on the stage of a rank of a 1F1B pipeline, each microbatch's backward pass is
+/// certain to follow its forward pass. This is so only on the last stage.
+inline bool backward_follows(const Plan& plan, const Place& place) {
+  return place.only_stage() + 1 == plan.stages();
 }
 
 }  // namespace lockstep
