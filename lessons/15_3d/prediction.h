@@ -12,7 +12,7 @@
 #include "lessons/07_sequence_parallel/prediction.h"
 #include "lessons/08_gpipe/prediction.h"
 #include "lessons/15_3d/stage_times.h"
-#include "lessons/15_3d/composition.h"
+#include "lessons/15_3d/three_d.h"
 #include "lessons/schedules/schedule_flags.h"
 
 namespace lockstep {

@@ -13,7 +13,7 @@
 #include "lessons/05_zero_3/zero_3.h"
 #include "lessons/15_3d/hybrid_sharding.h"
 #include "lessons/15_3d/pipelined_zero_3.h"
-#include "lessons/15_3d/composition.h"
+#include "lessons/15_3d/three_d.h"
 
 namespace lockstep {
 

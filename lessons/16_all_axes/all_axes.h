@@ -4,7 +4,7 @@
 
 #include "lessons/13_ring_attention/context_parallel.h"
 #include "lessons/14_mixed_precision/recompute.h"
-#include "lessons/15_3d/composition.h"
+#include "lessons/15_3d/three_d.h"
 #include "lessons/16_all_axes/divided_experts.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include "lessons/12_expert_parallel/expert_lesson.h"
 #include "lessons/13_ring_attention/context_lesson.h"
 #include "lessons/14_mixed_precision/recompute_flag.h"
-#include "lessons/15_3d/three_axes.h"
+#include "lessons/15_3d/flags_3d.h"
 #include "lessons/16_all_axes/all_axes.h"
 
 namespace lockstep {

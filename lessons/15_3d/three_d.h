@@ -11,6 +11,15 @@
 
 namespace lockstep {
 
+// Three techniques on one mesh of dp x pp x tp ranks, each within its own axis:
+//
+//     tp   the ranks share every layer: lesson 6 or 7, chosen by builder_of
+//     pp   the ranks have successive stages: a schedule of lessons 9 to 11
+//     dp   the ranks have the same stages and different samples: lesson 2, 3, 4 or 5 (replicas.h)
+//
+// They meet where one axis has to know of another: the tensor between two stages may be divided
+// along tp (boundary_of), and ZeRO-3 gathers parameters in the order of the schedule.
+
 /// The techniques that a run uses along dp and tp. (Along pp, it is a schedule.)
 struct Composition {
   bool sequence_parallel = false;  ///< along tp: lesson 7's layers, otherwise lesson 6's
