@@ -85,7 +85,7 @@ class LossScaler {
 inline Batch scaled(const Batch& batch, float scale) {
   Batch result;
   result.microbatches = batch.microbatches;
-  for (Microbatch& microbatch : result.microbatches) microbatch.loss_scale *= scale;
+  for (Microbatch& microbatch : result.microbatches) microbatch.token_weight *= scale;
   return result;
 }
 
