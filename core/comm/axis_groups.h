@@ -12,6 +12,11 @@ namespace lockstep {
 /// that axis only. These are the rank's replicas along dp, the stages of its pipeline along pp, and
 /// the ranks that share its layers along tp. dp_cp is the same group as dp or cp if the other axis
 /// has one rank.
+///
+/// MPI_Comm_split and ncclCommSplit would split off the same groups, with the coordinates on all
+/// other axes as the colour. Here no rank asks the others for their colour, because the mesh knows
+/// all members: MPI's native collectives call MPI_Comm_create_group (mpi/mpi_native.cpp), and
+/// NCCL's communicators are created by ncclCommInitRankConfig (cuda/nccl_communicator.cpp).
 class AxisGroups {
  public:
   /// `place` and `world`, the group of all ranks, must outlive this object. All ranks of the run

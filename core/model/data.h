@@ -41,7 +41,7 @@ class Corpus {
   /// Returns this replica's part of the batch of `step`. Each sample is a window of sequence + 1
   /// tokens whose position in the text depends only on the seed, the step and the sample's number.
   /// Any rank can therefore produce its share, and the samples of a batch are the same however it
-  /// is split into replicas and microbatches. loss_scale is 1 / (the number of tokens in all
+  /// is split into replicas and microbatches. token_weight is 1 / (the number of tokens in all
   /// replicas' batches). The losses of all microbatches of all replicas therefore add up to the
   /// whole batch's mean loss, and their gradients add up to the gradient of that mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;

@@ -149,7 +149,7 @@ Tensor Gpt::forward(const Microbatch& microbatch, Tensor x, Stash& stash) {
   if (!head_) return x;
   with_hooks(units_.back(), [&] {
     Tensor logits = head_->forward(std::move(x), stash);
-    loss_->forward(std::move(logits), microbatch.targets, microbatch.loss_scale, stash);
+    loss_->forward(std::move(logits), microbatch.targets, microbatch.token_weight, stash);
   });
   return {};
 }

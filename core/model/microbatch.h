@@ -11,10 +11,10 @@ namespace lockstep {
 /// The unit of work that passes through a model. Owns nothing; tokens and targets must stay valid
 /// until the microbatch's backward pass is done.
 struct Microbatch {
-  View tokens;           ///< (b, s) i32
-  View targets;          ///< (b, s) i32: the token after each position
-  float loss_scale = 1;  ///< 1 / (tokens of the whole batch)
-  bool last = false;     ///< last of its batch: its backward pass completes the gradients
+  View tokens;             ///< (b, s) i32
+  View targets;            ///< (b, s) i32: the token after each position
+  float token_weight = 1;  ///< of each token's loss: 1 / (tokens of the whole batch)
+  bool last = false;       ///< last of its batch: its backward pass completes the gradients
 };
 
 /// m microbatches of (b, s) tokens and targets, with their storage. Move-only.

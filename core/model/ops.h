@@ -69,34 +69,58 @@ class Ops {
     return Tensor{device_.memory, shape, MemoryCategory::activations};
   }
 
+  // A Linear, with N = b s rows: x and dx (N, in), y and dy (N, out), w and dw (in, out) or, in the
+  // other layout, (out, in), bias and db (out) or empty.
+  /// y = x W + bias.
   void linear_forward(View x, View w, View bias, View y, WeightLayout layout) const;
+  /// dx = dy Wᵀ.
   void linear_backward_input(View dy, View w, View dx, WeightLayout layout) const;
+  /// dw += xᵀ dy, and db += the sum of dy's rows.
   void linear_backward_weight(View x, View dy, View dw, View db, WeightLayout layout) const;
 
+  // LayerNorm of N rows: x, y, dx and dy (N, h), gain, bias and their gradients (h), mean and rstd
+  // (N) f32.
+  /// y = (x - mean) * rstd * gain + bias. Also computes mean and rstd, for the backward pass.
   void layernorm_forward(View x, View gain, View bias, View y, View mean, View rstd) const;
+  /// Computes dx, which may be dy.
   void layernorm_backward_input(View dy, View x, View gain, View mean, View rstd, View dx) const;
   /// Whether to call the two fusions below. They exist only on a GPU, and the modelled clock does
   /// not use them: it describes each operation by itself, and the same operations on all devices.
   bool fuses() const;
+  /// sum = a + b, all (N, h), then layernorm_forward of it. sum may be a or b.
   void add_layernorm_forward(View a, View b, View sum, View gain, View bias, View y, View mean,
                              View rstd) const;
+  /// layernorm_backward_input, then dx += other (N, h). dx may be dy, but not `other`.
   void layernorm_backward_input_add(View dy, View x, View gain, View mean, View rstd, View other,
                                     View dx) const;
+  /// dgain += Σ dy * x̂ and dbias += Σ dy, summed over the rows.
   void layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain,
                                  View dbias) const;
 
   void gelu_forward(View x, View y) const;
   void gelu_backward(View x, View dy, View dx) const;
 
+  // Attention with `heads` heads of h / heads columns each: q, k, v, y and their gradients (b, s,
+  // h), of which q, k, v, dq, dk, dv may be columns of a (b, s, 3h) tensor; lse (b, heads, s) f32.
+  /// y = softmax(q kᵀ / √(h / heads), causal) v for each head. lse receives the log-sum-exp of each
+  /// row of scores, and `probabilities` (b, heads, s, s) f32, unless empty, the softmax.
   void attention_forward(View q, View k, View v, int heads, View y, View lse,
                          View probabilities = {}) const;
+  /// Computes dq, dk and dv. If `probabilities` is empty, they are recomputed from lse; otherwise
+  /// lse may be empty.
   void attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
                           int heads, View dq, View dk, View dv) const;
 
+  /// y (b, queries, h) = softmax(q kᵀ / √(h / heads)) v, without a mask, over the queries and keys
+  /// of `block`; lse (b, heads, queries). q is (b, s, h), k and v are (b, s', h).
   void attention_block_forward(View q, View k, View v, int heads, const AttentionBlock& block,
                                View y, View lse) const;
+  /// Merges y_part (b, n, h) and lse_part (b, heads, n), the same queries' attention to other keys,
+  /// into rows [first, first + n) of every sequence of y (b, s, h) and lse (b, heads, s).
   void attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y,
                        View lse) const;
+  /// Adds the block's part to dq (b, s, h), dk and dv (b, s', h). dy and y (b, s, h) and lse (b,
+  /// heads, s) are those of all keys.
   void attention_block_backward(View dy, View q, View k, View v, View y, View lse, int heads,
                                 const AttentionBlock& block, View dq, View dk, View dv) const;
 

@@ -77,21 +77,19 @@ Mesh::Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& orde
                     ranks_that_work(ranks, product, open > 0)));
 }
 
-Mesh Mesh::with_experts(int size, ExpertsWithin within) const {
-  const int line = this->size(within == ExpertsWithin::tp ? Axis::tp : Axis::dp_cp);
+Mesh Mesh::with_experts(int size) const {
+  const int line = this->size(Axis::dp_cp);
   if (size < 1 || line % size != 0) {
     int fewer = std::clamp(size, 1, line), more = fewer;
     while (line % fewer != 0) --fewer;
     while (line % more != 0) ++more;
     throw UsageError(fmt::format(
-        "--ep {}: experts are divided among the {} ranks of {}, so the size must divide {}; use "
-        "--ep {}{}",
-        size, line, within == ExpertsWithin::tp ? "tp" : "dp and cp", line, fewer,
-        more > fewer ? fmt::format(" or --ep {}", more) : ""));
+        "--ep {}: experts are divided among the {} ranks of dp and cp, so the size must divide {}; "
+        "use --ep {}{}",
+        size, line, line, fewer, more > fewer ? fmt::format(" or --ep {}", more) : ""));
   }
   Mesh mesh = *this;
   mesh.experts_ = size;
-  mesh.within_ = within;
   return mesh;
 }
 
@@ -106,8 +104,7 @@ int Mesh::size(Axis axis) const {
     case Axis::ep:
       return experts_;
     case Axis::edp:
-      return within_ == ExpertsWithin::tp ? size(Axis::tp) / experts_
-                                          : size(Axis::dp_cp) / experts_;
+      return size(Axis::dp_cp) / experts_;
     case Axis::dp_cp:
       return size(Axis::dp) * size(Axis::cp);
     default:
@@ -127,9 +124,9 @@ int Mesh::stride(Axis axis) const {
 int Mesh::coordinate(int rank, Axis axis) const {
   switch (axis) {
     case Axis::ep:
-      return place_on_line(rank, expert_axes()) % experts_;
+      return place_on_line(rank, replica_axes) % experts_;
     case Axis::edp:
-      return place_on_line(rank, expert_axes()) / experts_;
+      return place_on_line(rank, replica_axes) / experts_;
     case Axis::dp_cp:
       return place_on_line(rank, replica_axes);
     default:
@@ -142,7 +139,7 @@ std::vector<int> Mesh::group(int rank, std::initializer_list<Axis> axes) const {
     const Axis axis = *axes.begin();
     if (axis == Axis::dp_cp) return line(rank, replica_axes);
     if (axis == Axis::ep || axis == Axis::edp) {
-      const std::vector<int> all = line(rank, expert_axes());
+      const std::vector<int> all = line(rank, replica_axes);
       // Neighbours have different experts; every ep-th rank has the same.
       const int stride = axis == Axis::ep ? 1 : experts_;
       const int first =
@@ -154,10 +151,6 @@ std::vector<int> Mesh::group(int rank, std::initializer_list<Axis> axes) const {
     }
   }
   return line(rank, axes);
-}
-
-std::vector<Axis> Mesh::expert_axes() const {
-  return within_ == ExpertsWithin::tp ? std::vector{Axis::tp} : replica_axes;
 }
 
 std::vector<int> Mesh::line(int rank, const std::vector<Axis>& axes) const {

@@ -8,17 +8,13 @@
 namespace lockstep {
 
 /// The axes of parallelism: tensor, context, data, pipeline; and axes that reuse the ranks of
-/// these. Along ep, ranks divide each layer's experts (see ExpertsWithin); along edp, ranks hold
-/// the same experts. dp_cp is dp × cp, the ranks that hold the same parameters and compute
-/// different tokens.
+/// these. Along ep, ranks divide each layer's experts; along edp, ranks hold the same experts.
+/// dp_cp is dp × cp, the ranks that hold the same parameters and compute different tokens; ep and
+/// edp divide it, as in Megatron and DeepSpeed.
 enum class Axis { tp, cp, dp, pp, ep, edp, dp_cp };
 constexpr int axis_count = 4;      ///< axes of the rank layout
 constexpr int all_axes_count = 7;  ///< including those that reuse its ranks
 const char* name_of(Axis axis);
-
-/// The ranks that share one layer's experts: either the ranks of dp × cp, as in Megatron and
-/// DeepSpeed, or the ranks of one tensor-parallel group.
-enum class ExpertsWithin { dp_cp, tp };
 
 /// Ranks laid out on named axes. The innermost axis, along which ranks are adjacent, is listed
 /// first. The default is Megatron's tp, cp, dp, pp: this keeps tensor parallelism within a node,
@@ -33,12 +29,11 @@ class Mesh {
   Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& order = "tp,cp,dp,pp");
 
   /// Returns this mesh with each layer's experts divided among `size` ranks. Throws UsageError
-  /// unless `size` divides the number of ranks in `within`.
-  Mesh with_experts(int size, ExpertsWithin within = ExpertsWithin::dp_cp) const;
+  /// unless `size` divides the number of ranks of dp × cp.
+  Mesh with_experts(int size) const;
 
   int ranks() const { return ranks_; }
   int size(Axis axis) const;
-  ExpertsWithin experts_within() const { return within_; }
   /// Returns the coordinate of `rank` on the axis.
   int coordinate(int rank, Axis axis) const;
   /// Returns the ranks that differ from `rank` only on this axis, ordered by coordinate.
@@ -56,8 +51,6 @@ class Mesh {
 
  private:
   int stride(Axis axis) const;
-  /// Returns the axes among whose ranks experts are divided and replicated.
-  std::vector<Axis> expert_axes() const;
   /// Returns the ranks that differ from `rank` only on these axes, ascending, and its index there.
   std::vector<int> line(int rank, const std::vector<Axis>& axes) const;
   int place_on_line(int rank, const std::vector<Axis>& axes) const;
@@ -66,7 +59,6 @@ class Mesh {
   std::array<int, axis_count> sizes_{1, 1, 1, 1};
   std::array<Axis, axis_count> order_{Axis::tp, Axis::cp, Axis::dp, Axis::pp};
   int experts_ = 1;
-  ExpertsWithin within_ = ExpertsWithin::dp_cp;
 };
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <set>
-#include <string>
 #include <vector>
 
 #include "core/comm/group.h"
@@ -16,25 +15,32 @@ enum class GradientSync {
   overlap,  ///< during backward, one per bucket as soon as its gradients are complete
 };
 
-inline const char* name_of(GradientSync sync) {
-  return sync == GradientSync::none ? "none" : sync == GradientSync::bucket ? "bucket" : "overlap";
-}
-/// Parses the value of --overlap: the name of one mode, or "all" for all modes in turn.
-inline std::vector<GradientSync> gradient_syncs(const std::string& word) {
-  std::vector<GradientSync> syncs;
-  for (const GradientSync sync : {GradientSync::none, GradientSync::bucket, GradientSync::overlap})
-    if (word == "all" || word == name_of(sync)) syncs.push_back(sync);
-  return syncs;
-}
-
-/// A bucket size with which all gradients are in one bucket.
-constexpr std::int64_t one_bucket = std::int64_t{1} << 62;
-
 /// Data parallelism: every rank holds the whole model and computes the gradients of its own share
 /// of the batch. The loss is a mean over the whole batch. Each rank divides its share by the number
 /// of tokens on all ranks, so the batch's gradient is the sum of the ranks' gradients.
 class DataParallel : public LayerHooks {
  public:
+  /// Call this after the backward pass. Every rank then has the same gradients: the sum over
+  /// replicas.
+  void sum_gradients() {
+    if (sync_ == GradientSync::none)
+      for (Parameter* parameter : parameters_)
+        if (!parameter->frozen) replicas_.all_reduce(parameter->gradient).wait();
+    if (sync_ == GradientSync::bucket)
+      for (Bucket& bucket : buckets_) start(bucket);
+    for (Bucket& bucket : buckets_) bucket.work.wait();
+  }
+
+  /// Called during the last microbatch's backward pass, when this unit's gradients are complete.
+  /// While the unit's bucket is in flight, the backward pass continues with the layers below.
+  void gradients_ready(const Unit& unit) override {
+    if (sync_ != GradientSync::overlap) return;
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      if (unit.index == layout_.buckets()[b].last_unit()) start(buckets_[b]);
+  }
+
+  void set(GradientSync sync) { sync_ = sync; }
+
   /// One all-reduce sends about `bucket_bytes`. Until this object is destroyed, the model's
   /// gradients live in the buckets, side by side in memory. Model and group must outlive it.
   DataParallel(Gpt& model, Group& replicas, std::int64_t bucket_bytes)
@@ -65,27 +71,6 @@ class DataParallel : public LayerHooks {
     }
   }
 
-  void set(GradientSync sync) { sync_ = sync; }
-
-  /// Called during the last microbatch's backward pass, when this unit's gradients are complete.
-  /// While the unit's bucket is in flight, the backward pass continues with the layers below.
-  void gradients_ready(const Unit& unit) override {
-    if (sync_ != GradientSync::overlap) return;
-    for (std::size_t b = 0; b < buckets_.size(); ++b)
-      if (unit.index == layout_.buckets()[b].last_unit()) start(buckets_[b]);
-  }
-
-  /// Call this after the backward pass. Every rank then has the same gradients: the sum over
-  /// replicas.
-  void sum_gradients() {
-    if (sync_ == GradientSync::none)
-      for (Parameter* parameter : parameters_)
-        if (!parameter->frozen) replicas_.all_reduce(parameter->gradient).wait();
-    if (sync_ == GradientSync::bucket)
-      for (Bucket& bucket : buckets_) start(bucket);
-    for (Bucket& bucket : buckets_) bucket.work.wait();
-  }
-
   const FlatLayout& layout() const { return layout_; }
 
  private:
@@ -106,5 +91,8 @@ class DataParallel : public LayerHooks {
   std::vector<Bucket> buckets_;  ///< in the layout's order
   HookScope hooks_;
 };
+
+/// A bucket size with which all gradients are in one bucket.
+constexpr std::int64_t one_bucket = std::int64_t{1} << 62;
 
 }  // namespace lockstep

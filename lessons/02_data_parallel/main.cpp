@@ -1,6 +1,7 @@
 #include "core/model/adamw.h"
 #include "core/run/lesson.h"
 #include "lessons/02_data_parallel/data_parallel.h"
+#include "lessons/02_data_parallel/overlap_flag.h"
 #include "lessons/02_data_parallel/prediction.h"
 #include "lessons/02_data_parallel/replica_lesson.h"
 
@@ -13,10 +14,7 @@ int main(int argc, char** argv) {
   Lesson lesson{
       replica_lesson("02 data parallel", "When are gradients averaged, and what does that cost?"),
       argc, argv};
-  const std::string& overlap = lesson.flag(
-      "--overlap", std::string{"all"}, {"all", "none", "bucket", "overlap"},
-      "when gradients are summed: after backward by tensor, by bucket, or during it; or each in "
-      "turn");
+  const std::string& overlap = overlap_flag(lesson);
   const int& bucket = bucket_flag(lesson);
 
   return lesson.run([&](Rank& rank) {

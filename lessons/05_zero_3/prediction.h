@@ -8,9 +8,10 @@ namespace lockstep {
 /// Predicts one step of one rank. Parameter memory holds this rank's shards and, in full, the
 /// buckets in use and those being prefetched. All parameters are unsharded for the forward pass and
 /// again for the backward pass. A tied token table is also unsharded for the head. `footprint` is
-/// the memory of a rank that trains alone.
+/// the memory of a rank that trains alone. `across_passes`: the forward pass prefetches for the
+/// backward pass.
 inline Predicted predict_zero_3(const Plan& plan, const Place& place, const FlatLayout& layout,
-                                const Footprint& footprint, int prefetch, PrefetchTo prefetch_to) {
+                                const Footprint& footprint, int prefetch, bool across_passes) {
   const auto units = plan.units(place, place.only_stage());
   Predicted predicted = predict_zero_2(plan, place, layout, footprint);
   std::vector<std::int64_t> sizes;
@@ -25,7 +26,7 @@ inline Predicted predict_zero_3(const Plan& plan, const Place& place, const Flat
   std::int64_t most = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::size_t forward = sizes.size() / 2;  // uses of the forward pass
-    const bool stops = prefetch_to == PrefetchTo::end_of_pass && i < forward;
+    const bool stops = !across_passes && i < forward;
     const std::size_t end =
         std::min(i + static_cast<std::size_t>(prefetch) + 1, stops ? forward : sizes.size());
     std::int64_t here = 0;
@@ -42,7 +43,7 @@ inline Predicted predict_zero_3(const Plan& plan, const Place& place, const Flat
 inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
                                 int prefetch) {
   return predict_zero_3(plan, place, layout_of_replicas(plan, place, bucket_bytes),
-                        footprint_of_replica(plan, place), prefetch, PrefetchTo::end_of_microbatch);
+                        footprint_of_replica(plan, place), prefetch, /*across_passes=*/true);
 }
 
 }  // namespace lockstep

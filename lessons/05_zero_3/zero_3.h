@@ -9,10 +9,6 @@
 
 namespace lockstep {
 
-/// The last use for which parameters are prefetched. In a pipeline, the pass after a microbatch's
-/// forward pass is often another microbatch's, so nothing is prefetched for its backward pass.
-enum class PrefetchTo { end_of_microbatch, end_of_pass };
-
 /// Parameters that exist in full only while they are used, in the terms of PyTorch's FSDP. Each
 /// rank keeps its own shard of every bucket. The ranks **unshard** a bucket (all-gather it) before
 /// its layers run, and **reshard** it (free the gathered values) afterwards.
@@ -39,21 +35,15 @@ class ShardedParameters {
   }
 
   /// Sets the number of uses to prefetch.
-  void set_prefetch(int uses, PrefetchTo to) {
-    prefetch_ = static_cast<std::size_t>(uses);
-    prefetch_to_ = to;
-  }
+  void set_prefetch(int uses) { prefetch_ = static_cast<std::size_t>(uses); }
 
   /// Makes the unit's parameters available in full. Call it before each unit's forward or backward,
-  /// in the order of Gpt::forward or Gpt::backward; any other order throws std::logic_error.
-  /// Between passes a schedule may switch to another microbatch; the prefetched buckets are then
-  /// resharded unused.
+  /// in the order of Gpt::forward and Gpt::backward; any other order throws std::logic_error.
   void unshard(const Unit& unit) {
-    if (unit_ == 0 && uses_[use_].units.front() != unit.index) switch_pass(unit);
     if (uses_[use_].units.at(unit_) != unit.index)
       throw std::logic_error{"ShardedParameters: a unit ran out of the order of its pass"};
     if (unit_ == 0) {  // first unit of a use: wait for its buckets, prefetch those of the next uses
-      const std::size_t last = std::min(use_ + prefetch_, last_to_prefetch());
+      const std::size_t last = std::min(use_ + prefetch_, end_ - 1);
       while (started_ <= last) start_unshard(uses_[started_++]);
       for (Unsharded& bucket : unsharded_.front()) {
         bucket.work.wait();
@@ -71,6 +61,17 @@ class ShardedParameters {
     record_memory(device_);
     unit_ = 0;
     if (++use_ == uses_.size()) use_ = started_ = 0;  // next microbatch
+  }
+
+  /// Skips to a use, whose buckets must be the next to be unsharded, and prefetches only before
+  /// `end` from now on. Buckets that were prefetched for other uses are resharded unused.
+  void skip_to(std::size_t use, std::size_t end) {
+    end_ = end;
+    if (use == use_) return;
+    for (std::vector<Unsharded>& prefetched : unsharded_)
+      for (Unsharded& bucket : prefetched) bucket.work.wait();
+    unsharded_.clear();
+    use_ = started_ = use;
   }
 
   /// This rank's shard of a bucket's values.
@@ -113,23 +114,6 @@ class ShardedParameters {
     Work work;
   };
 
-  /// Switches to the pass that starts with `unit`, if there is such a pass.
-  void switch_pass(const Unit& unit) {
-    for (const std::size_t pass : {std::size_t{0}, uses_.size() / 2}) {
-      if (uses_[pass].units.front() != unit.index) continue;
-      for (std::vector<Unsharded>& use : unsharded_)
-        for (Unsharded& bucket : use) bucket.work.wait();
-      unsharded_.clear();
-      use_ = started_ = pass;
-    }
-  }
-
-  /// Returns the index of the last use for which to prefetch.
-  std::size_t last_to_prefetch() const {
-    const std::size_t forward = uses_.size() / 2;
-    return (prefetch_to_ == PrefetchTo::end_of_pass && use_ < forward ? forward : uses_.size()) - 1;
-  }
-
   void start_unshard(const Use& use) {
     std::vector<Unsharded>& buckets = unsharded_.emplace_back();
     for (const std::size_t b : use.buckets) {
@@ -158,8 +142,8 @@ class ShardedParameters {
   const FlatLayout& layout_;
   std::vector<Use> uses_;
   std::size_t prefetch_ = 1;
-  PrefetchTo prefetch_to_ = PrefetchTo::end_of_microbatch;
-  std::vector<Tensor> shards_;  ///< by bucket
+  std::size_t end_ = uses_.size();  ///< of the uses for which to prefetch
+  std::vector<Tensor> shards_;      ///< by bucket
 
   std::size_t use_ = 0;      ///< index of the current use
   std::size_t unit_ = 0;     ///< number of this use's units unsharded so far
@@ -197,9 +181,7 @@ class Zero3 : public LayerHooks {
   }
 
   /// Sets the number of uses to prefetch.
-  void set_prefetch(int uses, PrefetchTo to = PrefetchTo::end_of_microbatch) {
-    parameters_.set_prefetch(uses, to);
-  }
+  void set_prefetch(int uses) { parameters_.set_prefetch(uses); }
 
   void before_forward(const Unit& unit) override { parameters_.unshard(unit); }
   void after_forward(const Unit&) override { parameters_.reshard(); }
@@ -231,6 +213,9 @@ class Zero3 : public LayerHooks {
   /// This rank's parts of the parameters.
   const std::vector<Parameter*>& parts() const { return optimizer_.parts(); }
   AdamW& adamw() { return optimizer_.adamw(); }
+
+ protected:
+  ShardedParameters& parameters() { return parameters_; }
 
  private:
   Gpt& model_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lessons/10_interleaved/interleaved.h"
-#include "lessons/11_zero_bubble/place_weights.h"
+#include "lessons/11_zero_bubble/zero_bubble.h"
 
 namespace lockstep {
 

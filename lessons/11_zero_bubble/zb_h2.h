@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "lessons/11_zero_bubble/place_weights.h"
+#include "lessons/11_zero_bubble/zero_bubble.h"
 
 namespace lockstep {
 

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "core/pipeline/schedule.h"
+#include "lessons/11_zero_bubble/zero_bubble.h"
 
 namespace lockstep {
 
+// clang-format off: it would break the lines of the diagram
 /// ZB-V (Qi et al. 2023, section 6, and Qi et al. 2024, "Pipeline Parallelism with Controllable
 /// Memory"): no bubble within a rank's window, with the memory of 1F1B. Each rank has two chunks,
 /// and the model goes down the ranks and up again, in the shape of a V: rank 0 has the first stage
@@ -14,13 +15,13 @@ namespace lockstep {
 /// its backward begins. p = 3, m = 5; small letters are the second chunk, on the way up:
 ///
 ///     rank 0   F0 F1 F2 F3 F4 f0 i0 w0 f1 i1 w1 f2 i2 w2 I0 W0 f3 i3 w3 I1 W1 f4 i4 w4 I2 W2 ...
-///     rank 1      F0 F1 F2 f0 F3 f1 i0 w0 f2 i1 w1 F4 I0 W0 f3 i2 w2 I1 W1 f4 i3 w3 I2 i4 I3 W2
-///     ... rank 2         F0 f0 F1 f1 F2 f2 i0 w0 F3 I0 W0 f3 i1 w1 F4 I1 W1 f4 i2 w2 I2 i3 I3 i4
-///     ...
+///     rank 1      F0 F1 F2 f0 F3 f1 i0 w0 f2 i1 w1 F4 I0 W0 f3 i2 w2 I1 W1 f4 i3 w3 I2 i4 I3 ...
+///     rank 2         F0 f0 F1 f1 F2 f2 i0 w0 F3 I0 W0 f3 i1 w1 F4 I1 W1 f4 i2 w2 I2 i3 I3 i4 ...
 ///
 /// Every rank holds at most 2 p chunks of activations. A chunk is half of a stage of 1F1B, so this
 /// is as much as rank 0 holds there, and all ranks hold the same. If T_F, T_I and T_W are equal, a
 /// rank has no bubble within its window for m >= 2 p - 1. For other times, see the simulator.
+// clang-format on
 inline Schedule zb_v(int ranks, int microbatches) {
   Schedule schedule = empty_schedule("ZB-V", v_placement(ranks), microbatches);
   // The order for 2 p - 1 microbatches, without those that do not exist, is also that of fewer.

@@ -38,7 +38,6 @@ struct RoutingFlags {
         .capacity_factor = capacity,
         .balance = balance,
         .batch_tokens = static_cast<std::int64_t>(options.run.batch) * options.run.model.sequence,
-        .context_ranks = options.run.cp,
         .synthetic = routing == "zipf" ? SyntheticRouting::zipf : SyntheticRouting::balanced,
         .seed = options.run.seed};
   }

@@ -32,12 +32,13 @@ inline Routing part_of(const Routing& whole, int first, int count) {
 /// The experts in place of a block's MLP, with the same tokens on all ranks.
 class SharedTokensExperts : public Layer {
  public:
-  SharedTokensExperts(const LayerSite& site, const MixtureOfExperts& moe, RoutingLog& log)
+  SharedTokensExperts(const LayerSite& site, const MixtureOfExperts& moe,
+                      std::unique_ptr<RouterWatch> watch)
       : device_(site.device),
         ops_(site.device, site.layer, site.config.dtype),
         moe_(moe),
         ranks_(*site.group(Axis::tp)),
-        router_(site, moe, log),
+        router_(site, moe, std::move(watch)),
         experts_(site, moe.experts) {}
 
   Tensor forward(Tensor x, Stash& stash) override {
@@ -80,7 +81,7 @@ class SharedTokensExperts : public Layer {
         router_.backward_input(dweights, saved.router, saved.routing, saved.shape, stash);
     ops_.add(dx, through_router, dx);
     const std::int64_t rows = saved.experts.x.shape()[0];
-    router_.record(saved.router, saved.routing, {rows}, {rows});
+    router_.routed(saved.router, saved.routing, {rows}, {rows});
     return dx;
   }
 
@@ -123,8 +124,10 @@ class ExpertsOverTensorParallel : public TensorParallel {
     return with_experts(TensorParallel::parameters(config), config, moe_.experts, Axis::tp);
   }
   std::unique_ptr<Layer> mlp(const LayerSite& site) const override {
-    if (site.group(Axis::tp) == nullptr) return std::make_unique<ExpertMlp>(site, moe_, log_);
-    return std::make_unique<SharedTokensExperts>(site, moe_, log_);
+    auto watch = log_.watch(site, moe_);
+    if (site.group(Axis::tp) == nullptr)
+      return std::make_unique<ExpertMlp>(site, moe_, std::move(watch));
+    return std::make_unique<SharedTokensExperts>(site, moe_, std::move(watch));
   }
 
  private:

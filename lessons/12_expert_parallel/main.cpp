@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
   Lesson lesson{expert_lesson(), argc, argv};
   const ExpertFlags flags = expert_flags(lesson);
   lesson.check([&](const Options& options) { check_expert_lesson(options, flags); });
-  RoutingLog log;
+  RoutingRecord log;
   bool quiet = false;
   lesson.build([&](const Options& options) -> std::shared_ptr<const ModelBuilder> {
     quiet = options.output.quiet;

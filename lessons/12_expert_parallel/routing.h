@@ -24,8 +24,6 @@ struct MixtureOfExperts {
   /// The coefficient of the load-balance loss (Fedus 2021, "Switch Transformers", section 2.2).
   double balance = 0.01;
   std::int64_t batch_tokens = 1;  ///< tokens of the whole batch, over all ranks and microbatches
-  /// Ranks that share each sequence (cp). Each routes its own tokens of a microbatch.
-  int context_ranks = 1;
   SyntheticRouting synthetic = SyntheticRouting::balanced;  ///< used on the meta device only
   std::uint64_t seed = 1;                                   ///< of the synthetic routing
 

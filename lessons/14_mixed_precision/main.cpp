@@ -4,9 +4,10 @@
 #include "lessons/14_mixed_precision/experiment/lost_gradients.h"
 #include "lessons/14_mixed_precision/experiment/model_states.h"
 #include "lessons/14_mixed_precision/experiment/recompute_table.h"
-#include "lessons/14_mixed_precision/loss_scaling.h"
+#include "lessons/14_mixed_precision/mixed_precision.h"
 #include "lessons/14_mixed_precision/prediction.h"
 #include "lessons/14_mixed_precision/recompute_flag.h"
+#include "lessons/14_mixed_precision/scaling_flags.h"
 
 using namespace lockstep;
 

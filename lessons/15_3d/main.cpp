@@ -4,9 +4,9 @@
 #include "core/run/lesson.h"
 #include "lessons/15_3d/experiment/axis_traffic.h"
 #include "lessons/15_3d/experiment/schedule_table.h"
+#include "lessons/15_3d/flags_3d.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/15_3d/replicas.h"
-#include "lessons/15_3d/three_axes.h"
 
 using namespace lockstep;
 

@@ -11,8 +11,8 @@
 #include "lessons/05_zero_3/prediction.h"
 #include "lessons/07_sequence_parallel/prediction.h"
 #include "lessons/08_gpipe/prediction.h"
-#include "lessons/15_3d/composition.h"
 #include "lessons/15_3d/stage_times.h"
+#include "lessons/15_3d/three_d.h"
 #include "lessons/schedules/schedule_flags.h"
 
 namespace lockstep {
@@ -33,7 +33,8 @@ inline Predicted predict_sharers(const Plan& plan, const Place& place, const Fla
     case 2:
       return predict_zero_2(plan, place, layout, stage);
     case 3:
-      return predict_zero_3(plan, place, layout, stage, /*prefetch=*/1, prefetch_on(plan, place));
+      return predict_zero_3(plan, place, layout, stage, /*prefetch=*/1,
+                            backward_follows(plan, place));
     default:
       return predict_data_parallel(plan, place, layout, GradientSync::overlap, stage);
   }

@@ -11,8 +11,9 @@
 #include "lessons/03_zero_1/zero_1.h"
 #include "lessons/04_zero_2/zero_2.h"
 #include "lessons/05_zero_3/zero_3.h"
-#include "lessons/15_3d/composition.h"
 #include "lessons/15_3d/hybrid_sharding.h"
+#include "lessons/15_3d/pipelined_zero_3.h"
+#include "lessons/15_3d/three_d.h"
 
 namespace lockstep {
 
@@ -33,11 +34,10 @@ class Replicas {
            const Place& place, const Composition& chosen)
       : groups_(endpoint, axes, place, chosen.sharers(place)) {
     for (Gpt* stage : stages) {
-      states_.emplace_back(new States{states_of(*stage, groups_.sharers(), axes, chosen, plan)});
+      states_.emplace_back(
+          new States{states_of(*stage, groups_.sharers(), axes, chosen, plan, place)});
       each(states_.back(), [&](auto& states) { append(parts_, states.parts()); });
       if (chosen.zero < 3) append(held_, stage->parameters());
-      if (Zero3* zero = std::get_if<Zero3>(states_.back().get()))
-        zero->set_prefetch(/*uses=*/1, prefetch_on(plan, place));
     }
     if (chosen.zero == 3) held_ = parts_;
     adamw_.emplace(parts_, endpoint.device, plan.optimizer);
@@ -90,10 +90,10 @@ class Replicas {
     DataParallel replicas_;
     std::optional<DataParallel> experts_;
   };
-  using States = std::variant<Whole, Zero1, Zero2, Zero3>;
+  using States = std::variant<Whole, Zero1, Zero2, Zero3, PipelinedZero3>;
 
   static States states_of(Gpt& stage, Group& ranks, AxisGroups& axes, const Composition& chosen,
-                          const Plan& plan) {
+                          const Plan& plan, const Place& place) {
     const std::int64_t bucket = chosen.bucket_bytes;
     switch (chosen.zero) {
       case 1:
@@ -101,6 +101,8 @@ class Replicas {
       case 2:
         return States{std::in_place_type<Zero2>, stage, ranks, bucket, plan.seed};
       case 3:
+        if (!backward_follows(plan, place))
+          return States{std::in_place_type<PipelinedZero3>, stage, ranks, bucket, plan.seed};
         return States{std::in_place_type<Zero3>, stage, ranks, bucket, plan.seed};
       default:
         return States{std::in_place_type<Whole>, stage, ranks, axes, bucket};

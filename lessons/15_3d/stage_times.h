@@ -5,7 +5,7 @@
 #include "core/model/builder.h"
 #include "core/pipeline/pipeline_prediction.h"
 #include "core/plan/ranks_of_model.h"
-#include "lessons/15_3d/composition.h"
+#include "lessons/15_3d/three_d.h"
 
 namespace lockstep {
 

@@ -2,10 +2,10 @@
 
 #include <memory>
 
-#include "lessons/12_expert_parallel/expert_parallel.h"
 #include "lessons/13_ring_attention/context_parallel.h"
 #include "lessons/14_mixed_precision/recompute.h"
-#include "lessons/15_3d/composition.h"
+#include "lessons/15_3d/three_d.h"
+#include "lessons/16_all_axes/divided_experts.h"
 
 namespace lockstep {
 
@@ -15,6 +15,7 @@ struct AllAxes : Composition {
   ContextMethod method = ContextMethod::ring;  ///< along cp (lesson 13)
   Recompute recompute = Recompute::full;       ///< lesson 14
   MixtureOfExperts moe{.experts = 0};          ///< along ep (lesson 12); 0: dense MLPs
+  int context_ranks = 1;                       ///< the size of cp
 
   bool has_experts() const { return moe.experts > 0; }
   /// Returns how often a step runs the forward pass of a block for one microbatch.
@@ -27,8 +28,8 @@ struct AllAxes : Composition {
 template <class Products>
 std::shared_ptr<const ModelBuilder> built_on(const AllAxes& chosen, RoutingLog& log) {
   if (chosen.has_experts())
-    return std::make_shared<const Recomputing<ContextParallel<ExpertParallel<Products>>>>(
-        chosen.recompute, chosen.method, chosen.moe, log);
+    return std::make_shared<const Recomputing<ContextParallel<DividedExperts<Products>>>>(
+        chosen.recompute, chosen.method, chosen.moe, log, chosen.context_ranks);
   return std::make_shared<const Recomputing<ContextParallel<Products>>>(chosen.recompute,
                                                                         chosen.method);
 }

@@ -9,7 +9,7 @@
 #include "lessons/12_expert_parallel/expert_lesson.h"
 #include "lessons/13_ring_attention/context_lesson.h"
 #include "lessons/14_mixed_precision/recompute_flag.h"
-#include "lessons/15_3d/three_axes.h"
+#include "lessons/15_3d/flags_3d.h"
 #include "lessons/16_all_axes/all_axes.h"
 
 namespace lockstep {
@@ -62,7 +62,7 @@ class AllAxesFlags {
   /// Returns the values, once the lesson has parsed its flags.
   AllAxes chosen(const Options& options) const {
     return {data_.with(sequence_ == "on"), context_method(method_), recompute_of(recompute_),
-            routing_.settings(options)};
+            routing_.settings(options), options.run.cp};
   }
 
  private:

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   Lesson lesson{all_axes("16 all axes", "How does one run use all kinds of parallelism?"), argc,
                 argv};
   const AllAxesFlags flags{lesson};
-  RoutingLog log;
+  RoutingRecord log;
   bool quiet = false;
   lesson.build([&](const Options& options) {
     quiet = options.output.quiet;

@@ -49,7 +49,7 @@ Batch random_batch(const GptConfig& config, int microbatches) {
     const auto first = static_cast<std::ptrdiff_t>(i) * config.sequence;
     batch.microbatches.push_back({.tokens = {batch.tokens.data() + first, shape, DType::i32},
                                   .targets = {batch.targets.data() + first, shape, DType::i32},
-                                  .loss_scale = 1.0F / static_cast<float>(count),
+                                  .token_weight = 1.0F / static_cast<float>(count),
                                   .last = i == microbatches - 1});
   }
   return batch;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks which folder includes which. Fails if
 #   - a top-level folder includes one above it (kernels <- core <- lessons <- exercises, viz, tests),
-#   - a lesson includes a later one (lessons/schedules/ knows all of them, and only programs include it),
+#   - a lesson includes a later one (lessons/schedules/ knows lessons 8 to 11; their programs and later lessons include
+#     it),
 #   - a folder of core/ includes one that core/README.md lists after it,
 #   - a file of core/ that a build without MPI compiles includes one that needs MPI (mpi_*),
 #   - folders form a cycle, at any level.

@@ -36,7 +36,7 @@ struct Case {
 
   /// Every run has a log of its own.
   Options options() {
-    chosen.log = std::make_shared<RoutingLog>();
+    chosen.log = std::make_shared<RoutingRecord>();
     chosen.moe = moe;
     Options options = small_mesh(shape, tied, clip, chosen);
     options.run.context = layout;

@@ -236,7 +236,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a choice that differs without a near-tie is a difference; a near-tie is none") {
-  RoutingLog log;
+  RoutingRecord log;
   log.add({{.distance = 1e-7F, .adopted = true}}, 96, 1e-7F);
   CHECK(different_choices(log) == "");
   log.add({{.distance = 0.1F}, {.distance = 0.2F}}, 96, 1e-7F);

@@ -41,11 +41,11 @@ TEST_CASE("samples are windows of the text, targets the token after, however the
     CHECK(parts.tokens == whole.tokens);
     CHECK(parts.microbatches[1].tokens.i32()[0] == whole.tokens[3 * s]);
     CHECK(parts.microbatches[1].tokens.shape == Shape{3, config.sequence});
-    CHECK(parts.microbatches[1].loss_scale == 1.0F / static_cast<float>(12 * config.sequence));
+    CHECK(parts.microbatches[1].token_weight == 1.0F / static_cast<float>(12 * config.sequence));
     // One replica's share of the batch.
     const Batch second =
         corpus.batch(5, i, {.microbatches = 2, .size = 3, .replicas = 2, .replica = 1});
-    CHECK(second.microbatches[1].loss_scale == parts.microbatches[1].loss_scale);
+    CHECK(second.microbatches[1].token_weight == parts.microbatches[1].token_weight);
     CHECK(std::equal(second.targets.begin(), second.targets.end(),
                      whole.targets.begin() + static_cast<std::ptrdiff_t>(6 * s)));
   }

@@ -237,7 +237,7 @@ TEST_CASE(
         ++read[{mine.tokens[i], mine.targets[i]}];
       tokens += mine.tokens.size();
       for (const Microbatch& each : mine.microbatches)
-        share += static_cast<double>(each.loss_scale) *
+        share += static_cast<double>(each.token_weight) *
                  static_cast<double>(each.tokens.shape.elements());
     }
     CHECK(tokens == all.tokens.size());

@@ -34,7 +34,7 @@ struct ExpertRun {
   }
   /// Call this after changing the options. `replayed`: one device will replay the run.
   void settle(bool replayed = true) {
-    log = std::make_unique<RoutingLog>();
+    log = std::make_unique<RoutingRecord>();
     if (replayed) log->set_replay(options.run.dp, options.run.microbatches.front());
     moe.batch_tokens = static_cast<std::int64_t>(options.run.batch) * options.run.model.sequence;
     if (options.run.tp > 1)
@@ -45,7 +45,7 @@ struct ExpertRun {
 
   MixtureOfExperts moe;
   Options options;
-  std::unique_ptr<RoutingLog> log;
+  std::unique_ptr<RoutingRecord> log;
 };
 
 constexpr std::int64_t expert_buckets = 20'000;

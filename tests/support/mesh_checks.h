@@ -9,9 +9,9 @@
 #include "core/pipeline/update.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/12_expert_parallel/experiment/expert_load.h"
+#include "lessons/15_3d/flags_3d.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/15_3d/replicas.h"
-#include "lessons/15_3d/three_axes.h"
 #include "lessons/16_all_axes/prediction.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
@@ -22,7 +22,7 @@ namespace lockstep::testing {
 
 /// Lesson 16's techniques, with the log that its ranks and its reference share.
 struct LoggedAxes : AllAxes {
-  std::shared_ptr<RoutingLog> log = std::make_shared<RoutingLog>();
+  std::shared_ptr<RoutingRecord> log = std::make_shared<RoutingRecord>();
 };
 inline std::shared_ptr<const ModelBuilder> builder_of(const LoggedAxes& chosen) {
   return lockstep::builder_of(chosen, *chosen.log);
@@ -32,7 +32,7 @@ inline std::shared_ptr<const ModelBuilder> builder_of(const LoggedAxes& chosen) 
 inline void settle_experts(Options& options, LoggedAxes& chosen) {
   RunConfig& run = options.run;
   chosen.moe.batch_tokens = static_cast<std::int64_t>(run.batch) * run.model.sequence;
-  chosen.moe.context_ranks = run.cp;
+  chosen.context_ranks = run.cp;
   chosen.log->set_replay(run.dp, run.microbatches.front(), run.cp);
   run.builder = builder_of(chosen);
 }

@@ -65,11 +65,10 @@ inline Plan random_plan(std::mt19937& random) {
   const int tp = 1 + below(3), cp = 1 + below(2), dp = 1 + below(4), pp = 1 + below(3);
   const char* orders[] = {"tp,cp,dp,pp", "pp,dp,cp,tp", "dp,tp,pp,cp", "cp,dp,tp,pp"};
   Mesh mesh{tp * cp * dp * pp, {tp, cp, dp, pp}, orders[below(4)]};
-  const bool within_tp = below(3) == 0;
-  const int line = within_tp ? tp : dp * cp;
+  const int line = dp * cp;
   int ep = 1 + below(line);
   while (line % ep != 0) --ep;
-  mesh = mesh.with_experts(ep, within_tp ? ExpertsWithin::tp : ExpertsWithin::dp_cp);
+  mesh = mesh.with_experts(ep);
 
   GptConfig model;
   model.heads = tp * (1 + below(2));

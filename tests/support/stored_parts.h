@@ -30,7 +30,7 @@ inline std::vector<float> cut_of(const std::vector<float>& whole, const Slice& s
 
 /// Returns whether the ranks of each dp group hold the same slices and so can share a layout.
 inline bool can_shard(const Plan& plan) {
-  return plan.mesh.size(Axis::ep) == 1 || plan.mesh.experts_within() == ExpertsWithin::tp;
+  return plan.mesh.size(Axis::ep) == 1;
 }
 
 /// The parameters that a rank stores: its slices or, if ZeRO can shard them, its shards.

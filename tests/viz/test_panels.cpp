@@ -103,6 +103,12 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("the table of panels has a row for each, in order") {
+  for (std::size_t i = 0; i < all_panels.size(); ++i)
+    CHECK(static_cast<std::size_t>(all_panels[i].panel) == i);
+  CHECK(all_panels.back().panel == Panel::shards);
+}
+
 TEST_CASE("a panel by its name on the command line") {
   CHECK(panel_named("what-if") == Panel::what_if);
   CHECK(panel_named("buckets") == Panel::buckets);

@@ -14,26 +14,6 @@ constexpr float cards_height = 256;
 constexpr float cards_share = 0.32f;  // of the window height, at most
 constexpr float edge = 12;
 constexpr float recent_height = 30;  // of a line in the list of recent traces
-/// Returns a card's share of the width, relative to the other cards.
-constexpr float share_of(Panel panel) {
-  switch (panel) {
-    case Panel::bubble:
-    case Panel::communication:
-      return 0.23f;
-    case Panel::loss:
-      return 0.15f;
-    case Panel::memory:
-      return 0.27f;
-    case Panel::what_if:
-    case Panel::experts:
-    case Panel::buckets:
-    case Panel::traffic:
-    case Panel::shards:
-    case Panel::rings:
-      return 0.35f;
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -101,11 +81,11 @@ void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
   rings_.follow_selection(model);
   if (selection && panels.empty()) return details_.draw_selection(painter, row, model);
   float shares = 0;
-  for (const Panel panel : panels) shares += share_of(panel);
+  for (const Panel panel : panels) shares += info_of(panel).share;
   const float gaps = static_cast<float>(panels.size()) - 1;
   float left = row.left;
   for (std::size_t i = 0; i < panels.size(); ++i) {
-    const float width = (row.width() - gaps * painter.px(edge)) * share_of(panels[i]) / shares;
+    const float width = (row.width() - gaps * painter.px(edge)) * info_of(panels[i]).share / shares;
     const Rect card{left, row.top, left + width, row.bottom};
     left = card.right + painter.px(edge);
     if (selection && i + 1 == panels.size()) {
@@ -135,10 +115,10 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
       return;
     case Panel::traffic:
       return traffic_.draw(painter, card, model);
-    case Panel::shards:
-      return shards_.draw(painter, card, model);
     case Panel::rings:
       return rings_.draw(painter, card, model);
+    case Panel::shards:
+      return shards_.draw(painter, card, model);
   }
 }
 

@@ -60,42 +60,43 @@ RunContents contents_of(const Timeline& timeline) {
   return contents;
 }
 
-PanelTitle title_of(Panel panel) {
-  switch (panel) {
-    case Panel::bubble:
-      return {"Bubble", "idle time of each step"};
-    case Panel::communication:
-      return {"Communication", "how much of it is hidden by compute, step by step"};
-    case Panel::loss:
-      return {"Loss", "over the steps"};
-    case Panel::memory:
-      return {"Memory", "of each rank over time"};
-    case Panel::what_if:
-      return {"What if", "simulate another schedule"};
-    case Panel::experts:
-      return {"Experts", "how many tokens each expert gets"};
-    case Panel::buckets:
-      return {"Buckets", "which collectives of data parallelism are hidden by compute"};
-    case Panel::traffic:
-      return {"Traffic", "who sends how much to whom"};
-    case Panel::rings:
-      return {"Rings", "a collective's messages from rank to rank"};
-    case Panel::shards:
-      return {"Shards", "who stores which slice of a tensor"};
-  }
-  return {};
-}
+using Run = const RunContents&;
+// clang-format off
+const std::array<PanelInfo, 10> all_panels{{
+    {Panel::bubble, "Bubble", "idle time of each step",
+     0.23F, false, [](Run run) { return run.pipeline; }},
+    {Panel::communication, "Communication", "how much of it is hidden by compute, step by step",
+     0.23F, false, [](Run run) { return !run.pipeline && run.communication && run.computation; }},
+    {Panel::loss, "Loss", "over the steps",
+     0.15F, false, [](Run run) { return run.loss; }},
+    {Panel::memory, "Memory", "of each rank over time",
+     0.27F, false, [](Run run) { return run.memory; }},
+    {Panel::what_if, "What if", "simulate another schedule",
+     0.35F, true, [](Run run) { return run.pipeline; }},
+    {Panel::experts, "Experts", "how many tokens each expert gets",
+     0.35F, true, [](Run run) { return run.experts; }},
+    {Panel::buckets, "Buckets", "which collectives of data parallelism are hidden by compute",
+     0.35F, true, [](Run run) { return run.buckets && run.computation; }},
+    {Panel::traffic, "Traffic", "who sends how much to whom",
+     0.35F, true, [](Run run) { return run.communication; }},
+    {Panel::rings, "Rings", "a collective's messages from rank to rank",
+     0.35F, true, [](Run run) { return run.rings; }},
+    {Panel::shards, "Shards", "who stores which slice of a tensor",
+     0.35F, true, [](Run run) { return run.shards; }},
+}};
+// clang-format on
 
-const std::vector<Panel>& choosable_panels() {
-  static const std::vector<Panel> panels{Panel::what_if, Panel::experts, Panel::buckets,
-                                         Panel::traffic, Panel::rings,   Panel::shards};
-  return panels;
+std::vector<Panel> choosable_panels() {
+  std::vector<Panel> choices;
+  for (const PanelInfo& info : all_panels)
+    if (info.choice) choices.push_back(info.panel);
+  return choices;
 }
 
 std::string panel_names(const std::vector<Panel>& panels) {
   std::string names;
   for (const Panel panel : panels)
-    names += (names.empty() ? "" : ", ") + in_lower_case(title_of(panel).name);
+    names += (names.empty() ? "" : ", ") + in_lower_case(info_of(panel).name);
   return names;
 }
 
@@ -119,18 +120,8 @@ std::optional<Panel> PanelRow::next(std::optional<Panel> chosen) const {
 
 PanelRow panels_for(const RunContents& contents) {
   PanelRow row;
-  if (contents.pipeline)
-    row.fixed.push_back(Panel::bubble);
-  else if (contents.communication && contents.computation)
-    row.fixed.push_back(Panel::communication);
-  if (contents.loss) row.fixed.push_back(Panel::loss);
-  if (contents.memory) row.fixed.push_back(Panel::memory);
-  if (contents.pipeline) row.choices.push_back(Panel::what_if);
-  if (contents.experts) row.choices.push_back(Panel::experts);
-  if (contents.buckets && contents.computation) row.choices.push_back(Panel::buckets);
-  if (contents.communication) row.choices.push_back(Panel::traffic);
-  if (contents.rings) row.choices.push_back(Panel::rings);
-  if (contents.shards) row.choices.push_back(Panel::shards);
+  for (const PanelInfo& info : all_panels)
+    if (info.fits(contents)) (info.choice ? row.choices : row.fixed).push_back(info.panel);
   return row;
 }
 

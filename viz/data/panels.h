@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,25 +29,33 @@ struct RunContents {
 /// every frame.
 RunContents contents_of(const Timeline& timeline);
 
+/// The panels, from left to right. `all_panels` describes them, in the same order.
 enum class Panel : std::uint8_t {
-  bubble,         ///< of a pipeline
-  communication,  ///< its overlap with compute, of all other runs
+  bubble,
+  communication,
   loss,
   memory,
-  what_if,  ///< of a pipeline
-  experts,  ///< the tokens of each expert
-  buckets,  ///< of data parallelism and ZeRO
+  what_if,
+  experts,
+  buckets,
   traffic,
-  shards,
   rings,
+  shards,
 };
 
-/// The name of a panel, and what it shows.
-struct PanelTitle {
-  std::string name;
-  std::string purpose;
+/// All that is known of a panel, except how it is drawn (viz/app/screen.cpp).
+struct PanelInfo {
+  Panel panel;
+  const char* name;
+  const char* purpose;  ///< what it shows
+  float share;          ///< of the width, relative to the other cards
+  bool choice;          ///< one of the choices for the last card, rather than always shown
+  bool (*fits)(const RunContents& contents);  ///< whether the run has something to show
 };
-PanelTitle title_of(Panel panel);
+extern const std::array<PanelInfo, 10> all_panels;
+inline const PanelInfo& info_of(Panel panel) {
+  return all_panels[static_cast<std::size_t>(panel)];
+}
 
 /// Returns the panel with this name on the command line, such as "what-if", in upper or lower case,
 /// if it can be a choice for the last card.
@@ -54,7 +63,7 @@ std::optional<Panel> panel_named(std::string_view name);
 /// Lists names on the command line: "buckets, traffic".
 std::string panel_names(const std::vector<Panel>& panels);
 /// All panels that can be a choice for the last card.
-const std::vector<Panel>& choosable_panels();
+std::vector<Panel> choosable_panels();
 
 /// The panels for a run, from left to right: the `fixed` ones, and one of the `choices`, because
 /// there is no room for all of them.

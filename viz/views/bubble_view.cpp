@@ -25,7 +25,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   const BubbleSeries::Point* found =
       described ? model.bubbles.find(model.timeline, *described) : nullptr;
   if (!found) {
-    const Rect inside = painter.card(rect, title_of(Panel::bubble).name);
+    const Rect inside = painter.card(rect, info_of(Panel::bubble).name);
     painter.text(inside.left, inside.top, described ? "computing" : "no step is complete yet",
                  colours::text_faint, look.body);
     return;
@@ -34,7 +34,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   const std::string step = step_words(model.timeline, point.step);
   const bool pipeline = point.bubble.window > 0;
   const Rect inside =
-      painter.card(rect, title_of(pipeline ? Panel::bubble : Panel::communication).name, step);
+      painter.card(rect, info_of(pipeline ? Panel::bubble : Panel::communication).name, step);
   float y = inside.top;
   const auto headline = [&](double share, std::string_view words) {
     const float number = painter.text(inside.left, y - painter.px(4), percent_words(share),

@@ -16,7 +16,7 @@ constexpr std::size_t dots_up_to = 60;  // points; above that, only a line
 void LossView::draw(const Painter& painter, const Rect& rect, const Model& model) const {
   const Look& look = painter.look();
   const std::vector<LossPoint> points = loss_series(model.timeline);
-  const Rect inside = painter.card(rect, title_of(Panel::loss).name,
+  const Rect inside = painter.card(rect, info_of(Panel::loss).name,
                                    points.empty() ? "" : fmt::format("{} steps", points.size()));
   if (points.empty()) {
     painter.text(inside.left, inside.top, "none reported yet", colours::text_faint, look.body);

@@ -40,7 +40,7 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
   refresh(model);
   const Look& look = painter.look();
   Rect inside =
-      painter.card(rect, title_of(Panel::memory).name,
+      painter.card(rect, info_of(Panel::memory).name,
                    (analysed_.step < 0 ? "" : fmt::format("peak of step {}; ", analysed_.step)) +
                        "dashed: of the run");
   const std::vector<InFlightRank> in_flight = in_flight_in_view(model);

@@ -19,7 +19,7 @@ Rect panel_card(const Painter& painter, const Rect& rect, Panel panel, std::stri
                 Model& model) {
   const auto& choices = model.panels.choices;
   if (choices.size() < 2 || std::ranges::count(choices, panel) == 0)
-    return painter.card(rect, title_of(panel).name, note);
+    return painter.card(rect, info_of(panel).name, note);
   Rect inside = painter.card(rect, "");
   inside.top = rect.top + painter.px(tabs_height + 4);
   const Rect tabs{rect.left, rect.top, rect.right, rect.top + painter.px(tabs_height)};
@@ -27,7 +27,7 @@ Rect panel_card(const Painter& painter, const Rect& rect, Panel panel, std::stri
   const auto shown = static_cast<std::size_t>(std::ranges::find(choices, panel) - choices.begin());
   std::vector<float> widths;
   for (const Panel each : choices)
-    widths.push_back(ButtonRow::width_of(painter, title_of(each).name));
+    widths.push_back(ButtonRow::width_of(painter, info_of(each).name));
   const float next = ButtonRow::width_of(painter, next_words);
   auto [first, last] = range_that_fits(widths, shown, tabs.right - left);
   const bool all = last - first == choices.size();
@@ -36,8 +36,8 @@ Rect panel_card(const Painter& painter, const Rect& rect, Panel panel, std::stri
   ButtonRow row{painter, tabs, left};
   float end = left;
   for (std::size_t i = first; i < last; ++i) {
-    const PanelTitle title = title_of(choices[i]);
-    if (row.button(title.name, choices[i] == panel, title.purpose)) model.view.panel = choices[i];
+    const PanelInfo& info = info_of(choices[i]);
+    if (row.button(info.name, choices[i] == panel, info.purpose)) model.view.panel = choices[i];
     end += widths[i];
   }
   if (!all) {

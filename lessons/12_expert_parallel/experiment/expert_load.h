@@ -11,6 +11,7 @@
 
 #include "core/comm/transport/control.h"
 #include "core/run/rank.h"
+#include "lessons/12_expert_parallel/experiment/routing_record.h"
 #include "lessons/12_expert_parallel/expert_parallel.h"
 #include "lessons/12_expert_parallel/prediction.h"
 
@@ -19,7 +20,7 @@ namespace lockstep {
 /// Gathers the routings of ranks in other processes on rank 0. (Threads share one log.) All ranks
 /// call this, after their last step. The run's control channel carries the routings, so that they
 /// take no time on the run's clock.
-inline void collect_routing(Rank& rank, RoutingLog& log) {
+inline void collect_routing(Rank& rank, RoutingRecord& log) {
   const int layers = rank.plan.model().layers;
   const auto replica = [&](int id) { return replica_of(rank.plan.mesh, id); };
   const auto part_of = [&](int id) { return rank.plan.mesh.coordinate(id, Axis::tp); };
@@ -82,8 +83,8 @@ struct ExpertLoad {
 enum class Part { first_fifth, last_fifth, all };
 
 /// Adds up the choices of all ranks in a part of the run.
-inline ExpertLoad load_of(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log, int layer,
-                          Part part) {
+inline ExpertLoad load_of(const Plan& plan, const MixtureOfExperts& moe, RoutingRecord& log,
+                          int layer, Part part) {
   const auto count = static_cast<std::size_t>(moe.experts);
   ExpertLoad load{std::vector<std::int64_t>(count), std::vector<std::int64_t>(count)};
   for (int replica = 0; replica < plan.mesh.size(Axis::dp_cp); ++replica) {
@@ -113,7 +114,7 @@ inline std::int64_t expert_flops(const GptConfig& config, int experts, int top_k
 
 /// The bytes of all-to-alls that the members of rank 0's expert-parallel group send to each other
 /// per step, on average.
-inline std::string pair_table(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log) {
+inline std::string pair_table(const Plan& plan, const MixtureOfExperts& moe, RoutingRecord& log) {
   const std::vector<int> ranks = plan.mesh.group(0, Axis::ep);
   constexpr std::size_t most = 16;
   if (ranks.size() < 2 || ranks.size() > most) return "";
@@ -141,7 +142,8 @@ inline std::string pair_table(const Plan& plan, const MixtureOfExperts& moe, Rou
 }
 
 /// The choices by expert and layer in the last fifth of the run, and how the load has changed.
-inline std::string load_by_expert(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log) {
+inline std::string load_by_expert(const Plan& plan, const MixtureOfExperts& moe,
+                                  RoutingRecord& log) {
   std::string text = fmt::format(
       "  load of each expert in % of the mean, last fifth of the run{}\n",
       moe.capacity_factor > 0 ? fmt::format("; capacity {:g} %", 100 * moe.capacity_factor) : "");
@@ -165,7 +167,7 @@ inline std::string load_by_expert(const Plan& plan, const MixtureOfExperts& moe,
 }
 
 /// Returns the load, the bytes of each pair of ranks, and the cost of other numbers of experts.
-inline std::string load_table(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log) {
+inline std::string load_table(const Plan& plan, const MixtureOfExperts& moe, RoutingRecord& log) {
   std::string text = load_by_expert(plan, moe, log) + pair_table(plan, moe, log);
   text += fmt::format("\n  {:<11}{:>22}{:>26}\n", "experts", "parameters per layer",
                       "MFLOPs per token, layer");
@@ -182,11 +184,11 @@ inline std::string load_table(const Plan& plan, const MixtureOfExperts& moe, Rou
   return text;
 }
 
-inline void print_load(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log) {
+inline void print_load(const Plan& plan, const MixtureOfExperts& moe, RoutingRecord& log) {
   if (log.has(0, 0)) fmt::print("\n{}\n", load_table(plan, moe, log));
 }
 
-inline std::string load_json(const Plan& plan, const MixtureOfExperts& moe, RoutingLog& log) {
+inline std::string load_json(const Plan& plan, const MixtureOfExperts& moe, RoutingRecord& log) {
   std::vector<std::string> layers;
   for (int layer = 0; layer < plan.model().layers; ++layer) {
     const ExpertLoad first = load_of(plan, moe, log, layer, Part::first_fifth);
@@ -202,7 +204,7 @@ inline std::string load_json(const Plan& plan, const MixtureOfExperts& moe, Rout
 
 /// Describes the choices, other than near-ties, that differ from one device's. Empty if there are
 /// none.
-inline std::string different_choices(const RoutingLog& log) {
+inline std::string different_choices(const RoutingRecord& log) {
   const auto others = std::ranges::count(log.flips(), false, &Flip::adopted);
   if (others == 0) return "";
   return fmt::format(
@@ -212,7 +214,7 @@ inline std::string different_choices(const RoutingLog& log) {
 }
 
 /// Reports how the ranks' choices and one device's compare.
-inline void print_flips(const RoutingLog& log) {
+inline void print_flips(const RoutingRecord& log) {
   if (log.compared() == 0) return;
   std::int64_t ties = 0;
   Flip worst;  // among the near-ties

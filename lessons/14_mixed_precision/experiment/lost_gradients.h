@@ -11,7 +11,7 @@
 #include "core/device/host_copy.h"
 #include "core/model/gpt.h"
 #include "core/run/report/solo_device.h"
-#include "lessons/14_mixed_precision/loss_scaling.h"
+#include "lessons/14_mixed_precision/mixed_precision.h"
 
 namespace lockstep {
 

@@ -125,7 +125,7 @@ inline void print_groups(const Plan& plan, const AllAxes& chosen, RoutingLog& lo
 /// Puts all groups, and the load of the experts, into the report, and prints them. Every rank must
 /// call it.
 inline void report_groups(Lesson& lesson, const Rank& rank, const AllAxes& chosen,
-                          RoutingLog& log) {
+                          RoutingRecord& log) {
   const bool experts = chosen.has_experts(), quiet = lesson.options().output.quiet;
   gather_to_root(*rank.transport, "");  // rank 0 waits until all ranks have recorded their routings
   if (rank.id != 0) return;

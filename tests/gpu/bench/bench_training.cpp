@@ -63,7 +63,7 @@ Batch random_batch(const GptConfig& config, int size) {
   const Shape shape{size, config.sequence};
   batch.microbatches.push_back({.tokens = {batch.tokens.data(), shape, DType::i32},
                                 .targets = {batch.targets.data(), shape, DType::i32},
-                                .loss_scale = 1.0F / static_cast<float>(count),
+                                .token_weight = 1.0F / static_cast<float>(count),
                                 .last = true});
   return batch;
 }

@@ -2,15 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/model/microbatch.h"
-#include "core/run/lesson.h"
 
 namespace lockstep {
+
+// Mixed precision (Micikevicius 2018): weights, gradients and activations are stored in 16 bits.
+// The optimizer keeps an f32 master copy of each weight (AdamWOptions::masters), because an update
+// is often too small to change a 16-bit weight. With f32 momentum and variance, these are 2 + 2 +
+// 12 bytes per parameter. Kernels read 16-bit values, compute in f32, and round once. bf16 has
+// f32's range; in f16, small gradients underflow, so the loss is scaled:
+//
+//     accumulate_gradients(model, scaled(batch, scaler.scale()));
+//     if (scaler.take(step, optimizer.finite())) optimizer.step(scaler.unscale());
 
 /// Dynamic loss scaling (Micikevicius 2018, section 3.2; with the factors and defaults of PyTorch's
 /// GradScaler). The backward pass is linear: scaling the loss by S scales all gradients by S, so
@@ -73,69 +80,12 @@ class LossScaler {
   std::vector<Change> changes_;
 };
 
-/// The run's initial scale: --scale, or the type's default if --scale is 0.
-inline double first_scale(double asked, DType dtype) {
-  if (asked > 0) return asked;
-  return dtype == DType::f16 ? LossScaler::f16_default : 1;
-}
-
-/// Factor by which --overflow-at enlarges a loss, so that its gradients overflow in f16.
-inline constexpr float outlier = 0x1p24F;
-
-/// Throws UsageError for invalid or contradictory flags.
-inline void check_scaling(const Options& options, double scale, int interval, int overflow_at) {
-  int exponent = 0;
-  if (scale != 0 && (scale < 1 || scale > 0x1p40 || std::frexp(scale, &exponent) != 0.5))
-    throw UsageError(
-        fmt::format("--scale {:g}: must be a power of two of at least 1, such as 1024, so that "
-                    "scaling is exact",
-                    scale));
-  if (interval < 1)
-    throw UsageError(fmt::format("--growth-interval {}: must be at least 1", interval));
-  if (overflow_at < 0) return;
-  if (overflow_at >= options.run.steps)
-    throw UsageError(
-        fmt::format("--overflow-at {}: steps are 0 to {}", overflow_at, options.run.steps - 1));
-  if (options.platform.on_meta())
-    throw UsageError(fmt::format(
-        "--overflow-at {}: --device meta computes no values, so none can overflow; leave one "
-        "of the two flags out",
-        overflow_at));
-  if (options.run.model.dtype != DType::f16 || scale == 1)
-    throw UsageError(fmt::format(
-        "--overflow-at {}: needs f16 and a loss scale above 1; use --precision f16", overflow_at));
-}
-
-/// The values of the loss-scaling flags, valid for the lesson's lifetime.
-struct ScalingFlags {
-  const double& scale;
-  const int& growth_interval;
-  const int& overflow_at;
-};
-
-/// Adds --scale, --growth-interval and --overflow-at, and their checks.
-inline ScalingFlags scaling_flags(Lesson& lesson) {
-  const ScalingFlags flags{
-      .scale = lesson.flag("--scale", 0.0,
-                           "initial loss scale, a power of two; 0: 65536 in f16, otherwise 1"),
-      .growth_interval =
-          lesson.flag("--growth-interval", 2000,
-                      "steps in a row without overflow after which the loss scale doubles"),
-      .overflow_at =
-          lesson.flag("--overflow-at", -1,
-                      "step whose loss is multiplied by 2^24, so that its f16 gradients overflow")};
-  lesson.check([flags](const Options& options) {
-    check_scaling(options, flags.scale, flags.growth_interval, flags.overflow_at);
-  });
-  return flags;
-}
-
 /// Returns the same microbatches with the loss multiplied by `scale`. They refer to the tokens of
 /// `batch`, which must outlive them.
 inline Batch scaled(const Batch& batch, float scale) {
   Batch result;
   result.microbatches = batch.microbatches;
-  for (Microbatch& microbatch : result.microbatches) microbatch.loss_scale *= scale;
+  for (Microbatch& microbatch : result.microbatches) microbatch.token_weight *= scale;
   return result;
 }
 

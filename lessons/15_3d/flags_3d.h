@@ -7,8 +7,8 @@
 #include "core/base/error.h"
 #include "core/run/lesson.h"
 #include "lessons/07_sequence_parallel/sequence_lesson.h"
-#include "lessons/15_3d/composition.h"
 #include "lessons/15_3d/stage_times.h"
+#include "lessons/15_3d/three_d.h"
 #include "lessons/schedules/schedule_flags.h"
 
 namespace lockstep {

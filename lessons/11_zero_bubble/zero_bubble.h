@@ -6,6 +6,16 @@
 
 namespace lockstep {
 
+// Zero bubble (Qi et al. 2023, "Zero Bubble Pipeline Parallelism"): a backward pass is two actions.
+//
+//     I   Op::backward_input    dx = dy Wᵀ: the previous stage is waiting for it
+//     W   Op::backward_weight   dW = xᵀ dy: nothing needs it before the optimizer step
+//
+// Gradients travel up the pipeline at the speed of I, and each rank puts off its W's until it would
+// otherwise be idle. Layer::backward_input and Layer::backward_weight (core/model/layer.h) are the
+// two halves. The schedules of this lesson differ in how many W's they put off: zb_h1.h, zb_h2.h,
+// zb_v.h, dualpipe_v.h, and automatic.h, which searches for the order.
+
 /// Places the weight gradients (W) into a rank's order of forward passes (F) and input gradients
 /// (I), which has none. The rank puts off `delay` weight gradients: once it has run more than
 /// `delay` I's, each I is followed by the W that has waited longest, and the rest come at the end,

@@ -6,11 +6,19 @@
 #include <vector>
 
 #include "core/plan/flat_layout.h"
-#include "lessons/05_zero_3/zero_3.h"
 #include "lessons/07_sequence_parallel/sequence_parallel.h"
 #include "lessons/12_expert_parallel/experts.h"
 
 namespace lockstep {
+
+// Three techniques on one mesh of dp x pp x tp ranks, each within its own axis:
+//
+//     tp   the ranks share every layer: lesson 6 or 7, chosen by builder_of
+//     pp   the ranks have successive stages: a schedule of lessons 9 to 11
+//     dp   the ranks have the same stages and different samples: lesson 2, 3, 4 or 5 (replicas.h)
+//
+// They meet where one axis has to know of another: the tensor between two stages may be divided
+// along tp (boundary_of), and ZeRO-3 gathers parameters in the order of the schedule.
 
 /// The techniques that a run uses along dp and tp. (Along pp, it is a schedule.)
 struct Composition {
@@ -50,11 +58,10 @@ inline Boundary boundary_of(const Plan& plan, int microbatches, const Compositio
                                   : plan.boundary(microbatches);
 }
 
-/// Returns how far ZeRO-3 prefetches on the stage of a rank of a 1F1B pipeline. Only on the last
-/// stage is each microbatch's backward pass certain to follow its forward pass.
-inline PrefetchTo prefetch_on(const Plan& plan, const Place& place) {
-  return place.only_stage() + 1 == plan.stages() ? PrefetchTo::end_of_microbatch
-                                                 : PrefetchTo::end_of_pass;
+/// Returns whether, on the stage of a rank of a 1F1B pipeline, each microbatch's backward pass is
+/// certain to follow its forward pass. This is so only on the last stage.
+inline bool backward_follows(const Plan& plan, const Place& place) {
+  return place.only_stage() + 1 == plan.stages();
 }
 
 }  // namespace lockstep
