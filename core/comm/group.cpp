@@ -18,6 +18,10 @@ int narrow(std::int64_t count) {
   return static_cast<int>(count);
 }
 
+std::int64_t bytes_of(View data) {
+  return static_cast<std::int64_t>(data.bytes());
+}
+
 }  // namespace
 
 Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int channels)
@@ -33,19 +37,21 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
         fmt::format("rank {} is not a member of group {}", endpoint.transport.rank(), name_));
   rank_ = static_cast<int>(self - ranks_.begin());
   endpoint.transport.open_group(name_);
-  if (size() == 1) return;
-  endpoint.transport.connect(ranks_, channels, channels_taken);
-  if (endpoint.device.memory.device() == DeviceKind::meta)
-    meta_ = endpoint.transport.meta_collectives(ranks_, channels + 1,
-                                                endpoint.device.compute.clock().cluster());
-  if (endpoint.collectives == Collectives::native)
-    native_ = endpoint.transport.native(ranks_, channels + 1);
-  // Collectives that the library enqueues on a GPU need no thread, whose agent has a queue too.
-  const bool enqueues = native_ && native_->gpu_queue() != nullptr;
-  if (!meta_ && !enqueues) worker_ = std::make_unique<Worker>(endpoint.transport, name_);
-  collective_channel_ = std::make_unique<Channel>(
-      Endpoint{worker_ ? worker_->agent() : endpoint.transport, endpoint.device}, channels + 1,
-      fmt::format("{} collectives: send", name_), fmt::format("{} collectives: receive", name_));
+  if (size() > 1) endpoint.transport.connect(ranks_, channels, channels_taken);
+  collectives_ = collectives(channels + 1);
+}
+
+std::unique_ptr<GroupCollectives> Group::collectives(int channel) {
+  Transport& transport = endpoint_.transport;
+  if (size() == 1) return collectives_alone(members(), messages_);
+  if (endpoint_.device.memory.device() == DeviceKind::meta)
+    return collectives_on_meta(
+        members(), channel,
+        transport.meta_collectives(ranks_, channel, endpoint_.device.compute.clock().cluster()));
+  if (endpoint_.collectives == Collectives::native)
+    if (auto library = transport.native(ranks_, channel))
+      return collectives_of_library(members(), channel, std::move(library));
+  return collectives_by_worker(members(), channel);
 }
 
 Group::~Group() {
@@ -57,7 +63,7 @@ View Group::checked(const char* operation, View data) const {
     throw std::invalid_argument(
         fmt::format("{} in {}: the elements must be f32, bf16 or f16, not {}", operation, name_,
                     name_of(data.dtype)));
-  if (native_ && is_narrow(data.dtype) && !native_->narrow())
+  if (is_narrow(data.dtype) && !collectives_->narrow())
     throw std::invalid_argument(
         fmt::format("{} of {} in {}: MPI's collectives support only f32; use --comm ring",
                     operation, name_of(data.dtype), name_));
@@ -74,13 +80,17 @@ int Group::member(const char* operation, int i) const {
   return i;
 }
 
-Channel::Part Group::part(const char* name, std::source_location where) const {
+Channel::Part Group::part(const char* name, std::source_location where, const char* algorithm,
+                          std::int64_t whole, int root) const {
   return {.span = {.name = name,
                    .category = Category::communication,
                    .step = endpoint_.device.compute.trace().step(),
                    .group = kept_name_,
-                   .group_size = size()},
-          .where = where};
+                   .group_size = size(),
+                   .algorithm = algorithm},
+          .where = where,
+          .whole = whole,
+          .root = root};
 }
 
 Work Group::send(View data, int to, std::source_location where) {
@@ -95,51 +105,56 @@ Work Group::receive(View into, int from, std::source_location where) {
 Work Group::broadcast(View data, int root, std::source_location where) {
   checked("broadcast", data);
   member("broadcast from", root);
-  return issue(
-      {"broadcast", "binomial", static_cast<std::int64_t>(data.bytes()), 0, where, root},
-      [=](Peers& peers) { binomial_broadcast(peers, data, root); },
-      [=](NativeCollectives& native) { native.broadcast(data, root); });
+  return collectives_->issue(
+      {.part = part("broadcast", where, "binomial", bytes_of(data), root),
+       .built_in = [=](Peers& peers) { binomial_broadcast(peers, data, root); },
+       .native = [=](NativeCollectives& library) { library.broadcast(data, root); }});
 }
 
 Work Group::all_reduce(View data, Algorithm algorithm, std::source_location where) {
   checked("all_reduce", data);
-  const std::int64_t scratch =
-      all_reduce_scratch(algorithm, data.elements(), size(), endpoint_.transport.combines());
-  return issue(
-      {"all_reduce", name_of(algorithm), static_cast<std::int64_t>(data.bytes()), scratch, where,
-       -1, data.dtype},
-      [=](Peers& peers) { lockstep::all_reduce(algorithm, peers, data); },
-      [=](NativeCollectives& native) { native.all_reduce(data); });
+  return collectives_->issue(
+      {.part = part("all_reduce", where, name_of(algorithm), bytes_of(data)),
+       .scratch =
+           all_reduce_scratch(algorithm, data.elements(), size(), endpoint_.transport.combines()),
+       .dtype = data.dtype,
+       .built_in = [=](Peers& peers) { lockstep::all_reduce(algorithm, peers, data); },
+       .native = [=](NativeCollectives& library) { library.all_reduce(data); }});
 }
 
 Work Group::reduce_scatter(View data, std::source_location where) {
   checked("reduce_scatter", data);
-  const std::int64_t scratch =
-      all_reduce_scratch(Algorithm::ring, data.elements(), size(), endpoint_.transport.combines());
-  return issue(
-      {"reduce_scatter", "ring", static_cast<std::int64_t>(data.bytes()), scratch, where, -1,
-       data.dtype},
-      [=](Peers& peers) { ring_reduce_scatter(peers, data); },
-      [=, this](NativeCollectives& native) {
-        native.reduce_scatter(data, chunk(data, rank_), chunk_counts(data));
-      });
+  return collectives_->issue({.part = part("reduce_scatter", where, "ring", bytes_of(data)),
+                              .scratch = all_reduce_scratch(Algorithm::ring, data.elements(),
+                                                            size(), endpoint_.transport.combines()),
+                              .dtype = data.dtype,
+                              .built_in = [=](Peers& peers) { ring_reduce_scatter(peers, data); },
+                              .native =
+                                  [=, this](NativeCollectives& library) {
+                                    library.reduce_scatter(data, chunk(data, rank_),
+                                                           chunk_counts(data));
+                                  }});
 }
 
 Work Group::all_gather(View data, std::source_location where) {
   checked("all_gather", data);
-  return issue(
-      {"all_gather", "ring", static_cast<std::int64_t>(data.bytes()), 0, where},
-      [=](Peers& peers) { ring_all_gather(peers, data); },
-      [=, this](NativeCollectives& native) { native.all_gather(data, chunk_counts(data)); });
+  return collectives_->issue({.part = part("all_gather", where, "ring", bytes_of(data)),
+                              .built_in = [=](Peers& peers) { ring_all_gather(peers, data); },
+                              .native =
+                                  [=, this](NativeCollectives& library) {
+                                    library.all_gather(data, chunk_counts(data));
+                                  }});
 }
 
 Work Group::gather(View data, int root, std::source_location where) {
   checked("gather", data);
   member("gather to", root);
-  return issue(
-      {"gather", "linear", static_cast<std::int64_t>(data.bytes()), 0, where, root},
-      [=](Peers& peers) { linear_gather(peers, data, root); },
-      [=, this](NativeCollectives& native) { native.gather(data, chunk_counts(data), root); });
+  return collectives_->issue({.part = part("gather", where, "linear", bytes_of(data), root),
+                              .built_in = [=](Peers& peers) { linear_gather(peers, data, root); },
+                              .native =
+                                  [=, this](NativeCollectives& library) {
+                                    library.gather(data, chunk_counts(data), root);
+                                  }});
 }
 
 Work Group::all_to_all(View out, View in, std::source_location where) {
@@ -180,17 +195,20 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
     for (const std::int64_t count : counts) result.push_back(narrow(count));
     return result;
   };
-  return issue(
-      {"all_to_all", "pairwise", -1, 0, where},
-      [=](Peers& peers) { pairwise_all_to_all(peers, out, send_counts, in, receive_counts); },
-      [=](NativeCollectives& native) {
-        native.all_to_all(out, narrowed(send_counts), in, narrowed(receive_counts));
-      });
+  return collectives_->issue(
+      {.part = part("all_to_all", where, "pairwise"),
+       .built_in =
+           [=](Peers& peers) { pairwise_all_to_all(peers, out, send_counts, in, receive_counts); },
+       .native =
+           [=](NativeCollectives& library) {
+             library.all_to_all(out, narrowed(send_counts), in, narrowed(receive_counts));
+           }});
 }
 
 Work Group::barrier(std::source_location where) {
-  return issue({"barrier", "dissemination", 0, 0, where}, dissemination_barrier,
-               [](NativeCollectives& native) { native.barrier(); });
+  return collectives_->issue({.part = part("barrier", where, "dissemination", 0),
+                              .built_in = dissemination_barrier,
+                              .native = [](NativeCollectives& library) { library.barrier(); }});
 }
 
 std::vector<int> Group::chunk_counts(View data) const {

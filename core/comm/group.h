@@ -1,17 +1,12 @@
 #pragma once
 
-#include <deque>
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "core/comm/algorithms.h"
-#include "core/comm/channel_peers.h"
-#include "core/comm/meta/meta_collectives.h"
-#include "core/comm/transport/native.h"
-#include "core/comm/worker.h"
+#include "core/comm/channel.h"
+#include "core/comm/group_collectives.h"
 
 namespace lockstep {
 
@@ -85,47 +80,26 @@ class Group {
   View chunk(View data, int i) const { return chunk_of(data, i, size()); }
 
  private:
-  /// A collective that has not been issued yet.
-  struct Call {
-    const char* name;
-    const char* algorithm;
-    std::int64_t whole;    ///< bytes of the whole collective; -1 if members may differ
-    std::int64_t scratch;  ///< size of the scratch buffer, in elements
-    std::source_location where;
-    int root = -1;
-    DType dtype = DType::f32;  ///< of the scratch buffer
-  };
-  class CollectiveTask;
-  class MetaTask;
-
-  /// Issues the collective on the group's stream. Runs `theirs` if the group uses the backend's own
-  /// collectives, and `ours` otherwise.
-  Work issue(const Call& call, std::function<void(Peers&)> ours,
-             std::function<void(NativeCollectives&)> theirs);
-  /// Issues a collective through a GPU library, which enqueues the collective immediately.
-  Work enqueue_native(const Span& span, const Event& ready,
-                      const std::function<void(NativeCollectives&)>& work);
-  Event run_native(ChannelPeers& peers, const Span& span, NativeCollectives& backend,
-                   const std::function<void(NativeCollectives&)>& work);
+  /// Chooses how this group runs its collectives.
+  std::unique_ptr<GroupCollectives> collectives(int channel);
+  Members members() const { return {endpoint_, ranks_, rank_, name_}; }
   std::vector<int> chunk_counts(View data) const;
   // Each of these functions validates an operation's argument and returns it, or throws
   // std::invalid_argument.
   View checked(const char* operation, View data) const;
   int member(const char* operation, int i) const;
-  Channel::Part part(const char* name, std::source_location where) const;
+  /// The part of an operation that every message names. `algorithm`, `whole` and `root` are those
+  /// of a collective.
+  Channel::Part part(const char* name, std::source_location where, const char* algorithm = nullptr,
+                     std::int64_t whole = -1, int root = -1) const;
 
   Endpoint endpoint_;
   std::vector<int> ranks_;
   std::string name_;
   const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
-  std::int64_t issued_ = 0;  ///< number of collectives issued so far
   Channel messages_;
-  std::unique_ptr<Channel> collective_channel_;  ///< the worker's, or null
-  std::unique_ptr<NativeCollectives> native_;
-  std::unique_ptr<MetaCollectives> meta_;  ///< on the meta device only, where there is no worker
-  std::deque<MetaTask*> unsettled_{};      ///< in order of issue
-  std::unique_ptr<Worker> worker_;         ///< declared last: it uses the others until it ends
+  std::unique_ptr<GroupCollectives> collectives_;  ///< declared last: it uses the others
 };
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/trace/span.h"
+#include "core/base/span.h"
 
 namespace lockstep {
 

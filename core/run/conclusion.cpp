@@ -11,7 +11,7 @@
 #include "core/run/active_run.h"
 #include "core/run/report/report.h"
 #include "core/run/report/trained_model.h"
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 
 namespace lockstep {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/base/span.h"
 #include "core/time/time.h"
-#include "core/trace/span.h"
 
 namespace lockstep {
 

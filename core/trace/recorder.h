@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "core/base/memory_use.h"
+#include "core/base/span.h"
 #include "core/time/time.h"
 #include "core/trace/record.h"
-#include "core/trace/span.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/ranks.h"
 #include "tests/support/timeline_of.h"

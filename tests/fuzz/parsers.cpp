@@ -15,7 +15,7 @@
 #include "core/pipeline/validate.h"
 #include "core/plan/slice.h"
 #include "core/time/cluster_file.h"
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "viz/data/hello.h"
 

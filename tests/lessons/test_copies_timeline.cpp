@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "core/pipeline/pipeline_prediction.h"
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/meta_checks.h"
 #include "tests/support/ranks.h"

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "core/pipeline/csv.h"
-#include "core/trace/pipeline_analysis.h"
+#include "core/timeline/pipeline_analysis.h"
 #include "tests/pipeline/random_schedules.h"
 #include "tests/pipeline/simulated_timeline.h"
 #include "tests/pipeline/worked_cases.h"

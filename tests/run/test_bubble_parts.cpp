@@ -4,7 +4,7 @@
 #include <random>
 
 #include "core/run/report/bubble_parts.h"
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 #include "tests/run/timelines.h"
 
 using namespace lockstep;

@@ -15,7 +15,7 @@
 
 #include "core/base/error.h"
 #include "core/run/lesson.h"
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "core/trace/writer.h"
 #include "tests/support/comes_true.h"
 #include "tests/support/complaints.h"

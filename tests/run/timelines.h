@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep::testing {
 

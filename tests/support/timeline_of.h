@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "core/timeline/reader.h"
 #include "core/trace/format.h"
-#include "core/trace/reader.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::testing {

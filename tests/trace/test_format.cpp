@@ -6,9 +6,9 @@
 #include <random>
 #include <string>
 
+#include "core/timeline/parse.h"
+#include "core/timeline/reader.h"
 #include "core/trace/format.h"
-#include "core/trace/parse.h"
-#include "core/trace/reader.h"
 #include "core/trace/recorder.h"
 
 using namespace lockstep;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "viz/app/comparison_screen.h"
 #include "viz/app/screen.h"
 #include "viz/data/range_statistics.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "tests/viz/headless.h"
 #include "tests/viz/sample_run.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/pipeline/simulator.h"
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep {
 

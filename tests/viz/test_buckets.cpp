@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 #include "tests/viz/interactive.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/buckets.h"

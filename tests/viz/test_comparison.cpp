@@ -1,7 +1,7 @@
 // The comparison of two steps, against examples worked by hand and core/trace's analysis.
 #include <doctest/doctest.h>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "core/trace/writer.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/comparison.h"

@@ -1,8 +1,8 @@
 // The load of the experts: against an example worked by hand, and in a context without a window.
 #include <doctest/doctest.h>
 
+#include "core/timeline/reader.h"
 #include "core/trace/format.h"
-#include "core/trace/reader.h"
 #include "core/trace/recorder.h"
 #include "tests/viz/interactive.h"
 #include "viz/data/expert_load.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/explanations.h"
 #include "viz/data/finding.h"

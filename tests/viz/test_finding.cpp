@@ -1,7 +1,7 @@
 // What is under the cursor, and what the viewer says about it.
 #include <doctest/doctest.h>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/finding.h"
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "tests/viz/interactive.h"
 #include "viz/data/ghost.h"
 

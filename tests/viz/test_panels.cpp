@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/app/options.h"
 #include "viz/data/panels.h"

@@ -1,7 +1,7 @@
 // The statistics of a selected range, against a timeline worked by hand.
 #include <doctest/doctest.h>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/range_statistics.h"
 

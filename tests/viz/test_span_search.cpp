@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/span_search.h"
 #include "viz/data/view_state.h"

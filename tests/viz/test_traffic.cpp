@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 #include "tests/viz/interactive.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/traffic_matrix.h"

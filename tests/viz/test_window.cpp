@@ -11,7 +11,7 @@
 #include <random>
 #include <sstream>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/compared_runs.h"
 #include "viz/data/live_server.h"

@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "viz/data/given_runs.h"
 
 namespace lockstep::viz {

@@ -7,8 +7,8 @@
 #include <set>
 #include <tuple>
 
-#include "core/trace/visit_band.h"
-#include "core/trace/visit_sends.h"
+#include "core/timeline/visit_band.h"
+#include "core/timeline/visit_sends.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -39,8 +39,8 @@ Key key_of(const TimelineSpan& span) {
   return {span.group, span.name, span.sequence, span.sequence < 0 ? span.start : 0};
 }
 
-/// Returns those intervals that touch a window, so that the functions of core/trace/analysis.h need
-/// not visit the others.
+/// Returns those intervals that touch a window, so that the functions of core/timeline/analysis.h
+/// need not visit the others.
 Intervals touching(const Intervals& intervals, const Interval& window) {
   const auto first = std::ranges::partition_point(
       intervals, [&](const Interval& each) { return each.end <= window.start; });

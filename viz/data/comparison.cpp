@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "core/trace/visit_band.h"
+#include "core/timeline/visit_band.h"
 #include "viz/data/explanations.h"
 #include "viz/data/words.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/trace/pipeline_analysis.h"
+#include "core/timeline/pipeline_analysis.h"
 
 namespace lockstep::viz {
 

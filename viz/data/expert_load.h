@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep::viz {
 

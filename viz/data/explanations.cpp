@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/trace/visit_band.h"
+#include "core/timeline/visit_band.h"
 #include "viz/data/folding.h"
 
 namespace lockstep::viz {

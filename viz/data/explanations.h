@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/trace/pipeline_analysis.h"
+#include "core/timeline/pipeline_analysis.h"
 
 namespace lockstep::viz {
 

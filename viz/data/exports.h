@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {

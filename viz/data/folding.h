@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/trace/pipeline_analysis.h"
-#include "core/trace/timeline.h"
+#include "core/timeline/pipeline_analysis.h"
+#include "core/timeline/timeline.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "core/trace/visit_band.h"
+#include "core/timeline/visit_band.h"
 #include "viz/data/explanations.h"
 #include "viz/data/lab.h"
 #include "viz/data/words.h"

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 
 namespace lockstep::viz {
 

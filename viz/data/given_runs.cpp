@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 
 namespace lockstep::viz {
 namespace {

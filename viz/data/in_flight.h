@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/trace/pipeline_analysis.h"
+#include "core/timeline/pipeline_analysis.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/trace/parse.h"
+#include "core/timeline/parse.h"
 
 namespace lockstep::viz {
 namespace {

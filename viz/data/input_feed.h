@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "viz/data/live_feed.h"
 
 namespace lockstep::viz {

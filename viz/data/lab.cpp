@@ -7,7 +7,7 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 #include "viz/data/run_cluster.h"
 
 namespace lockstep::viz {

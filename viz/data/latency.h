@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {

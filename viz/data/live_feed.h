@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "core/trace/reader.h"
+#include "core/timeline/reader.h"
 #include "viz/data/live_server.h"
 #include "viz/data/memory_limit.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep::viz {
 

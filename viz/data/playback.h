@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {

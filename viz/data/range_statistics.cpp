@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/trace/visit_band.h"
+#include "core/timeline/visit_band.h"
 
 namespace lockstep::viz {
 

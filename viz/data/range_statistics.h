@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 
 namespace lockstep::viz {
 

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "core/time/cluster.h"
-#include "core/trace/visit_band.h"
+#include "core/timeline/visit_band.h"
 #include "viz/data/run_cluster.h"
 #include "viz/data/shards.h"
 #include "viz/data/words.h"

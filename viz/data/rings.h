@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 
 namespace lockstep::viz {
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "core/time/cluster.h"
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/trace/analysis.h"
-#include "core/trace/straggler.h"
+#include "core/timeline/analysis.h"
+#include "core/timeline/straggler.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {

@@ -6,7 +6,7 @@
 #include <map>
 #include <unordered_set>
 
-#include "core/trace/visit_band.h"
+#include "core/timeline/visit_band.h"
 #include "viz/data/buckets.h"
 #include "viz/data/words.h"
 

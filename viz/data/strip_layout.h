@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 #include "viz/data/run_cluster.h"
 #include "viz/data/words.h"
 

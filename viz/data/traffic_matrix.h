@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/trace/traffic.h"
+#include "core/timeline/traffic.h"
 
 namespace lockstep::viz {
 

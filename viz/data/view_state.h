@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/trace/pipeline_analysis.h"
+#include "core/timeline/pipeline_analysis.h"
 #include "viz/data/panels.h"
 #include "viz/data/range_statistics.h"
 #include "viz/data/settings.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep::viz {
 

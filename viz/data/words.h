@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/trace/analysis.h"
-#include "core/trace/timeline.h"
+#include "core/timeline/analysis.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep::viz {
 

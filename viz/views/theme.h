@@ -4,9 +4,9 @@
 
 #include <array>
 
+#include "core/base/span.h"
 #include "core/device/memory.h"
-#include "core/trace/pipeline_analysis.h"
-#include "core/trace/span.h"
+#include "core/timeline/pipeline_analysis.h"
 #include "viz/data/settings.h"
 
 namespace lockstep::viz {

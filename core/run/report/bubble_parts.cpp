@@ -6,7 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/pipeline/simulator.h"
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 #include "core/run/report/observed_overlap.h"
 
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 
 namespace lockstep {
 

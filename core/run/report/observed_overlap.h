@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/plan/prediction.h"
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep {
 

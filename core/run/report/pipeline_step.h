@@ -6,11 +6,11 @@
 
 #include "core/plan/prediction.h"
 #include "core/run/report/console.h"
-#include "core/trace/pipeline_analysis.h"
+#include "core/timeline/pipeline_analysis.h"
 
 namespace lockstep {
 
-/// Why a step of a pipeline took as long as it did (core/trace/pipeline_analysis.h defines the
+/// Why a step of a pipeline took as long as it did (core/timeline/pipeline_analysis.h defines the
 /// figures), for the tables of the report.
 struct ObservedStep {
   struct OfRank {

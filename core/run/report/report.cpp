@@ -7,7 +7,7 @@
 #include "core/run/report/memory_tables.h"
 #include "core/run/report/terminal_timeline.h"
 #include "core/run/report/text_table.h"
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 
 namespace lockstep {
 

@@ -15,7 +15,7 @@
 #include "core/run/report/pipeline_step.h"
 #include "core/run/report/rank_results.h"
 #include "core/run/report/stage_balance.h"
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep {
 

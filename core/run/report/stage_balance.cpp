@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "core/run/report/text_table.h"
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/plan/split_proposal.h"
-#include "core/trace/timeline.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep {
 

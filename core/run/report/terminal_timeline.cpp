@@ -6,8 +6,8 @@
 #include <climits>
 #include <utility>
 
-#include "core/trace/analysis.h"
-#include "core/trace/visit_band.h"
+#include "core/timeline/analysis.h"
+#include "core/timeline/visit_band.h"
 
 namespace lockstep {
 

@@ -11,7 +11,7 @@
 #include "core/pipeline/executor.h"
 #include "core/run/rank.h"
 #include "core/run/report/text_table.h"
-#include "core/trace/analysis.h"
+#include "core/timeline/analysis.h"
 
 namespace lockstep {
 

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "core/comm/channel_peers.h"
+#include "core/comm/group_collectives.h"
+#include "core/comm/worker.h"
+#include "core/device/tensor.h"
+
+namespace lockstep {
+
+/// A group's communication stream on the CPU: a worker, and the channel of its agent's messages.
+class WorkerStream {
+ public:
+  /// Exchanges a collective's messages, and returns the event at which it ended. Runs on the
+  /// worker's thread, or on the rank's own (see Worker).
+  using Body = std::function<Event(ChannelPeers&)>;
+
+  WorkerStream(const Members& members, int channel);
+  /// Queues a collective that starts once `ready` has occurred. `scratch` is where it receives
+  /// elements before they are added (see ChannelPeers). The rank's own thread releases it, in
+  /// program order.
+  Work queue(const Channel::Part& part, const Event& ready, Tensor scratch, Body body);
+
+ private:
+  Members members_;
+  std::optional<Channel> channel_;  ///< of the worker's agent
+  Worker worker_;                   ///< declared last: it uses the others until it ends
+};
+
+}  // namespace lockstep

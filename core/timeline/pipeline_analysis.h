@@ -1,0 +1,135 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/timeline/analysis.h"
+#include "core/timeline/timeline.h"
+
+namespace lockstep {
+
+// Why a pipeline's step took as long as it did: its critical path, and the causes of its ranks'
+// idle time. Both come from the dependencies between the executed actions and messages
+// (pipeline_graph.h), and refer to the window of bubble(): from the first start to the last end of
+// the step's pipeline actions.
+
+/// A link of a critical path: an action, a message, or time that neither explains.
+struct PathLink {
+  enum class Kind : std::uint8_t {
+    action,
+    transfer,  ///< the message's bytes leave the sender's lane
+    latency,   ///< from there to the message's arrival (α on the modelled clock)
+    other,     ///< time between a link and the next; on the wall clock, the host's
+  };
+  Kind kind = Kind::other;
+  Interval time;
+  int rank = -1;     ///< the rank that ran the action or sent the message
+  int to_rank = -1;  ///< the message's receiver
+  /// The action, or the action that produced the message.
+  int stage = -1;
+  int microbatch = -1;
+  Category category = Category::kernel;
+  /// The part of an action in which its rank waits, for example for an all-reduce in its
+  /// tensor-parallel group.
+  Picoseconds stalled = 0;
+  bool operator==(const PathLink&) const = default;
+};
+
+/// The chain of actions and messages that determines a step's length. The links cover the window
+/// without gaps and overlaps, so their lengths add up to the step. Each link starts as soon as the
+/// one before it ends, because its rank or its lane becomes free or because its input arrives: if
+/// an action on the path took longer, so would the step.
+struct CriticalPath {
+  Interval window;
+  std::vector<PathLink> links;  ///< in order of time
+
+  /// The path's length by kind. The parts add up to the window.
+  struct Parts {
+    std::map<int, Picoseconds> compute;  ///< by stage, without `stalled`
+    Picoseconds stalled = 0;
+    Picoseconds transfer = 0, latency = 0;
+    Picoseconds other = 0;
+  };
+  Parts parts() const;
+};
+
+/// Returns the critical path of a step, or nothing if the step has no pipeline actions. If several
+/// paths are equally long, prefers a rank's previous action to a message.
+std::optional<CriticalPath> critical_path(const Timeline& timeline, int step);
+
+/// The actions that one action depends on, and those that depend on it, from the stage that reads
+/// the data to the optimizer.
+struct DataChain {
+  /// In order: each action uses the result of the one before it. The backward pass of the last
+  /// stage uses the result of that stage's forward pass; a W uses that of its I.
+  std::vector<PathLink> before;
+  PathLink action;
+  std::vector<PathLink> after;  ///< every action that uses the result, directly or not, by time
+  /// The optimizer's spans on the ranks where the chain computes gradients from the action on.
+  struct Update {
+    int rank = 0;
+    Interval time;
+  };
+  std::vector<Update> updates;
+};
+
+/// Returns the chain of the pipeline action that starts at `start` on `rank`, or nothing if there
+/// is none.
+std::optional<DataChain> data_chain(const Timeline& timeline, int step, int rank,
+                                    Picoseconds start);
+
+/// Why a rank is idle. See IdleInterval.
+enum class IdleCause : std::uint8_t {
+  warm_up,    ///< before the rank's first action: the pipeline fills
+  cool_down,  ///< after its last action: the pipeline drains
+  waiting,    ///< in between: the schedule has nothing else to run until an input is there
+  straggler,  ///< actions that take longer than their operation usually does
+  messages,   ///< transfer and latency of messages between stages
+  other,      ///< what no link explains, such as the host's time; also ranks without actions
+};
+constexpr int idle_cause_count = 6;
+/// Returns "warm-up", "cool-down", "waiting"...
+const char* name_of(IdleCause cause);
+using IdleTimes = std::array<Picoseconds, idle_cause_count>;
+
+/// An interval in which a rank runs no pipeline action, and its causes.
+///
+/// The interval is the difference between two chains of actions and messages: the one that led to
+/// the action after it, and the one that led to the end of the action before it. What the first
+/// chain spends on messages, beyond the second, is a cause of the interval; so is what it spends on
+/// actions beyond their operation's usual duration (the median over all stages and microbatches of
+/// the step); the rest is due to the schedule. If one of these differences is negative, the others
+/// share the interval in proportion. Before a rank's first action there is no second chain, and
+/// after its last action, the first chain is the critical path.
+struct IdleInterval {
+  Interval time;
+  IdleTimes causes{};  ///< add up to the interval's length
+  /// The action whose result the rank waits for; -1 if the next action needs no result of another
+  /// stage.
+  int stage = -1;
+  int microbatch = -1;
+  Category category = Category::kernel;
+};
+
+/// Returns the idle intervals of a step, one list per rank in timeline order; empty if the step has
+/// no pipeline actions. The intervals add up to bubble()->idle().
+std::vector<std::vector<IdleInterval>> idle_intervals(const Timeline& timeline, int step);
+/// Returns the sums over the intervals, by cause.
+IdleTimes sum_of_causes(const std::vector<IdleInterval>& intervals);
+
+/// The number of microbatches in flight on a rank from a time on.
+struct InFlight {
+  Picoseconds from = 0;
+  int microbatches = 0;
+};
+
+/// Returns how the number of microbatches in flight on each rank changes in a step, one list per
+/// rank in timeline order. A microbatch is in flight on a stage from the start of its forward to
+/// the end of its backward (B, or W after I), as in peak_live_microbatches(); a rank's number is
+/// the sum over its stages. Empty if the step has no pipeline actions.
+std::vector<std::vector<InFlight>> microbatches_in_flight(const Timeline& timeline, int step);
+
+}  // namespace lockstep
