@@ -25,6 +25,7 @@
 #include "core/run/launch/launch.h"
 #include "core/run/mpi_process.h"
 #include "core/run/options/memory_needed.h"
+#include "core/run/options/needs.h"
 #include "core/run/report/trained_model.h"
 #include "core/run/run_threads.h"
 #include "core/run/save.h"
@@ -120,6 +121,10 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (info_.trains) {
     options.plan().validate();
     if (!under_mpi()) check_memory(options, available_memory());
+  }
+  if (options.output.needs_only) {
+    std::fputs(needs_of(options).c_str(), stdout);
+    return 0;
   }
   corpus_ = std::make_unique<Corpus>(
       !run.tokens.empty() ? Corpus::from_tokens(run.tokens, run.model)

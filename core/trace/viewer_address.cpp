@@ -1,5 +1,6 @@
 #include "core/trace/viewer_address.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
 
@@ -46,6 +47,15 @@ ViewerAddress::ViewerAddress(const std::string& viewer) {
       std::all_of(port_.begin(), port_.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!digits || std::atoi(port_.c_str()) < 1 || std::atoi(port_.c_str()) > 65535)
     throw UsageError(fmt::format("--view {}: give HOST:PORT, such as 127.0.0.1:7077", viewer));
+}
+
+std::string ViewerAddress::on_this_machine() const {
+  in_addr address{};
+  const bool is_loopback =
+      host_ == "localhost" || host_ == "::1" ||
+      (::inet_pton(AF_INET, host_.c_str(), &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+  if (!is_loopback) return {};
+  return fmt::format("{}:{}", host_ == "::1" ? "[::1]" : host_, std::atoi(port_.c_str()));
 }
 
 const std::vector<SocketAddress>* ViewerAddress::addresses() {

@@ -22,6 +22,8 @@ class ViewerAddress {
   /// Throws UsageError if `viewer` is malformed.
   explicit ViewerAddress(const std::string& viewer);
 
+  /// Returns HOST:PORT if the host is this machine by a loopback address; otherwise "".
+  std::string on_this_machine() const;
   /// Returns the host's addresses (possibly none), or null while the lookup is in progress; in that
   /// case, call this again later.
   const std::vector<SocketAddress>* addresses();

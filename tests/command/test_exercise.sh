@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The check of one exercise: rejects the stub; accepts the solution and every other right answer; rejects each wrong
-# answer with the diagnosis that its first line names. Prints "N passed, N failed".
+# answer (tests/exercises/NN_name/wrong) with the diagnosis that its first line names. Prints "N passed, N failed".
 #
 #   test_exercise.sh PROGRAMS FOLDER     PROGRAMS is the folder of the built answers, FOLDER is the exercise's.
 #                                        Answers that were not built are left out.
@@ -27,7 +27,7 @@ for answer in "$programs/exercise_$name"-{solution,right-*}; do
   done
 done
 wrong=0
-for answer in "$folder"/wrong/*.cpp; do
+for answer in "$folder/../../tests/exercises/$name/wrong"/*.cpp; do
   what=$(basename "$answer" .cpp)
   [[ -x $programs/exercise_$name-wrong-$what ]] || continue
   wrong=$((wrong + 1))

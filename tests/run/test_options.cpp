@@ -14,6 +14,7 @@
 #include "core/run/lesson.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/memory_needed.h"
+#include "core/run/options/needs.h"
 #include "core/run/report/config_json.h"
 #include "core/run/report/trained_model.h"
 #include "tests/support/complaints.h"
@@ -439,6 +440,38 @@ TEST_CASE("the wall clock is the default if each rank has a core") {
   const auto timed = parse({"--time", "forward=3ms", "--cluster", "free"});
   CHECK(timed->platform.clock.times().of(Category::forward) == 3'000'000'000);
   CHECK(timed->platform.clock.cluster().name == "free");
+}
+
+TEST_CASE("--defaults applies where a flag is not given") {
+  const std::string demo = "--ranks 2 --microbatches 4 --pace 0.5";
+  const auto options = parse({"--defaults", demo, "--microbatches=2"});
+  CHECK(options->run.ranks == 2);
+  CHECK(options->run.microbatches == std::vector<int>{2});
+  CHECK(options->platform.pace == 0.5);
+  CHECK(refusal({"--defaults", demo, "--batch", "3"}).find("--microbatches 4") !=
+        std::string::npos);
+  CHECK(refusal({"--defaults", "--ranks x"}).find("--ranks x") != std::string::npos);
+}
+
+TEST_CASE("a lesson says what its run needs") {
+  const auto needs = [](const std::vector<std::string>& flags) {
+    const auto options = parse(flags);
+    CHECK_FALSE(options->output.needs_only);
+    return needs_of(*options);
+  };
+  CHECK(needs({}) == "ranks 4\nmicrobatches 8\n");
+  CHECK(needs({"--microbatches", "2", "--pp=2"}) == "ranks 2\nmicrobatches 2\n");
+  const std::string usual = "ranks 4\nmicrobatches 8\n";
+  CHECK(needs({"--view"}) == usual + "viewer 127.0.0.1:7077\n");
+  CHECK(needs({"--view=08"}) == usual + "viewer 127.0.0.1:8\n");
+  CHECK(needs({"--view", "127.9.0.1:70"}) == usual + "viewer 127.9.0.1:70\n");
+  CHECK(needs({"--view", "[::1]:70"}) == usual + "viewer [::1]:70\n");
+  CHECK(needs({"--view", "localhost:70"}) == usual + "viewer localhost:70\n");
+  CHECK(needs({"--view", "128.0.0.1:70"}) == usual + "viewer elsewhere\n");
+  CHECK(needs({"--view", "host:70"}) == usual + "viewer elsewhere\n");
+  CHECK(needs({"--device", "cuda"}) == usual + "gpu here\n");
+  CHECK(needs({"--device=cuda", "--launch", "mpi", "--hosts", "a:4"}) == usual + "gpu elsewhere\n");
+  CHECK(parse({"--needs"})->output.needs_only);
 }
 
 TEST_CASE("a lesson's own flags are checked like the shared ones") {

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 
 #include "core/base/error.h"
 #include "core/base/token.h"
@@ -75,6 +76,7 @@ struct FlagParser::Impl {
   CLI::App app;
   LessonInfo info;
   Given given;
+  std::string defaults;
   std::unique_ptr<Options> options = std::make_unique<Options>();
 
   void number(const std::string& flag, int& value, int least, const std::string& help) {
@@ -98,6 +100,8 @@ struct FlagParser::Impl {
         });
   }
   void shared_flags();
+  void flags_of_the_command();
+  void apply_defaults();
   void adopt_model();
   void leave_out_the_model();
 };
@@ -240,6 +244,23 @@ void FlagParser::Impl::shared_flags() {
   app.option_defaults()->group(lesson_group);
 }
 
+/// Adds the flags with which ./lockstep starts a lesson; the help leaves them out.
+void FlagParser::Impl::flags_of_the_command() {
+  app.option_defaults()->group("");
+  app.add_flag("--needs", options->output.needs_only, "print what the run needs, and exit");
+  word("--defaults", defaults, "flags with one value each, which apply unless they are given");
+}
+
+/// Applies the flags of --defaults, such as "--ranks 4 --steps 60", that are not given.
+void FlagParser::Impl::apply_defaults() {
+  std::istringstream words{defaults};
+  for (std::string flag, value; words >> flag >> value;)
+    if (CLI::Option* option = app.get_option(flag); option->count() == 0) {
+      option->add_result(value);
+      option->run_callback();
+    }
+}
+
 /// Gives the model the shape of the checkpoint to load, except for flags that are given.
 void FlagParser::Impl::adopt_model() {
   RunConfig& run = options->run;
@@ -268,6 +289,7 @@ FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>())
   impl_->info = info;
   impl_->app.description(fmt::format("Lesson {}: {}", info.name, info.question));
   impl_->app.name("./lockstep lesson " + info.name.substr(0, info.name.find(' ')));
+  impl_->flags_of_the_command();
   impl_->shared_flags();
   if (!info.model) impl_->leave_out_the_model();
 }
@@ -301,8 +323,9 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
   CLI::App& app = impl_->app;
   try {
     app.parse(argc, argv);
+    impl_->apply_defaults();
   } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
+    std::fputs(app.count("--needs") > 0 ? "help\n" : app.help().c_str(), stdout);
     return nullptr;
   } catch (const CLI::ExtrasError&) {
     const std::string near = nearest_flag(app, app.remaining().front());

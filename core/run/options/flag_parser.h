@@ -29,7 +29,7 @@ class FlagParser {
            const std::string& help);
 
   /// Throws UsageError for invalid or impossible values. For --help, prints the help and returns
-  /// null.
+  /// null; with --needs, it prints "help".
   std::unique_ptr<Options> parse(int argc, const char* const* argv);
 
  private:

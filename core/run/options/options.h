@@ -77,7 +77,8 @@ struct Output {
   std::string save;             ///< where to write a checkpoint
   std::string export_to;        ///< where to write the trained model for transformers
   bool quiet = false;
-  bool verbose = false;  ///< print where every rank runs, and its CUDA streams
+  bool verbose = false;     ///< print where every rank runs, and its CUDA streams
+  bool needs_only = false;  ///< print needs_of() instead of running
 };
 
 /// The flags that all lessons share, checked against one another.
