@@ -358,7 +358,17 @@ for lesson in 08_gpipe 09_1f1b; do    # two headers each, of which one is named 
 done
 lockstep diff 9
 claim "the headers that lessons are named after belong together" says $'--- 08_gpipe/gpipe.h\n+++ 09_1f1b/1f1b.h\n'
-claim "and others by name" says $'--- 08_gpipe/prediction.h\n+++ 09_1f1b/prediction.h\n'
+claim "and nothing else is shown" is_silent_on 'prediction'
+mkdir "$house/lessons/09_1f1b/experiment"
+echo 'int watermark();' >"$house/lessons/09_1f1b/experiment/watermark.h"
+lockstep diff 9 --all
+claim "--all: also the others, by name" says $'--- 08_gpipe/prediction.h\n+++ 09_1f1b/prediction.h\n'
+claim "--all: and the folders" says $'--- /dev/null\n+++ 09_1f1b/experiment/watermark.h\n'
+claim "--all: each once" [ "$(grep -c '^+++ ' <<<"$out")" = 5 ]
+lockstep diff --all 9; claim "--all before the lesson" says '+++ 09_1f1b/prediction.h'
+rm -r "$house/lessons/09_1f1b/experiment"
+lockstep diff 9 --al; claim "another flag is refused" ended 2
+claim "and named" says "diff has no flag '--al'"
 echo 'int gpipe();' >"$house/lessons/08_gpipe/gpipe.h"
 rm "$house"/lessons/{09_1f1b/1f1b,08_gpipe/prediction,09_1f1b/prediction}.h
 
