@@ -140,7 +140,7 @@ configuration() {
 # A verb that needs the kernels for every architecture sets this to `all`. A build that has them keeps them.
 architectures=''
 
-# A verb that needs the GPU part sets this to `yes`. Finding nvcc takes several seconds, longer than the rest of
+# `yes` if the GPU part is to be built: its target is, or a verb sets this. Finding nvcc takes several seconds, longer than the rest of
 # configuring, so a build looks for nvcc only when it is first needed, unless the user has set LOCKSTEP_CUDA.
 gpu_part=''
 
@@ -225,13 +225,15 @@ compile() { # TARGET...
   local target targets=() log=$build/build.log
   command -v cmake >/dev/null ||
     fail "can't build: cmake is not on the PATH; install it (Debian's package is cmake), or 'pip install cmake'"
+  [[ " $* " != *' lockstep_cuda '* ]] || gpu_part=yes
   configure
   for target in "$@"; do    # without the viewer's packages, there is no target for it
     [[ $target == lockstep_view ]] && ! grep -q "$target" "$build/build.ninja" || targets+=("$target")
   done
   (( ${#targets[@]} )) || return 0
   if ! cmake --build "$build" --target "${targets[@]}" --parallel "$(jobs_at_once)" 2>&1 |
-    tee "$log" | progress "${targets[*]}"; then
+    tee "$log" | progress "${building:-${targets[*]}}"; then
+    [[ -z ${errors-} ]] || exit 3    # a caller that reads the log itself
     # Ninja prints FAILED, then the command on the next line, and then the compiler's output.
     awk '/^\[[0-9]+\/[0-9]+\]/ {show = 0} show; /^FAILED: / {getline; show = 1}' "$log" | head -n 60 >&2
     fail "building ${targets[*]} failed; all of it is in build/$preset/build.log"

@@ -2,33 +2,36 @@
 # `./lockstep check` on a small project with two exercises of its own: what it says at each step, from the stub to the
 # last solved exercise, and what it writes. Prints "N passed, N failed".
 #
-#   test_check.sh SUPERVISE     the program that judges
+#   test_check.sh SUPERVISE CHECK_COMMAND     the program that judges, and the verb's own
 set -uo pipefail
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
 unset LOCKSTEP_PRESET
-export SUPERVISE=$1 SOURCE_DIR=$source_dir
+export SUPERVISE=$1 CHECK_COMMAND=$2 SOURCE_DIR=$source_dir
 house="$scratch/a path with spaces"
 
 mkdir -p "$house"/{cmake,exercises/01_two,exercises/02_three}
 cp "$source_dir/lockstep" "$source_dir/CMakePresets.json" "$house"
 cp "$source_dir/cmake/build.sh" "$house/cmake"
-cp "$source_dir/exercises/check.sh" "$house/exercises"
 cat >"$house/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
 project(house LANGUAGES CXX)
 set(CMAKE_CXX_STANDARD 20)
-add_custom_target(supervise COMMAND ${CMAKE_COMMAND} -E create_symlink $ENV{SUPERVISE} exercises/supervise)
+add_subdirectory(exercises)
+END
+cat >"$house/exercises/CMakeLists.txt" <<'END'
+add_custom_target(supervise COMMAND ${CMAKE_COMMAND} -E create_symlink $ENV{SUPERVISE} supervise)
+add_custom_target(check_command COMMAND ${CMAKE_COMMAND} -E create_symlink $ENV{CHECK_COMMAND} check_command)
+file(GLOB answers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} */answer.cpp)
 foreach(exercise 01_two 02_three)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/exercises/${exercise}/answer.cpp)
-    add_executable(exercise_${exercise} exercises/${exercise}/answer.cpp exercises/main.cpp
+  if(${exercise}/answer.cpp IN_LIST answers)
+    add_executable(exercise_${exercise} ${exercise}/answer.cpp main.cpp
       $ENV{SOURCE_DIR}/exercises/frame/report.cpp)
     target_include_directories(exercise_${exercise} PRIVATE $ENV{SOURCE_DIR})
     target_link_libraries(exercise_${exercise} PRIVATE fmt)
     target_compile_options(exercise_${exercise} PRIVATE -g -fsanitize=address,undefined -fno-sanitize-recover=all)
     target_link_options(exercise_${exercise} PRIVATE -fsanitize=address,undefined)
-    set_target_properties(exercise_${exercise} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/exercises)
   endif()
 endforeach()
 END
@@ -66,6 +69,11 @@ write() { printf '%s\n' "$2" >"$house/exercises/$1/answer.cpp"; } # EXERCISE COD
 files() { (cd "$house" && find . -path ./build -prune -o -type f -print | sort); }
 before=$(files)
 
+lockstep check --fast
+claim 'an unknown flag: exit code 2' ended 2
+claim 'an unknown flag: named' says "check has no flag '--fast'; './lockstep check --help' lists them"
+lockstep check --fast
+claim 'an unknown flag: builds nothing a second time' [ "$(wc -l <<<"$out")" = 1 ]
 lockstep check list
 claim 'list: both, none solved' [ "$out" = \
   $'  01_two                   The number two\n  02_three                 The number three' ]
@@ -181,8 +189,6 @@ lockstep check 2 hint
 claim 'hint after the exercise' says 'Exercise 02, hint'
 lockstep check 1 2
 claim 'one exercise at a time' says "check takes one exercise at a time"
-lockstep check --fast
-claim 'an unknown flag: exit code 2' ended 2
 lockstep check reset
 claim 'reset needs a name' ended 2
 
@@ -196,4 +202,20 @@ wait $!
 code=$? out=$(<"$scratch/watch")
 claim 'watch ends with a right answer' ended 0
 claim 'watch has checked the saved answer' says '✓ 2 cases are right.'
+
+# Ctrl-C, which reaches all processes, and SIGTERM, which reaches one, while an answer runs.
+write 01_two $'#include <unistd.h>\nint answer(int) {\n  volatile int n = 1;\n  while (n) sleep(1);\n  return 2;\n}'
+runs_answer() { pgrep -f "$house/build/release/exercises/exercise_01_two --seed" >/dev/null; }
+answer_is_gone() { ! runs_answer; }
+for signal in INT TERM; do
+  : >"$scratch/err"
+  (cd "$house" && exec setsid ./lockstep check watch 1) >"$scratch/out" 2>&1 </dev/null &
+  run=$!    # setsid makes it the leader of its group
+  claim "$signal: the answer runs" within 60 runs_answer
+  if [[ $signal == INT ]]; then kill -INT -- "-$run"; else kill -TERM "$run"; fi
+  await
+  claim "$signal ends watch" ended 130
+  claim "$signal gives no verdict" says_no '✗'
+  claim "$signal ends the answer" within 60 answer_is_gone
+done
 conclude

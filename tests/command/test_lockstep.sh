@@ -23,8 +23,6 @@ make_house() {
   mkdir -p "$house"/{cmake,lessons/08_gpipe,lessons/09_1f1b,lessons/10_broken} "$scratch/bin"
   cp "$source_dir/lockstep" "$source_dir/CMakePresets.json" "$house"
   cp "$source_dir/cmake/build.sh" "$house/cmake"
-  mkdir "$house/exercises"
-  cp "$source_dir/exercises/check.sh" "$house/exercises"
   ln -s "$house/lockstep" "$scratch/link"
   cat >"$house/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.25)
@@ -58,8 +56,25 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/bad)
   add_test(NAME bad COMMAND false)
 endif()
 END
+  # With --needs, the fake lesson says what the flags here ask for, as the real ones do.
   cat >"$house/lesson" <<'END'
 #!/bin/bash
+if [[ $1 == --needs ]]; then
+  p=4 m=8
+  while shift; (($#)); do
+    case $1 in
+      --nope) echo '--nope: no such flag' >&2; exit 2 ;;
+      --help) echo help; exit ;;
+      --microbatches) m=$((10#$2)) ;;
+      --view) [[ ${2-} == [0-9]* ]] && port=$((10#$2)); echo "viewer 127.0.0.1:${port:-7077}" ;;
+      --view=far) echo 'viewer elsewhere' ;;
+      --device=cuda) echo 'gpu here' ;;
+      --device) [[ $2 != cuda ]] || echo 'gpu here' ;;
+    esac
+  done
+  printf 'ranks %d\nmicrobatches %d\n' $p $m
+  exit
+fi
 printf 'lesson %s in %s with' "${0##*/lesson_}" "$PWD"
 printf ' <%s>' "$@"; echo
 echo $$ >"$SCRATCH/lesson.pid"
@@ -178,6 +193,8 @@ claim "a second run doesn't configure" is_silent_on 'Configuring'
 lockstep lesson 9 --help; claim "lesson N --help is the lesson's" says 'with <--help>'
 lockstep lesson 9 --name 'two words'; claim "words with spaces stay whole" says '<--name> <two words>'
 lockstep --no-install lesson 9 --preset=release --steps 1; claim "our own flags are taken out" says 'with <--steps> <1>'
+lockstep lesson 9 --nope; claim "the lesson refuses a wrong flag" ended 2
+claim "before it runs" is_silent_on 'lesson 09_1f1b in'
 lockstep lesson 9 --exit 7; claim "the exit code is the lesson's" ended 7
 out=$(cd / && "$scratch/link" lesson gpipe 2>&1); code=$?
 claim "through a symlink, from elsewhere" says 'lesson 08_gpipe in / with'
@@ -202,9 +219,8 @@ first=$out; lockstep lesson 9 --what-if --steps 3; claim "flags after it change 
 lockstep lesson --what-if; claim "without a lesson, it lists those of every lesson" says $'09_1f1b\n  no_flush'
 lockstep lesson 8 --what-if; claim "a lesson without what-ifs says so" [ "$out" = 'lesson 08_gpipe has no what-ifs' ]
 lockstep lesson 9 --what-if no_flsh; claim "a wrong name is refused" ended 2
-claim "and the nearest is proposed" says "no what-if of this name; the nearest is no_flush; './lockstep lesson 09_1f1b --what-if' lists all"
+claim "and all names are given" says "no what-if of this name; it has no_flush, short_warm_up"
 claim "in one line" has_lines 1
-lockstep lesson 9 --what-if long_warm_up; claim "the nearest of several" says 'the nearest is short_warm_up'
 for words in '8 --what-if x' '9 --what-if no_flush --what-if no_flush'; do
   # shellcheck disable=SC2086  # several words
   lockstep lesson $words; claim "'lesson $words' is refused" ended 2
@@ -266,30 +282,35 @@ claim "and says why in one line" has_lines 1
 claim "and what to install" says "can't build: cmake is not on the PATH; install it"
 
 # The demo without a display.
-lockstep demo; claim "demo gives its flags" says 'with <--ranks> <4> <--microbatches> <8>'
+lockstep demo; claim "demo gives its flags" says 'with <--defaults> <--ranks 4 --microbatches 8 --steps 60 --pace 0.002>'
 claim "demo does not look for CUDA" grep -q 'LOCKSTEP_CUDA:.*=when_wanted' "$house/build/release/CMakeCache.txt"
 claim "demo says where the trace is" says 'runs/latest/trace.json'
 claim "demo works out its bubble" says '4 stages and 8 microbatches: 3/11, 27 %.'
 claim "and the next one's" says "demo --microbatches 16': 4 stages and 16 microbatches: 3/19, 16 %."
-lockstep demo --microbatches 16 --steps=2; claim "the user's flags take the place of the demo's" says 'with <--ranks> <4> <--pace> <0.002> <--microbatches> <16> <--steps=2>'
+lockstep demo --microbatches 16 --steps=2; claim "the user's flags follow the demo's" says ' --pace 0.002> <--microbatches> <16> <--steps=2>'
 claim "and has another proposal then" says "lesson 8' makes the bubble smaller"
 # Bash's own glob looks for a GPU's device file, so a machine with a GPU cannot run this test.
 if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [[ ! -e /dev/dxg ]]; then
   for words in 'lesson 9 --device cuda' 'demo --device=cuda'; do
     # shellcheck disable=SC2086  # words
     lockstep $words; claim "'$words' without a GPU is refused" ended 2
-    claim "before anything is built" is_silent_on 'Building'
+    claim "before the GPU's part is built" grep -q 'LOCKSTEP_CUDA:.*=when_wanted' "$house/build/release/CMakeCache.txt"
     claim "and says why" says 'there is no GPU here; leave the flag out to train on the CPU'
   done
 fi
 lockstep demo --exit 1; claim "a demo that fails ends so" ended 1
+lockstep demo --nope; claim "the lesson refuses the demo's flags, too" ended 2
+claim "before the demo explains itself" is_silent_on 'Each row'
 lockstep lesson 9 --view; claim "no display: how to look later" says 'no display here'
 claim "no display: the run goes on" says 'with <--view>'
 lockstep lesson 9 --view 08; claim "a port with a leading zero reaches the lesson" says 'with <--view> <08>'
 claim "and is no octal number" is_silent_on 'octal'
 lockstep demo --microbatches 08; claim "nor are 08 microbatches" is_silent_on 'base'
 lockstep view; claim "view without a display is refused" ended 2
+claim "and says what does without" says "'./lockstep view --help' lists what needs none"
 claim "no viewer was started" viewers 0
+lockstep view x --export y.svg; claim "with words, the viewer decides" says 'viewer <x> <--export> <y.svg>'
+rm "$scratch/viewer.pid"
 
 # With a display; the fake viewer needs none.
 export DISPLAY=:99
@@ -300,6 +321,7 @@ claim "which stays open" alive "$scratch/viewer.pid"
 port=${out##*127.0.0.1:} port=${port%%>*}
 lockstep lesson 9 --view "$port"; claim "a viewer that listens is used" viewers 1
 claim "and no other is opened" is_silent_on 'The viewer is open'
+lockstep lesson 9 --view=far; claim "a viewer elsewhere is not opened" is_silent_on 'The viewer is open'
 lockstep demo; claim "a second demo has a window of its own" is_silent_on "127.0.0.1:$port>"
 VIEWER_FAILS=1 lockstep demo; claim "a viewer that can't start is said" says "did not start: can't open a window"
 claim "and the run goes on without" is_silent_on '<--view>'
@@ -336,7 +358,17 @@ for lesson in 08_gpipe 09_1f1b; do    # two headers each, of which one is named 
 done
 lockstep diff 9
 claim "the headers that lessons are named after belong together" says $'--- 08_gpipe/gpipe.h\n+++ 09_1f1b/1f1b.h\n'
-claim "and others by name" says $'--- 08_gpipe/prediction.h\n+++ 09_1f1b/prediction.h\n'
+claim "and nothing else is shown" is_silent_on 'prediction'
+mkdir "$house/lessons/09_1f1b/experiment"
+echo 'int watermark();' >"$house/lessons/09_1f1b/experiment/watermark.h"
+lockstep diff 9 --all
+claim "--all: also the others, by name" says $'--- 08_gpipe/prediction.h\n+++ 09_1f1b/prediction.h\n'
+claim "--all: and the folders" says $'--- /dev/null\n+++ 09_1f1b/experiment/watermark.h\n'
+claim "--all: each once" [ "$(grep -c '^+++ ' <<<"$out")" = 5 ]
+lockstep diff --all 9; claim "--all before the lesson" says '+++ 09_1f1b/prediction.h'
+rm -r "$house/lessons/09_1f1b/experiment"
+lockstep diff 9 --al; claim "another flag is refused" ended 2
+claim "and named" says "diff has no flag '--al'"
 echo 'int gpipe();' >"$house/lessons/08_gpipe/gpipe.h"
 rm "$house"/lessons/{09_1f1b/1f1b,08_gpipe/prediction,09_1f1b/prediction}.h
 

@@ -130,7 +130,7 @@ ParsedOptions parse_options(int argc, char** argv) {
          "On exit, write statistics as JSON: spans received, and the latency until they were shown")
       ->type_name("FILE");
   app.footer("\n" + help_text() +
-             "Without a display: xvfb-run -a lockstep_view runs/latest --screenshot run.png");
+             "Without a display: --screenshot, which then needs xvfb-run, and --export");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {

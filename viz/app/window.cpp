@@ -76,9 +76,9 @@ std::filesystem::path font_file(const std::string& name) {
 }
 
 const char* without_display =
-    "Without one: a picture, by xvfb-run -a lockstep_view DIR --screenshot run.png; the timeline "
-    "in "
-    "the terminal, which every lesson draws when it ends; or the trace in a browser, at "
+    "Without one: a picture, with --screenshot FILE (needs the packages xvfb and xauth); the "
+    "timeline in the terminal, which every lesson draws when it ends; or the trace in a browser, "
+    "at "
     "https://ui.perfetto.dev";
 
 }  // namespace

@@ -1,0 +1,110 @@
+#include "exercises/command/exercises.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+namespace lockstep::exercises {
+
+namespace fs = std::filesystem;
+
+std::string content_of(const fs::path& file) {
+  std::ifstream in{file, std::ios::binary};
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::string Exercise::title() const {
+  std::string line;
+  std::ifstream page{folder / "README.md"};
+  std::getline(page, line);
+  return line.starts_with("# ") ? line.substr(2) : "";
+}
+
+std::string Exercise::file(const std::string& file_name) const {
+  return fmt::format("exercises/{}/{}", name(), file_name);
+}
+
+bool Exercise::is_untouched() const {
+  return content_of(answer()) == content_of(folder / "stub.cpp");
+}
+
+bool Exercise::is_program() const {
+  return ("\n" + content_of(folder / "stub.cpp")).find("\n// find the bug") != std::string::npos;
+}
+
+std::string Exercise::hint(int n) const {
+  std::string line, hint;
+  std::ifstream hints{folder / "hints.md"};
+  for (int at = 1; std::getline(hints, line);)
+    if (line == "---")
+      ++at;
+    else if (at == n && !(hint.empty() && line.empty()))
+      hint += line + "\n";
+  while (hint.ends_with("\n")) hint.pop_back();
+  return hint;
+}
+
+void Exercise::reset() const {
+  fs::copy_file(folder / "stub.cpp", answer(), fs::copy_options::overwrite_existing);
+}
+
+Exercises::Exercises(const fs::path& root) : progress_{root / "exercises" / "progress"} {
+  for (const auto& entry : fs::directory_iterator{root / "exercises"})
+    if (fs::exists(entry.path() / "task.h")) all_.push_back({entry.path()});
+  std::ranges::sort(all_, {}, &Exercise::folder);
+}
+
+const Exercise& Exercises::named(const std::string& name, const std::string& command) const {
+  std::string wanted = lower(name);
+  std::ranges::replace_if(
+      wanted, [](char c) { return c == '-' || c == ' '; }, '_');
+  const bool is_number =
+      !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+  if (is_number) {
+    wanted.erase(0, std::min(wanted.find_first_not_of('0'), wanted.size()));
+    wanted.insert(0, 2 - std::min<std::size_t>(wanted.size(), 2), '0');
+  }
+  for (const Exercise& each : all_)
+    if (wanted == each.name() || wanted == each.number() || wanted == each.name().substr(3))
+      return each;
+  throw Refusal(
+      fmt::format("there is no exercise '{}'; '{} check list' shows them", name, command));
+}
+
+const Exercise* Exercises::next() const {
+  for (const Exercise& each : all_)
+    if (!is_solved(each)) return &each;
+  return nullptr;
+}
+
+std::vector<std::string> Exercises::solved() const {
+  std::istringstream lines{content_of(progress_)};
+  std::vector<std::string> names;
+  for (std::string line; std::getline(lines, line);) names.push_back(line);
+  return names;
+}
+
+bool Exercises::is_solved(const Exercise& exercise) const {
+  return std::ranges::count(solved(), exercise.name()) > 0;
+}
+
+void Exercises::set_solved(const Exercise& exercise, bool is_solved) const {
+  std::vector<std::string> names = solved();
+  std::erase(names, exercise.name());
+  if (is_solved) names.push_back(exercise.name());
+  if (names.empty() && !fs::exists(progress_)) return;
+  std::ofstream file{progress_};
+  for (const std::string& name : names) file << name << '\n';
+}
+
+}  // namespace lockstep::exercises

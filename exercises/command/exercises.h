@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace lockstep::exercises {
+
+/// Thrown when the user requests something impossible; the program exits with code 2. (Not core's
+/// UsageError: this program is built within seconds, without core.)
+struct Refusal : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// An exercise: the folder exercises/NN_name of the source tree.
+struct Exercise {
+  std::filesystem::path folder;
+
+  std::string name() const { return folder.filename(); }  ///< 02_token_ring
+  std::string number() const { return name().substr(0, 2); }
+  std::string title() const;  ///< the heading of its page
+  std::filesystem::path answer() const { return folder / "answer.cpp"; }
+  /// answer() as messages name it: exercises/02_token_ring/answer.cpp.
+  std::string file(const std::string& name) const;
+  bool is_untouched() const;      ///< whether the answer is still the stub
+  bool is_program() const;        ///< whether the stub is a program with a bug to be found
+  std::string hint(int n) const;  ///< 1, 2 or 3
+  /// Replaces the answer with the stub.
+  void reset() const;
+};
+
+/// All exercises of a source tree, in order, and which of them are solved (exercises/progress).
+class Exercises {
+ public:
+  explicit Exercises(const std::filesystem::path& root);
+
+  const std::vector<Exercise>& all() const { return all_; }
+  /// The exercise called 2, 02, token_ring or 02_token_ring. Throws Refusal.
+  const Exercise& named(const std::string& name, const std::string& command) const;
+  /// The first that is not solved; null if all are.
+  const Exercise* next() const;
+
+  bool is_solved(const Exercise& exercise) const;
+  void set_solved(const Exercise& exercise, bool solved) const;
+
+ private:
+  std::vector<std::string> solved() const;
+  std::filesystem::path progress_;
+  std::vector<Exercise> all_;
+};
+
+/// A file's content; "" if it can't be read.
+std::string content_of(const std::filesystem::path& file);
+/// `text` with ASCII letters in lower case.
+std::string lower(std::string text);
+
+}  // namespace lockstep::exercises

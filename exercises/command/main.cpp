@@ -1,0 +1,299 @@
+// The verb `check` of ./lockstep: shows an exercise, has the learner's answer built (by ./lockstep)
+// and judged (by exercises/supervise), and keeps the progress. Writes only exercises/progress,
+// exercises/*/answer.cpp, BUILD/answers/ and, with --view, runs/.
+//
+//   check_command ROOT BUILD COMMAND WORD...
+//
+// ROOT is the source tree, BUILD the build folder, and COMMAND is how the user calls ./lockstep;
+// `./lockstep check --help` explains the words. Exit codes: 0 if the answer is right, 1 if not, 2
+// for an impossible request, 130 after Ctrl-C.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+
+#include "exercises/command/exercises.h"
+#include "exercises/command/processes.h"
+#include "exercises/command/trial.h"
+#include "exercises/frame/report.h"
+
+using namespace lockstep::exercises;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+template <class... Arguments>
+void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+  fmt::print(stderr, "{}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
+}
+
+/// What the user asks for.
+struct Request {
+  std::string action;  ///< "check", or list, hint, watch, reset, all
+  std::string name;    ///< an exercise, or what to search for; may be ""
+  Words flags;         ///< for the check
+  int seconds = 10;    ///< that the check may take
+  bool on_gpu = false, views = false;
+};
+
+constexpr int seconds_of_processes = 60;  // mpirun and GPUs take long to start
+
+Request parse(const Words& given, const std::string& command) {
+  Request request;
+  Words words;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string& flag = given[i];
+    const auto value = [&] { return i + 1 < given.size() ? given[++i] : std::string{}; };
+    const auto one_of = [&](const std::string& usual, const std::string& other) {
+      const std::string word = value();
+      if (word != usual && word != other)
+        throw Refusal(fmt::format("{} needs {} or {}, not '{}'", flag, usual, other, word));
+      if (word == usual) return false;
+      request.flags.insert(request.flags.end(), {flag, word});
+      request.seconds = seconds_of_processes;
+      return true;
+    };
+    if (flag == "--seed") {
+      const std::string seed = value();
+      if (seed.empty() || seed.find_first_not_of("0123456789") != std::string::npos)
+        throw Refusal(fmt::format("--seed needs a number, not '{}'", seed));
+      request.flags.insert(request.flags.end(), {flag, seed});
+    } else if (flag == "--launch") {
+      one_of("threads", "mpi");
+    } else if (flag == "--device") {
+      request.on_gpu = one_of("cpu", "cuda");
+    } else if (flag == "--view") {
+      request.views = true;
+    } else if (flag.starts_with("-")) {
+      throw Refusal(
+          fmt::format("check has no flag '{}'; '{} check --help' lists them", flag, command));
+    } else {
+      words.push_back(flag);
+    }
+  }
+  const auto is_any_of = [](const std::string& word, const Words& all) {
+    return std::ranges::count(all, word) > 0;
+  };
+  if (words.size() == 2 && is_any_of(words[1], {"hint", "watch", "reset"}))  // either order
+    std::swap(words[0], words[1]);
+  request.action = "check";
+  if (!words.empty() && is_any_of(words[0], {"list", "hint", "watch", "reset", "all"})) {
+    request.action = words.front();
+    words.erase(words.begin());
+  }
+  if (words.size() > (request.action == "all" ? 0 : 1))
+    throw Refusal(
+        fmt::format("check takes one exercise at a time: '{} check {}'", command, words.front()));
+  if (!words.empty()) request.name = words.front();
+  if (request.action == "reset" && request.name.empty())
+    throw Refusal(fmt::format("reset needs an exercise; '{} check list' shows them", command));
+  return request;
+}
+
+class Command {
+ public:
+  Command(Place place, Request request)
+      : place_{std::move(place)}, request_{std::move(request)}, exercises_{place_.root} {}
+  int run();
+
+ private:
+  int list() const;
+  int hint(const Exercise& exercise) const;
+  int reset(const Exercise& exercise) const;
+  void create_answers() const;
+  /// Returns an exit code: 0 if the exercise is solved.
+  int check(const Exercise& exercise) const;
+  int check_and_announce(const Exercise& exercise) const;
+  int check_all() const;
+  int watch(const Exercise& exercise) const;
+  void announce_next() const;
+  int show_run(const Exercise& exercise) const;
+
+  fs::path folder_of_run(const Exercise& exercise) const {
+    return place_.root / "runs" / ("exercise_" + exercise.name());
+  }
+
+  Place place_;
+  Request request_;
+  Exercises exercises_;
+};
+
+int Command::list() const {
+  bool found = false;
+  for (const Exercise& each : exercises_.all()) {
+    const std::string line = fmt::format("{} {:<24} {}", exercises_.is_solved(each) ? "✓" : " ",
+                                         each.name(), each.title());
+    if (lower(line).find(lower(request_.name)) == std::string::npos) continue;
+    fmt::print("{}\n", line);
+    found = true;
+  }
+  if (!found)
+    throw Refusal(
+        fmt::format("no exercise has '{}' in its name or title; '{} check list' shows all",
+                    request_.name, place_.command));
+  return 0;
+}
+
+/// Shows one more hint than the last time; after the third, the first again.
+int Command::hint(const Exercise& exercise) const {
+  const fs::path shown = place_.answers() / (exercise.name() + ".hint");
+  const int n = std::atoi(content_of(shown).c_str()) % 3 + 1;
+  fs::create_directories(place_.answers());
+  std::ofstream{shown} << n << '\n';
+  say("Exercise {}, hint {} of 3:\n{}", exercise.number(), n, exercise.hint(n));
+  if (n == 1) say("  more     {} check hint", place_.command);
+  if (n == 2)
+    say("  more     {} check hint     (the last one is nearly the answer)", place_.command);
+  return 0;
+}
+
+int Command::reset(const Exercise& exercise) const {
+  fs::create_directories(place_.answers());
+  const fs::path kept = place_.answers() / (exercise.name() + ".cpp");
+  if (fs::exists(exercise.answer())) {
+    fs::copy_file(exercise.answer(), kept, fs::copy_options::overwrite_existing);
+    say("Your answer is kept in {} until the next reset.",
+        kept.lexically_relative(place_.root).string());
+  }
+  exercise.reset();
+  exercises_.set_solved(exercise, false);
+  say("{} has been reset.", exercise.file("answer.cpp"));
+  return 0;
+}
+
+/// Creates the learner's files from the stubs, all at once, so that the build is configured only
+/// once more.
+void Command::create_answers() const {
+  bool created = false;
+  for (const Exercise& each : exercises_.all()) {
+    if (fs::exists(each.answer())) continue;
+    each.reset();
+    created = true;
+  }
+  if (created) say("Created exercises/*/answer.cpp, where your answers go. (Git ignores them.)");
+}
+
+int Command::check(const Exercise& exercise) const {
+  const std::string& command = place_.command;
+  say("Exercise {}: {}", exercise.number(), exercise.title());
+  if (exercise.is_untouched()) {
+    say("  read    {}", exercise.file("README.md"));
+    say("  {}   {}", exercise.is_program() ? "fix  " : "write", exercise.file("answer.cpp"));
+    say("  then    {0} check          ({0} check hint  gives the first of three hints)", command);
+    // The learner reads while this is built, so that the first verdict takes no longer than the
+    // others.
+    if (!place_.has_built_a_check())
+      say("Building what all checks share, once: about a minute on two cores. Read on meanwhile.");
+  }
+  if (!build_answer(place_, exercise, request_.on_gpu)) return 1;
+  // The verdict on a program with a bug is where its learner starts.
+  if (exercise.is_untouched() && !exercise.is_program()) {
+    say("Ready to check your answer.");
+    return 1;
+  }
+  Words flags = request_.flags;
+  if (request_.views) flags.insert(flags.end(), {"--trace", folder_of_run(exercise)});
+  const int code = judge(place_, exercise, request_.seconds, flags);
+  if (code == right_code) {
+    exercises_.set_solved(exercise, true);
+    say("  compare  {}", exercise.file("solution.cpp"));
+  } else if (code != refused_code && code != not_written_code && code != wrong_code) {
+    say("✗ The supervisor of the check has ended with exit code {}, so there is no verdict.", code);
+  }
+  return code == right_code || code == refused_code ? code : 1;
+}
+
+int Command::check_and_announce(const Exercise& exercise) const {
+  if (const int code = check(exercise); code != 0) return code;
+  announce_next();
+  return request_.views ? show_run(exercise) : 0;
+}
+
+int Command::check_all() const {
+  std::size_t solved = 0;
+  for (const Exercise& each : exercises_.all())
+    if (each.is_untouched())
+      say("Exercise {}: not started", each.number());
+    else if (check(each) == 0)
+      ++solved;
+  say("{} of {} exercises are solved.", solved, exercises_.all().size());
+  return solved == exercises_.all().size() ? 0 : 1;
+}
+
+int Command::watch(const Exercise& exercise) const {
+  say("Checking {} whenever it is saved; Ctrl-C ends this.", exercise.file("answer.cpp"));
+  std::optional<std::string> before;
+  while (true) {
+    // An editor may be replacing the file.
+    if (std::string now = content_of(exercise.answer()); now != before && !now.empty()) {
+      before = std::move(now);
+      say("");
+      if (check(exercise) == 0) break;
+    }
+    pause(0.3);
+  }
+  announce_next();
+  return 0;
+}
+
+void Command::announce_next() const {
+  if (const Exercise* next = exercises_.next())
+    say("  next     {}: {} check", next->name(), place_.command);
+  else
+    say("All exercises are solved.");
+}
+
+int Command::show_run(const Exercise& exercise) const {
+  const fs::path run = folder_of_run(exercise);
+  const std::string shown = run.lexically_relative(place_.root).string();
+  if (!fs::exists(run / "rank0.json")) {
+    say("  This exercise has no run to show.");
+  } else if (std::getenv("DISPLAY") != nullptr || std::getenv("WAYLAND_DISPLAY") != nullptr) {
+    return become({place_.lockstep(), "view", run});
+  } else {
+    say("  view     {0}: there is no display here. '{1} view {0} --screenshot FILE' takes a\n"
+        "           picture, and https://ui.perfetto.dev shows the trace in a browser.",
+        shown, place_.command);
+  }
+  return 0;
+}
+
+int Command::run() {
+  if (request_.action == "list") return list();
+  if (request_.action != "hint" && request_.action != "reset") create_answers();
+  if (request_.action == "all") return check_all();
+  const Exercise* exercise =
+      request_.name.empty() ? exercises_.next() : &exercises_.named(request_.name, place_.command);
+  if (exercise == nullptr) {
+    say("All exercises are solved. '{} check N' checks one again.", place_.command);
+    return 0;
+  }
+  if (request_.action == "hint") return hint(*exercise);
+  if (request_.action == "reset") return reset(*exercise);
+  if (request_.action == "watch") return watch(*exercise);
+  return check_and_announce(*exercise);
+}
+
+}  // namespace
+
+int main(int count, char** given) {
+  const Words words{given, given + count};
+  try {
+    if (words.size() < 4) throw Refusal("check_command ROOT BUILD COMMAND WORD...");
+    watch_signals();
+    const Place place{words[1], words[2], words[3]};
+    return Command{place, parse({words.begin() + 4, words.end()}, place.command)}.run();
+  } catch (const Refusal& error) {
+    say("lockstep: {}", error.what());
+    return refused_code;
+  } catch (const std::exception& error) {
+    say("lockstep: {}", error.what());
+    return 1;
+  }
+}
