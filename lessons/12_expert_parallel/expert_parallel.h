@@ -56,7 +56,7 @@ class ExpertMlp : public Layer {
     saved.routing = router_.forward(x.share(), saved.router, stash);
     const Routing& routing = saved.routing;
     saved.slots = index_tensor(device_, routing.slots, {saved.shape.rows(), moe_.top_k});
-    saved.rows = exchange_.announce(routing.kept);
+    saved.rows = exchange_.announce(routing);
 
     Tensor mine = exchange_.outgoing(routing.rows());
     {

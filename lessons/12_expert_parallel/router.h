@@ -10,6 +10,7 @@
 
 #include "core/model/linear.h"
 #include "lessons/12_expert_parallel/experts.h"
+#include "lessons/12_expert_parallel/given_routing.h"
 #include "lessons/12_expert_parallel/routing.h"
 #include "lessons/12_expert_parallel/routing_log.h"
 
@@ -52,7 +53,8 @@ class Router {
                                 site.layer, place(site, Axis::tp))
                    : nullptr),
         replays_(site.groups == nullptr),
-        traced_(site.groups != nullptr && place(site, Axis::tp) == 0) {}
+        traced_(site.groups != nullptr && place(site, Axis::tp) == 0),
+        member_(static_cast<std::size_t>(place(site, Axis::ep))) {}
 
   /// On one device: routes the next tokens like this rank of the cp axis. Records them with the
   /// last rank's.
@@ -66,7 +68,7 @@ class Router {
         Tensor{device_.memory, {tokens, moe_.top_k}, MemoryCategory::activations, DType::i32};
     const Tensor gaps = ops_.statistic({tokens});
     ops_.router_forward(logits, saved.probabilities, saved.experts, gaps);
-    if (device_.memory.device() == DeviceKind::meta) return synthetic_routing(tokens, layer_, moe_);
+    if (device_.memory.device() == DeviceKind::meta) return without_values(tokens);
     saved.choices.resize(static_cast<std::size_t>(saved.experts.elements()));
     device_.compute.read(saved.experts, saved.choices.data());
     if (replays_) compare_with_ranks(saved, gaps);
@@ -106,6 +108,15 @@ class Router {
   static int place(const LayerSite& site, Axis axis) {
     const Group* ranks = site.group(axis);
     return ranks != nullptr ? ranks->rank() : 0;
+  }
+
+  /// Returns the routing on the meta device.
+  Routing without_values(std::int64_t tokens) const {
+    if (moe_.given == nullptr) return synthetic_routing(tokens, layer_, moe_);
+    Routing routing;
+    routing.kept_by_member = moe_.given->take(layer_);
+    routing.chosen = routing.kept = routing.kept_by_member[member_];
+    return routing;
   }
 
   /// A choice of experts is not continuous: if two probabilities are nearly equal, a rounding error
@@ -168,6 +179,7 @@ class Router {
   RoutingLog::Calls* calls_;  ///< null on one device
   bool replays_;              ///< whether this is the single device
   bool traced_;  ///< whether this rank counts its tokens (of the ranks of tp, one does)
+  std::size_t member_;  ///< this rank's index in the expert-parallel group
   int context_rank_ = 0;
   std::int64_t microbatches_ = 0;  ///< backward passes done
 };

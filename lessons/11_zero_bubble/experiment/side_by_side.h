@@ -27,7 +27,7 @@ inline std::vector<std::string> row_of(const Plan& plan, const Schedule& schedul
         placed.place(placed.mesh.group(0, Axis::pp)[static_cast<std::size_t>(rank)]);
     std::map<int, Footprint> footprints;
     for (const int stage : place.stages)
-      footprints.emplace(stage, whole_layers(placed, place, stage, m));
+      footprints.emplace(stage, whole_layers(placed, stage, m));
     bytes = std::max(bytes, peak_activations(schedule, rank, footprints));
   }
   return {schedule.name,
