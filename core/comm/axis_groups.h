@@ -19,9 +19,12 @@ namespace lockstep {
 /// NCCL's communicators are created by ncclCommInitRankConfig (cuda/nccl_communicator.cpp).
 class AxisGroups {
  public:
+  /// Whether axes that have the same ranks share one group.
+  enum class Sharing { same_ranks, none };
   /// `place` and `world`, the group of all ranks, must outlive this object. All ranks of the run
   /// must create their AxisGroups at the same point of the program.
-  AxisGroups(Endpoint endpoint, const Place& place, Group& world);
+  AxisGroups(Endpoint endpoint, const Place& place, Group& world,
+             Sharing sharing = Sharing::same_ranks);
 
   /// Returns the number of ranks along the axis, without creating their group.
   int size(Axis axis) const { return place_.size(axis); }
@@ -33,6 +36,7 @@ class AxisGroups {
   Endpoint endpoint_;
   const Place& place_;
   Group& world_;
+  Sharing sharing_;
   int channels_;  ///< the first channel of the groups
   std::array<std::unique_ptr<Group>, all_axes_count> groups_;
 };

@@ -176,16 +176,12 @@ std::int64_t peak_activations(const Schedule& schedule, int rank,
   return peak;
 }
 
-Footprint whole_layers(const Plan& plan, const Place&, int stage, int microbatches) {
+Footprint whole_layers(const Plan& plan, int stage, int microbatches) {
   return {plan.model(), plan.layers_of(stage), plan.microbatch_size(microbatches)};
 }
 
-PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule,
-                                       StageFootprint footprint, int shards)
-    : plan_(plan),
-      schedule_(std::move(schedule)),
-      footprint_(std::move(footprint)),
-      shards_(shards) {
+PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
+    : plan_(plan), schedule_(std::move(schedule)) {
   if (schedule_.rank_of_stage != plan.rank_of_stage)
     throw std::invalid_argument(
         fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
@@ -195,8 +191,7 @@ PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule,
     validate(schedule_);
 }
 
-Predicted PipelinePrediction::of(const Place& place) const {
-  const int rank = place.coordinate(Axis::pp);
+Predicted PipelinePrediction::of_schedule(const Place& place) const {
   Predicted predicted;
   predicted.bubble_simulated = bubble_simulated_;
   if (bubble_simulated_ && place.rank == 0)
@@ -205,9 +200,15 @@ Predicted PipelinePrediction::of(const Place& place) const {
     };
   predicted.schedule = schedule_.name;
   predicted.stages = schedule_.stages;
-  predicted.in_flight = peak_live_microbatches(schedule_, rank);
+  predicted.in_flight = peak_live_microbatches(schedule_, place.coordinate(Axis::pp));
+  return predicted;
+}
+
+Predicted PipelinePrediction::of(const Place& place) const {
+  Predicted predicted = of_schedule(place);
+  const int rank = place.coordinate(Axis::pp);
   const MessagePlan messages{schedule_, rank};
-  const UpdateMessages update = update_messages(plan_, place, shards_);
+  const UpdateMessages update = update_messages(plan_, place);
   for (const Operation operation : all_operations)
     predicted.bytes_sent[operation] = update.bytes_sent[operation];
 
@@ -215,8 +216,7 @@ Predicted PipelinePrediction::of(const Place& place) const {
   std::map<int, Footprint> footprints;
   for (const int stage : place.stages) {
     const Footprint& footprint =
-        footprints.emplace(stage, footprint_(plan_, place, stage, schedule_.microbatches))
-            .first->second;
+        footprints.emplace(stage, whole_layers(plan_, stage, schedule_.microbatches)).first->second;
     boundary = footprint.boundary;  // the same for all stages
     parameters += footprint.parameters;
     gradients += footprint.gradients;
@@ -232,9 +232,12 @@ Predicted PipelinePrediction::of(const Place& place) const {
   return predicted;
 }
 
-Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule,
-                           const StageFootprint& footprint, int shards) {
-  return PipelinePrediction{plan, schedule, footprint, shards}.of(place);
+Predicted predict_schedule_only(const Plan& plan, const Place& place, const Schedule& schedule) {
+  return PipelinePrediction{plan, schedule}.of_schedule(place);
+}
+
+Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule) {
+  return PipelinePrediction{plan, schedule}.of(place);
 }
 
 }  // namespace lockstep

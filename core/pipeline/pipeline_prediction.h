@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -36,39 +35,38 @@ SplitProposal propose_split(const Plan& plan, const Schedule& schedule);
 std::int64_t peak_activations(const Schedule& schedule, int rank,
                               const std::map<int, Footprint>& footprints);
 
-/// Computes the memory of one stage on one rank, for a step of m microbatches.
-using StageFootprint =
-    std::function<Footprint(const Plan& plan, const Place& place, int stage, int microbatches)>;
 /// The memory of a stage that holds whole layers.
-Footprint whole_layers(const Plan& plan, const Place& place, int stage, int microbatches);
+Footprint whole_layers(const Plan& plan, int stage, int microbatches);
 
-/// Predicts a pipeline: bytes sent between stages and by the update, peak memory by category, and
+/// Predicts what depends on the schedule alone: its name and stages, the microbatches in flight and
 /// the simulator's bubble. (The simulator knows only layers that do not communicate; if layers or
-/// sequences are divided among ranks, there is no simulated bubble.) Needs no rank and no
-/// transport. The constructor computes the parts that all ranks share. The lesson adds the closed
-/// form of the bubble and, if layers are divided, their communication.
+/// sequences are divided among ranks, there is no simulated bubble.) Sets no bytes and no peaks. See
+/// PipelinePrediction for the errors.
+Predicted predict_schedule_only(const Plan& plan, const Place& place, const Schedule& schedule);
+
+/// Predicts a pipeline of stages with whole layers, without replicas: what predict_schedule_only()
+/// does, and the bytes sent between stages and by the update, and peak memory by category. Needs no
+/// rank and no transport. The constructor computes the parts that all ranks share. The lesson adds
+/// the closed form of the bubble.
 class PipelinePrediction {
  public:
   /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule and
   /// the plan place stages on different ranks.
-  /// `shards`: see PipelineUpdate.
-  PipelinePrediction(const Plan& plan, Schedule schedule, StageFootprint footprint = whole_layers,
-                     int shards = 1);
+  PipelinePrediction(const Plan& plan, Schedule schedule);
 
   /// Returns the prediction for one rank. Takes time linear in the number of actions of that rank
   /// and of its peers.
   Predicted of(const Place& place) const;
+  /// Returns what depends on the schedule alone.
+  Predicted of_schedule(const Place& place) const;
 
  private:
   Plan plan_;
   Schedule schedule_;
-  StageFootprint footprint_;
-  int shards_;
   std::optional<double> bubble_simulated_;  ///< on the modelled clock
 };
 
 /// Returns the prediction for one rank; to predict several ranks, use PipelinePrediction.
-Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule,
-                           const StageFootprint& footprint = whole_layers, int shards = 1);
+Predicted predict_pipeline(const Plan& plan, const Place& place, const Schedule& schedule);
 
 }  // namespace lockstep

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "core/model/ops.h"
-#include "core/plan/flat_layout.h"
 #include "core/plan/ranks_of_model.h"
 
 namespace lockstep {
@@ -22,6 +21,14 @@ bool has_two_tables(const Plan& plan) {
 constexpr std::int64_t floats_per_square = sizeof(double) / sizeof(float);
 /// Marks a tensor that a rank does not have. (A sum of squares may be NaN, but not negative.)
 constexpr double absent = -1;
+
+/// Returns the number of elements of the token table on one of the ranks at the ends.
+std::int64_t table_elements(const Plan& plan, const Place& place) {
+  for (const Held& held : place.held)
+    if (plan.parameters()[static_cast<std::size_t>(held.parameter)].order == token_table_order)
+      return held.slice.local().elements();
+  return 0;
+}
 
 }  // namespace
 
@@ -126,23 +133,9 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   return squares;
 }
 
-namespace {
-
-/// Returns the number of elements of the tied table that one of the ranks at the ends updates.
-std::int64_t elements_of_table(const Plan& plan, const Place& place, int stage, int shards) {
-  const FlatLayout layout{plan.units(place, stage), shards, 1};
-  const FlatLayout::Bucket& table = layout.buckets()[layout.bucket_holding(token_table_order)];
-  std::int64_t elements = 0;
-  for (const FlatLayout::Piece& piece : layout.shard(table, place.coordinate(Axis::dp_cp) % shards))
-    elements += piece.elements;
-  return elements;
-}
-
-}  // namespace
-
 // The tied gradients and the norm are exchanged one after the other, so the peak is the larger of
 // the two.
-UpdateMessages update_messages(const Plan& plan, const Place& place, int shards) {
+UpdateMessages update_messages(const Plan& plan, const Place& place) {
   UpdateMessages messages;
   const int rank = place.coordinate(Axis::pp);
   const bool ours = plan.collectives == Collectives::built_in;
@@ -151,13 +144,12 @@ UpdateMessages update_messages(const Plan& plan, const Place& place, int shards)
     // In a ring of two, each rank sends one half before it is reduced, and the other half after it
     // is reduced.
     const auto width = static_cast<std::int64_t>(size_of(plan.model().dtype));
-    const int stage = rank == first ? 0 : plan.stages() - 1;
-    const std::int64_t elements = elements_of_table(plan, place, stage, shards);
+    const std::int64_t elements = table_elements(plan, place);
     messages.bytes_sent[Operation::all_reduce] = width * elements;
     messages.peak_bytes =
         width * all_reduce_scratch(Algorithm::ring, elements, 2, plan.receives_combine);
   }
-  const auto ranks = static_cast<std::int64_t>(ranks_of_model(plan, place.rank, shards).size());
+  const auto ranks = static_cast<std::int64_t>(ranks_of_model(plan, place.rank, /*shards=*/1).size());
   if (plan.optimizer.clip > 0 && ranks > 1) {
     const auto row = static_cast<std::int64_t>(plan.parameters().size() * sizeof(double));
     if (ours) messages.bytes_sent[Operation::all_gather] = row * (ranks - 1);

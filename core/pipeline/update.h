@@ -19,10 +19,10 @@ struct UpdateMessages {
   std::int64_t peak_bytes = 0;  ///< peak of MemoryCategory::communication
 };
 
-/// Returns the bytes that PipelineUpdate::step() sends and allocates on one rank. The transport
-/// does not count the bytes of a library's own collectives (Collectives::native), and those
-/// collectives need no scratch here.
-UpdateMessages update_messages(const Plan& plan, const Place& place, int shards = 1);
+/// Returns the bytes that PipelineUpdate::step() sends and allocates on one rank, without ZeRO. The
+/// transport does not count the bytes of a library's own collectives (Collectives::native), and
+/// those collectives need no scratch here.
+UpdateMessages update_messages(const Plan& plan, const Place& place);
 
 /// Runs the optimizer step of a model whose stages are distributed over the ranks of a group, with
 /// any number of stages per rank. Performs the exchanges that the stages need:

@@ -75,6 +75,8 @@ struct Predicted {
   /// Peak bytes per category. For every category, a lesson must set a figure or give a reason why
   /// there is none.
   PerCategory<Figure> peak_bytes{};
+  /// Whether bytes and peaks come from a dry run (core/dry_run), and not from a formula.
+  bool recomputed = false;
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
   std::optional<int> in_flight{};  ///< peak number of microbatches in flight on this rank

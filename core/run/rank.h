@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "core/comm/axis_groups.h"
+#include "core/comm/rank_context.h"
 #include "core/plan/plan.h"
 #include "core/run/launch/gpus.h"
 #include "core/run/options/options.h"
@@ -21,6 +21,7 @@ struct Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
+  operator RankContext() { return {plan, place, endpoint, groups}; }
   /// Returns this rank's group along one axis of the mesh; see AxisGroups.
   Group& group(Axis axis) { return groups[axis]; }
 

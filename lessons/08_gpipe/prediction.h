@@ -13,9 +13,8 @@ inline void set_gpipe_bubble(Predicted& predicted, const Schedule& schedule) {
 }
 
 /// Predicts one step of one rank for GPipe or 1F1B.
-inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Schedule& schedule,
-                               const StageFootprint& footprint = whole_layers, int shards = 1) {
-  Predicted predicted = predict_pipeline(plan, place, schedule, footprint, shards);
+inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Schedule& schedule) {
+  Predicted predicted = predict_pipeline(plan, place, schedule);
   set_gpipe_bubble(predicted, schedule);
   return predicted;
 }

@@ -98,7 +98,7 @@ class ExpertMlp : public Layer {
   void route(const Tensor& x, Saved& saved, Stash& stash) {
     saved.routing = router_.forward(x.share(), saved.router, stash);
     saved.slots = index_tensor(device_, saved.routing.slots, {saved.shape.rows(), top_k_});
-    saved.rows = exchange_.announce(saved.routing.kept);
+    saved.rows = exchange_.announce(saved.routing);
   }
   /// Returns the tokens that the experts accepted, once per choice, in order of the slots.
   Tensor rows_of_tokens(Tensor x, const Saved& saved) const {

@@ -6,6 +6,7 @@
 
 #include "core/model/linear.h"
 #include "lessons/12_expert_parallel/experts.h"
+#include "lessons/12_expert_parallel/given_routing.h"
 #include "lessons/12_expert_parallel/routing.h"
 #include "lessons/12_expert_parallel/routing_log.h"
 
@@ -37,7 +38,8 @@ class Router {
                  .bias = {},
                  .in = site.config.hidden,
                  .out = moe.experts}),
-        watch_(std::move(watch)) {}
+        watch_(std::move(watch)),
+        member_(site.group(Axis::ep) != nullptr ? site.group(Axis::ep)->rank() : 0) {}
 
   /// Routes the tokens of x (b, s, h), with N = b s.
   Routing forward(Tensor x, Saved& saved, Stash& stash) {
@@ -48,7 +50,7 @@ class Router {
         Tensor{device_.memory, {tokens, moe_.top_k}, MemoryCategory::activations, DType::i32};
     const Tensor gaps = ops_.statistic({tokens});
     ops_.router_forward(logits, saved.probabilities, saved.experts, gaps);
-    if (device_.memory.device() == DeviceKind::meta) return synthetic_routing(tokens, layer_, moe_);
+    if (device_.memory.device() == DeviceKind::meta) return without_values(tokens);
     saved.choices.resize(static_cast<std::size_t>(saved.experts.elements()));
     device_.compute.read(saved.experts, saved.choices.data());
     if (watch_->chosen(saved.choices, saved.probabilities, gaps))
@@ -81,12 +83,22 @@ class Router {
   }
 
  private:
+  /// Returns the routing on the meta device.
+  Routing without_values(std::int64_t tokens) const {
+    if (moe_.given == nullptr) return synthetic_routing(tokens, layer_, moe_);
+    Routing routing;
+    routing.kept_by_member = moe_.given->take(layer_);
+    routing.chosen = routing.kept = routing.kept_by_member[static_cast<std::size_t>(member_)];
+    return routing;
+  }
+
   Device device_;
   int layer_;
   Ops ops_;
   MixtureOfExperts moe_;
   Linear linear_;
   std::unique_ptr<RouterWatch> watch_;
+  int member_;  ///< this rank's index in the expert-parallel group
 };
 
 }  // namespace lockstep

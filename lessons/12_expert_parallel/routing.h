@@ -16,6 +16,8 @@ enum class SyntheticRouting {
   zipf,      ///< the i-th most popular expert gets a share proportional to 1/i
 };
 
+class GivenRouting;  // given_routing.h
+
 /// A mixture of experts that replaces the MLP of every block.
 struct MixtureOfExperts {
   int experts = 8;             ///< E
@@ -26,6 +28,7 @@ struct MixtureOfExperts {
   std::int64_t batch_tokens = 1;  ///< tokens of the whole batch, over all ranks and microbatches
   SyntheticRouting synthetic = SyntheticRouting::balanced;  ///< used on the meta device only
   std::uint64_t seed = 1;                                   ///< of the synthetic routing
+  GivenRouting* given = nullptr;  ///< replaces the synthetic routing; must outlive the layers
 
   /// Returns an expert's capacity for T tokens, ⌈capacity_factor k T / E⌉: the choices that it
   /// accepts. The T tokens are those of one microbatch on one rank. Without a capacity factor, all
@@ -45,6 +48,9 @@ struct Routing {
   std::vector<std::int64_t> kept;    ///< accepted choices by expert
   std::vector<std::int32_t> slots;   ///< (N, k): the slot of each choice; -1 if it was dropped
   std::vector<std::int32_t> tokens;  ///< by slot: the token that goes there
+  /// On the meta device: `kept` of each rank of the expert-parallel group; empty if all route
+  /// alike.
+  std::vector<std::vector<std::int64_t>> kept_by_member{};
 
   std::int64_t rows() const { return std::accumulate(kept.begin(), kept.end(), std::int64_t{0}); }
   std::int64_t dropped() const {

@@ -7,6 +7,7 @@
 #include "core/comm/group.h"
 #include "core/model/builder.h"
 #include "core/model/ops.h"
+#include "lessons/12_expert_parallel/routing.h"
 
 namespace lockstep {
 
@@ -44,10 +45,11 @@ class TokenExchange {
 
   /// Tells each rank how many rows its experts will get from this rank: E numbers in all, 4 bytes
   /// each. The host needs the answer, to allocate the buffers.
-  Rows announce(const std::vector<std::int64_t>& kept) const {
+  Rows announce(const Routing& routing) const {
+    const std::vector<std::int64_t>& kept = routing.kept;
     Rows rows;
     std::vector<std::int64_t> counts = kept;  // [sender][local expert]
-    if (ranks_ != nullptr) counts = exchange_counts(kept);
+    if (ranks_ != nullptr) counts = exchange_counts(routing);
     rows.of_expert.resize(index(local_));
     std::vector<std::int32_t> block(counts.size());  // the first row from a sender for an expert
     std::int32_t next = 0;
@@ -116,18 +118,22 @@ class TokenExchange {
     return Tensor{device_.memory, {rows, width_}, MemoryCategory::communication, ops_.dtype()};
   }
 
-  std::vector<std::int64_t> exchange_counts(const std::vector<std::int64_t>& kept) const {
+  std::vector<std::int64_t> exchange_counts(const Routing& routing) const {
+    const std::vector<std::int64_t>& kept = routing.kept;
     const auto count = static_cast<std::int64_t>(kept.size());
     const Tensor out{device_.memory, {count}, MemoryCategory::communication};
     const Tensor in{device_.memory, {count}, MemoryCategory::communication};
     std::vector<float> numbers(kept.begin(), kept.end());  // exact up to 2^24 rows
     device_.compute.write(numbers.data(), out);
     ranks_->all_to_all(out, in).wait();
-    if (device_.memory.device() == DeviceKind::meta) {  // there, all ranks route alike
+    if (device_.memory.device() == DeviceKind::meta) {  // nothing has arrived
       std::vector<std::int64_t> counts;
-      for (int member = 0; member < members_; ++member)
-        counts.insert(counts.end(), kept.begin() + ranks_->rank() * local_,
-                      kept.begin() + (ranks_->rank() + 1) * local_);
+      for (std::size_t member = 0; member < index(members_); ++member) {
+        const auto& theirs =
+            routing.kept_by_member.empty() ? kept : routing.kept_by_member.at(member);
+        counts.insert(counts.end(), theirs.begin() + ranks_->rank() * local_,
+                      theirs.begin() + (ranks_->rank() + 1) * local_);
+      }
       return counts;
     }
     device_.compute.read(in, numbers.data());

@@ -141,11 +141,14 @@ std::string memory_table(const Report& report) {
   }
   join_equal_rows(rows);
   const std::string name = report.phases().back().name;
+  const bool recomputed = report.ranks.front().phases.back().predicted.recomputed;
+  const char* const figures = recomputed ? "recomputed" : "predicted";
   return table(rows) +
          fmt::format(
              "  {}bytes sent, and peak memory by the allocator's account; '=': exactly as "
-             "predicted, otherwise predicted / observed\n",
-             report.phases().size() > 1 ? name + ": " : "") +
+             "{}, otherwise {} / observed\n",
+             report.phases().size() > 1 ? name + ": " : "", figures, figures) +
+         (recomputed ? "  recomputed: in a dry run of each rank, without the others\n" : "") +
          (has_overhead
               ? "  overhead: bytes of message headers that the transport sends in addition "
                 "to these; counted, not predicted\n"

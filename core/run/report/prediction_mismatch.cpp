@@ -9,19 +9,20 @@ namespace {
 /// The differences from the prediction in one rank's phase.
 std::vector<std::string> mismatches_of(int rank, const PhaseResults& results) {
   std::vector<std::string> found;
+  const char* const source = results.predicted.recomputed ? "recomputed" : "predicted";
   for (const Operation operation : all_operations) {
     const Figure& predicted = results.predicted.bytes_sent[operation];
     const std::int64_t sent = results.bytes_sent[operation] / results.phase.steps;
     if (!predicted || *predicted == sent) continue;
-    found.push_back(fmt::format("rank {} sent {} B of {} per step, predicted {} B", rank, sent,
-                                name_of(operation), *predicted));
+    found.push_back(fmt::format("rank {} sent {} B of {} per step, {} {} B", rank, sent,
+                                name_of(operation), source, *predicted));
   }
   for (const MemoryCategory category : all_memory_categories) {
     const Figure& predicted = results.predicted.peak_bytes[category];
     const std::int64_t peak = results.peak.of(category);
     if (!predicted || *predicted == peak) continue;
-    found.push_back(fmt::format("rank {} had a peak of {} B of {} memory, predicted {} B", rank,
-                                peak, name_of(category), *predicted));
+    found.push_back(fmt::format("rank {} had a peak of {} B of {} memory, {} {} B", rank, peak,
+                                name_of(category), source, *predicted));
   }
   return found;
 }

@@ -81,6 +81,11 @@ ordered_json to_json(const StageBalance& seen) {
   return stages;
 }
 
+/// Returns where predicted bytes and peaks come from.
+const char* source_of(const Predicted& predicted) {
+  return predicted.recomputed ? "dry run" : "formula";
+}
+
 }  // namespace
 
 std::string Report::json() const {
@@ -166,7 +171,8 @@ std::string Report::json() const {
            {"phase", results.phase.name},
            {"bytes_sent", per_step},
            {"overhead_bytes", results.overhead_bytes / results.phase.steps},
-           {"predicted", predicted}});
+           {"predicted", predicted},
+           {"predicted_by", source_of(results.predicted)}});
       ordered_json peak, predicted_peak = ordered_json::object();
       for (const MemoryCategory category : all_memory_categories) {
         peak[name_of(category)] = results.peak.of(category);
@@ -176,7 +182,8 @@ std::string Report::json() const {
       document["memory"].push_back({{"rank", rank.rank},
                                     {"phase", results.phase.name},
                                     {"peak", peak},
-                                    {"predicted", predicted_peak}});
+                                    {"predicted", predicted_peak},
+                                    {"predicted_by", source_of(results.predicted)}});
     }
   }
   for (const ProcessMemory& process : process_memory(ranks))

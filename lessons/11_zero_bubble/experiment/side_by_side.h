@@ -26,8 +26,7 @@ inline std::vector<std::string> row_of(const Plan& plan, const Schedule& schedul
     const Place place =
         placed.place(placed.mesh.group(0, Axis::pp)[static_cast<std::size_t>(rank)]);
     std::map<int, Footprint> footprints;
-    for (const int stage : place.stages)
-      footprints.emplace(stage, whole_layers(placed, place, stage, m));
+    for (const int stage : place.stages) footprints.emplace(stage, whole_layers(placed, stage, m));
     bytes = std::max(bytes, peak_activations(schedule, rank, footprints));
   }
   return {schedule.name,

@@ -11,9 +11,9 @@
 
 #include "core/comm/transport/control.h"
 #include "core/run/rank.h"
+#include "lessons/02_data_parallel/prediction.h"
 #include "lessons/12_expert_parallel/experiment/routing_record.h"
 #include "lessons/12_expert_parallel/expert_parallel.h"
-#include "lessons/12_expert_parallel/prediction.h"
 
 namespace lockstep {
 
@@ -110,6 +110,16 @@ inline std::int64_t expert_parameters(const GptConfig& config, int experts) {
 inline std::int64_t expert_flops(const GptConfig& config, int experts, int top_k) {
   const std::int64_t h = config.hidden;
   return top_k * 16 * h * h + 2 * h * experts;
+}
+
+/// The bytes of the all-to-alls that a rank sends to another member of its expert-parallel group in
+/// one layer, for one microbatch. `row` is the size of a row. The rank announces its rows, a number
+/// for each of the member's experts. Then it sends rows to the member's experts and the results of
+/// the member's rows, and in the backward pass the gradients of both.
+inline std::int64_t bytes_to(std::size_t member, const RoutedMicrobatch& routed,
+                             const MixtureOfExperts& moe, std::int64_t row) {
+  const auto ranks = static_cast<std::int64_t>(routed.sent.size());
+  return 4 * moe.experts / ranks + 2 * row * (routed.sent[member] + routed.received[member]);
 }
 
 /// The bytes of all-to-alls that the members of rank 0's expert-parallel group send to each other

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/comm/transport/control.h"
+#include "core/pipeline/schedule.h"
+#include "core/plan/plan.h"
+#include "lessons/12_expert_parallel/routing_log.h"
+
+namespace lockstep {
+
+/// The rows that each rank of an expert-parallel group sends in one layer for one microbatch: by
+/// rank of the group, its accepted choices by expert. So each rank can derive what it receives.
+using KeptByMember = std::vector<std::vector<std::int64_t>>;
+
+/// The routing of a dry run, in which no router computes.
+class GivenRouting {
+ public:
+  /// Adds the routing of a layer's next forward pass.
+  void add(int layer, KeptByMember kept) { of_layer_[layer].push_back(std::move(kept)); }
+  /// Removes and returns the routing of this forward pass.
+  KeptByMember take(int layer) {
+    std::deque<KeptByMember>& left = of_layer_.at(layer);
+    KeptByMember kept = std::move(left.front());
+    left.pop_front();
+    return kept;
+  }
+
+ private:
+  std::map<int, std::deque<KeptByMember>> of_layer_;
+};
+
+/// Returns how many microbatches a rank has routed so far.
+inline std::size_t routings_so_far(const Plan& plan, const Place& place, RoutingLog& log) {
+  return log
+      .calls(replica_of(plan.mesh, place.rank), plan.layers_of(place.only_stage()).first,
+             place.coordinate(Axis::tp))
+      .size();
+}
+
+/// What the members of a rank's expert-parallel group sent in some of the steps of a run, by
+/// microbatch (counted over these steps) and layer of the stage.
+class RoutedSteps {
+ public:
+  /// Exchanges the routings of the microbatches from `first` on over the control channel. All
+  /// members call it at the same point of the program. Reads only this rank's entries of the log.
+  RoutedSteps(Transport& transport, const Plan& plan, const Place& place, RoutingLog& log,
+              std::size_t first, int microbatches)
+      : layers_(plan.layers_of(place.only_stage())),
+        microbatches_(static_cast<std::size_t>(microbatches)) {
+    std::vector<const RoutingLog::Calls*> mine;
+    for (int layer = layers_.first; layer < layers_.last; ++layer)
+      mine.push_back(
+          &log.calls(replica_of(plan.mesh, place.rank), layer, place.coordinate(Axis::tp)));
+    std::string text;
+    for (std::size_t i = first; i < mine.front()->size(); ++i)
+      for (const RoutingLog::Calls* calls : mine)
+        text += fmt::format("{} ", fmt::join((*calls)[i].kept, " "));
+    count_ = mine.front()->size() - first;
+    kept_.assign(count_ * mine.size(), {});
+    const std::size_t experts = count_ > 0 ? mine.front()->back().kept.size() : 0;
+    for (const std::string& each : of_members(transport, place.group(Axis::ep), text)) {
+      std::istringstream numbers{each};
+      for (KeptByMember& members : kept_) {
+        std::vector<std::int64_t>& kept = members.emplace_back(experts);
+        for (std::int64_t& rows : kept) numbers >> rows;
+      }
+    }
+  }
+
+  std::size_t steps() const { return count_ / microbatches_; }
+  /// Whether all steps have the same routing, as on the meta device.
+  bool all_alike() const {
+    const std::size_t step = kept_.size() / std::max<std::size_t>(1, steps());
+    for (std::size_t i = step; i < kept_.size(); ++i)
+      if (kept_[i] != kept_[i % step]) return false;
+    return true;
+  }
+
+  /// Adds the routings of one step to `given`, in the order of the forward passes of `actions`, the
+  /// rank's part of a schedule. With `again`, a backward pass repeats the forward pass of its
+  /// microbatch.
+  void give(std::size_t step, const std::vector<Action>& actions, bool again,
+            GivenRouting& given) const {
+    for (const Action& action : actions) {
+      if (action.op != Op::forward && !(again && action.op != Op::backward_weight)) continue;
+      const std::size_t call = step * microbatches_ + static_cast<std::size_t>(action.microbatch);
+      for (int i = 0; i < layers_.count(); ++i)
+        given.add(
+            layers_.first + i,
+            kept_[call * static_cast<std::size_t>(layers_.count()) + static_cast<std::size_t>(i)]);
+    }
+  }
+
+ private:
+  /// Returns the texts of all `members`, over the first of them.
+  static std::vector<std::string> of_members(Transport& transport, const std::vector<int>& members,
+                                             const std::string& mine) {
+    std::vector<std::string> all;
+    if (transport.rank() == members.front()) {
+      for (const int member : members)
+        all.push_back(member == members.front() ? mine : receive_text(transport, member));
+      for (const int member : members)
+        for (const std::string& text : all)
+          if (member != members.front()) send_text(transport, member, text);
+      return all;
+    }
+    send_text(transport, members.front(), mine);
+    for (std::size_t i = 0; i < members.size(); ++i)
+      all.push_back(receive_text(transport, members.front()));
+    return all;
+  }
+
+  StageLayers layers_;
+  std::size_t microbatches_;
+  std::size_t count_ = 0;           ///< microbatches of all steps
+  std::vector<KeptByMember> kept_;  ///< [microbatch][layer of the stage]
+};
+
+}  // namespace lockstep
