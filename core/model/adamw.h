@@ -67,7 +67,6 @@ class AdamW {
   void resume(std::int64_t steps) { steps_ = steps; }
 
   const AdamWOptions& options() const { return options_; }
-  void set_learning_rate(float rate) { options_.learning_rate = rate; }
   std::int64_t steps() const { return steps_; }
 
  private:

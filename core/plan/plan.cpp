@@ -205,36 +205,4 @@ bool Plan::operator==(const Plan& other) const {
          parameters() == other.parameters();
 }
 
-std::string Plan::json() const {
-  return fmt::format(
-      R"({{"model":{{"layers":{},"hidden":{},"heads":{},"sequence":{},"vocabulary":{},"tied":{},)"
-      R"("frozen":[{}],"precision":"{}"}},"ranks":{},"mesh":{},"rank_of_stage":[{}],"split":[{}],)"
-      R"("batch":{{"sequences":{},"microbatches":{},"context":"{}"}},)"
-      R"("optimizer":{{"learning_rate":{},"beta1":{},"beta2":{},"epsilon":{},"weight_decay":{},)"
-      R"("clip":{},"masters":{}}},"seed":{},"cluster":{},"collectives":"{}"}})",
-      model_.layers, model_.hidden, model_.heads, model_.sequence, model_.vocabulary, model_.tied,
-      fmt::join(model_.frozen, ","), name_of(model_.dtype), mesh.ranks(), mesh.json(),
-      fmt::join(rank_of_stage, ","), fmt::join(split, ","), batch.sequences, batch.microbatches,
-      batch.context == ContextLayout::zigzag ? "zigzag" : "contiguous", optimizer.learning_rate,
-      optimizer.beta1, optimizer.beta2, optimizer.epsilon, optimizer.weight_decay, optimizer.clip,
-      optimizer.masters, seed, modelled ? modelled->cluster.json() : "null",
-      collectives == Collectives::built_in ? "ring" : "native");
-}
-
-std::string Plan::json(const Place& place) const {
-  std::vector<std::string> coordinates, groups, held;
-  for (const Axis axis : every_axis) {
-    coordinates.push_back(fmt::format(R"("{}":{})", name_of(axis), place.coordinate(axis)));
-    groups.push_back(fmt::format(R"("{}":[{}])", name_of(axis), fmt::join(place.group(axis), ",")));
-  }
-  for (const Held& each : place.held)
-    held.push_back(fmt::format(R"({{"stage":{},"name":"{}","slice":{}}})", each.stage,
-                               parameters()[static_cast<std::size_t>(each.parameter)].name,
-                               each.slice.json()));
-  return fmt::format(
-      R"({{"rank":{},"coordinates":{{{}}},"groups":{{{}}},"stages":[{}],"parameters":[{}]}})",
-      place.rank, fmt::join(coordinates, ","), fmt::join(groups, ","), fmt::join(place.stages, ","),
-      fmt::join(held, ","));
-}
-
 }  // namespace lockstep

@@ -149,12 +149,6 @@ struct Plan {
   /// or sequence that does not divide evenly.
   void validate() const;
 
-  /// Returns a summary for reports, not the complete Plan.
-  std::string json() const;
-  /// Returns {"rank": 5, "coordinates": {...}, "groups": {...}, "stages": [...], "parameters":
-  /// [...]}.
-  std::string json(const Place& place) const;
-
   /// Compares builders by address.
   bool operator==(const Plan& other) const;
 

@@ -19,7 +19,6 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, model.parameters(), optimizer);
-    rank.trace.metadata("plan", rank.plan.json(rank.place));
 
     for (const Phase& phase : lesson.phases()) {
       const Predicted predicted = predict_tensor_parallel(rank.plan, rank.place);

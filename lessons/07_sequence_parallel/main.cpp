@@ -25,7 +25,6 @@ int main(int argc, char** argv) {
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, model.parameters(), optimizer);
     const LayerNormSums sums{model, rank.group(Axis::tp)};
-    rank.trace.metadata("plan", rank.plan.json(rank.place));
 
     for (const Phase& phase : lesson.phases()) {
       const Predicted predicted = predict_sequence_parallel(rank.plan, rank.place, regather);

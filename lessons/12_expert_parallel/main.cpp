@@ -34,7 +34,6 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, model.parameters(), optimizer);
-    rank.trace.metadata("plan", rank.plan.json(rank.place));
 
     Group same_experts{rank.endpoint, rank.plan.mesh.replicas_of_experts(rank.id), "same experts",
                        rank.transport->open_channels(Group::channels_taken)};

@@ -30,7 +30,6 @@ int main(int argc, char** argv) {
     AdamW& optimizer = replicas.adamw();
     lesson.load(rank, replicas.held(), optimizer);
     PipelineUpdate update{rank.endpoint, pipeline_ranks, rank.plan, models, optimizer, shards};
-    rank.trace.metadata("plan", rank.plan.json(rank.place));
     ScheduleTable table{rank};
 
     for (const auto& [schedule, phase] : flags.phases()) {

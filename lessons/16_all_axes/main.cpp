@@ -42,7 +42,6 @@ int main(int argc, char** argv) {
     AdamW& optimizer = replicas.adamw();
     lesson.load(rank, replicas.held(), optimizer);
     PipelineUpdate update{rank.endpoint, stages, rank.plan, {&stage}, optimizer, shards};
-    rank.trace.metadata("plan", rank.plan.json(rank.place));
 
     for (const Phase& phase : lesson.phases()) {
       const int m = phase.microbatches;

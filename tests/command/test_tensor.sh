@@ -57,7 +57,7 @@ claim "the grid shows q, k and v in columns of heads" shows '48 x 144   00011122
 claim "the grid shows the last row of the embedding" shows '222222222222222222222222222'
 claim "padding is announced" says 'vocabulary padded from 257 to 258 tokens, a multiple of --tp 3'
 claim "the trace has the rank's slices" \
-  grep -q '"name":"plan".*"name":"transformer.h.0.attn.c_attn.weight","slice":{"whole":\[48,144\],"local":\[48,48\]' \
+  grep -q '"name":"slices".*h\.\*\.attn\.c_attn\.weight"[^}]*"boxes":\[\[0,16,48,16\],\[0,64,48,16\],\[0,112,48,16\]\]' \
   "$scratch/trace/rank1.json"
 
 # A checkpoint of four ranks goes on in the other lesson, on three.

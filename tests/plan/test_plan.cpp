@@ -6,7 +6,6 @@
 #include <bit>
 #include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/model/checkpoint/checkpoint.h"
@@ -288,21 +287,4 @@ TEST_CASE("an impossible plan gives one line") {
                  Mesh{4, {2, 1, 2, 1}}.with_experts(3);
                }),
                {"--ep 3", "dp and cp", "divide 2"}) == "");
-}
-
-TEST_CASE("a plan and a place as JSON") {
-  Plan plan{{.layers = 2, .hidden = 8, .heads = 2, .sequence = 4, .vocabulary = 10},
-            Mesh{4, {2, 1, 1, 2}}};
-  set_model(plan, plan.model(), std::make_shared<const SplitModel>(0));
-  const auto document = nlohmann::json::parse(plan.json());
-  CHECK(document["mesh"] == nlohmann::json{{"pp", 2}, {"tp", 2}});
-  CHECK(document["model"]["hidden"] == 8);
-  CHECK(document["cluster"].is_null());
-  const auto place = nlohmann::json::parse(plan.json(plan.place(3)));
-  CHECK(place["coordinates"]["pp"] == 1);
-  CHECK(place["groups"]["tp"] == std::vector{2, 3});
-  CHECK(place["stages"] == std::vector{1});
-  CHECK(place["parameters"].size() == 12 + 3);
-  CHECK(place["parameters"][2]["name"] == "transformer.h.1.attn.c_attn.weight");
-  CHECK(place["parameters"][2]["slice"]["local"] == std::vector{8, 12});
 }
