@@ -11,14 +11,14 @@ Batches::Iterator Batches::begin() {
 int Batches::begin_step(int step) {
   const int end = phase_.first_step + phase_.steps;
   if (step == end || !run_.stop.may_begin(rank_, step)) return end;
-  run_.meter(rank_).begin_step(step);
+  run_.ranks.meter(rank_).begin_step(step);
   batch_ = run_.batch(rank_, step, phase_.microbatches);
   move_to(rank_.device, batch_);
   return step;
 }
 
 Batches::Iterator& Batches::Iterator::operator++() {
-  RankMeter& meter = batches_->run_.meter(batches_->rank_);
+  RankMeter& meter = batches_->run_.ranks.meter(batches_->rank_);
   meter.end_step();
   step_ = batches_->begin_step(step_ + 1);
   if (*this == batches_->end()) meter.end_phase();

@@ -21,14 +21,14 @@ namespace {
 /// Returns whether the trace is complete.
 bool read_trace(ActiveRun& run, Report& report) {
   const int ranks = run.options.run.ranks;
-  if (const std::string why = run.folder.merge(ranks); !why.empty())
-    run.warn_of_trace(why + "; each rank's own file is there");
-  if (!run.folder.is_complete(ranks)) return false;
-  const ReadReport read = read_traces(run.folder.rank_files(ranks), report.timeline);
+  if (const std::string why = run.recording.folder.merge(ranks); !why.empty())
+    run.recording.warn(why + "; each rank's own file is there");
+  if (!run.recording.folder.is_complete(ranks)) return false;
+  const ReadReport read = read_traces(run.recording.folder.rank_files(ranks), report.timeline);
   if (read.malformed > 0)
     print_error("the trace has {} unreadable lines; the first: {}\n", read.malformed,
                 read.first_malformed);
-  report.look_at_timeline(run.split_proposals);
+  report.look_at_timeline(run.collected.split_proposals);
   return true;
 }
 
@@ -70,8 +70,8 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
   report.parity = compare(report.losses, parameters, reference);
   if (run.difference) report.difference = run.difference();
   if (report.parity->within(tolerance)) return report.difference.empty();
-  if (std::ranges::any_of(run.orders, &SumOrder::empty)) return false;
-  report.same_in_order = compare(report.losses, parameters, train(run.orders)).bitwise;
+  if (std::ranges::any_of(run.collected.orders, &SumOrder::empty)) return false;
+  report.same_in_order = compare(report.losses, parameters, train(run.collected.orders)).bitwise;
   return *report.same_in_order && report.difference.empty();
 }
 
@@ -97,10 +97,11 @@ std::string parity_failure(const Report& report, const Tolerance& tolerance, Col
 int conclude(ActiveRun& run) {
   const Options& options = run.options;
   const Output& output = options.output;
-  Report report{.options = options, .lesson = run.info.name, .ranks = std::move(run.results)};
-  report.own = std::move(run.lesson_json);
+  Report report{
+      .options = options, .lesson = run.info.name, .ranks = std::move(run.collected.results)};
+  report.own = std::move(run.collected.lesson_json);
   report.uncomputed = options.platform.on_meta() && run.info.trains;
-  const bool traced = run.writer && read_trace(run, report);
+  const bool traced = run.recording.writer && read_trace(run, report);
 
   bool parity = true;
   const Tolerance& tolerance =
@@ -108,20 +109,21 @@ int conclude(ActiveRun& run) {
   if (!report.ranks.front().parameters.empty()) {  // a model was trained
     report.losses = collect_losses(report.ranks, options.run.steps);
     check_finite(report.losses, options.run);
-    if (!run.not_saved.empty()) throw RunError(run.not_saved);
+    if (!run.collected.not_saved.empty()) throw RunError(run.collected.not_saved);
     const auto parameters = collect_parameters(report.ranks);
     if (output.parity) parity = check_parity(run, parameters, tolerance, report);
     report.sample = sample_of(options, run.corpus, parameters);
   }
 
   if (!output.quiet) fmt::print("{}", report.text(run.console));
-  if (run.writer)
-    if (const std::string why = run.folder.write_report(report.json()); !why.empty())
-      run.warn_of_trace(why);
-  if (!output.quiet && run.writer)
-    fmt::print("{}\n", traced ? run.folder.how_to_look(output.view)
+  Recording& recording = run.recording;
+  if (recording.writer)
+    if (const std::string why = recording.folder.write_report(report.json()); !why.empty())
+      recording.warn(why);
+  if (!output.quiet && recording.writer)
+    fmt::print("{}\n", traced ? recording.folder.how_to_look(output.view)
                               : "the trace is not complete, so the report has no figures from it" +
-                                    run.folder.where_the_trace_is());
+                                    recording.folder.where_the_trace_is());
   if (!parity) print_error("{}", parity_failure(report, tolerance, options.platform.comm));
   if (!output.report.empty()) write_text_file(output.report, report.json());
   return parity ? 0 : 1;

@@ -4,7 +4,7 @@ namespace lockstep {
 
 struct ActiveRun;
 
-/// Concludes a successful run, on rank 0, once the traces are written and `run.results` is
+/// Concludes a successful run, on rank 0, once the traces are written and `run.collected` is
 /// complete: merges the traces, compares losses and parameters with those of a single-device run,
 /// saves the trained model, and prints and writes the report. Returns the exit code: 1 if parity
 /// failed. Throws RunError if a loss is not finite.

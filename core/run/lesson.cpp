@@ -23,11 +23,12 @@
 #include "core/run/files/rank_message.h"
 #include "core/run/last_resort.h"
 #include "core/run/launch/launch.h"
-#include "core/run/mpi_process.h"
+#include "core/run/life.h"
+#include "core/run/mpi_launcher.h"
 #include "core/run/options/memory_needed.h"
 #include "core/run/report/trained_model.h"
-#include "core/run/run_threads.h"
 #include "core/run/save.h"
+#include "core/run/thread_launcher.h"
 
 namespace lockstep {
 
@@ -62,6 +63,13 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
                             folder.merge(ranks);  // merges the files that exist
                             return folder.where_the_trace_is(hosts);
                           });
+}
+
+std::unique_ptr<Launcher> launcher_of(ActiveRun& run) {
+#ifdef LOCKSTEP_HAS_MPI
+  if (run.options.platform.launch == Launch::mpi) return mpi_launcher(run.options);
+#endif
+  return thread_launcher(run);
 }
 
 }  // namespace
@@ -130,12 +138,8 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
 
   if (options.platform.launch == Launch::mpi && !under_mpi())
     return launch_processes(options, info_.name, argc_, argv_, watch);
-  active_ = std::make_unique<ActiveRun>(info_, options, *corpus_);
-  active_->difference = difference_;
-#ifdef LOCKSTEP_HAS_MPI
-  if (options.platform.launch == Launch::mpi) return run_mpi_process(*active_, body, watch);
-#endif
-  return run_threads(*active_, body, watch);
+  active_ = std::make_unique<ActiveRun>(info_, options, *corpus_, difference_);
+  return live(*active_, *launcher_of(*active_), body, watch);
 }
 
 std::vector<Phase> Lesson::phases() const {
@@ -180,21 +184,21 @@ void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& 
 }
 
 Batches Lesson::batches(Rank& rank, const Phase& phase, const Predicted& predicted) {
-  active_->meter(rank).begin_phase(phase, predicted);
+  active_->ranks.meter(rank).begin_phase(phase, predicted);
   return {*active_, rank, phase};
 }
 
 void Lesson::record_loss(const Rank& rank, std::optional<double> loss) {
-  if (loss) active_->meter(rank).record_loss(*loss);
+  if (loss) active_->ranks.meter(rank).record_loss(*loss);
 }
 
 void Lesson::finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer) {
   save(*active_, rank, parameters, optimizer);
-  if (!active_->stop.ended_early()) active_->meter(rank).record_values(parameters);
+  if (!active_->stop.ended_early()) active_->ranks.meter(rank).record_values(parameters);
 }
 
 void Lesson::add_to_report(const Rank& rank, const std::string& name, const std::string& json) {
-  if (rank.id == 0) active_->lesson_json[name] = json;
+  if (rank.id == 0) active_->collected.lesson_json[name] = json;
 }
 
 }  // namespace lockstep

@@ -31,8 +31,8 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
     const bool in_order = predicted.sum_order && run_.options.output.parity &&
                           !run_.info.f32_reference && platform.comm == Collectives::built_in &&
                           !platform.on_meta();
-    run_.orders.push_back(in_order ? predicted.sum_order() : SumOrder{});
-    run_.split_proposals.push_back(predicted.propose_split);
+    run_.collected.orders.push_back(in_order ? predicted.sum_order() : SumOrder{});
+    run_.collected.split_proposals.push_back(predicted.propose_split);
   }
   traffic_before_ = rank_.transport->traffic();
   rank_.memory.reset_peak();
@@ -40,28 +40,29 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
   const std::string json = predicted_json(phase, predicted);
   if (traced_)
     rank_.trace.metadata("predicted", json);
-  else if (run_.writer)
+  else if (run_.recording.writer)
     begin_trace(json);
 }
 
 void RankMeter::begin_trace(const std::string& predicted) {
   const Platform& platform = run_.options.platform;
   const bool modelled = platform.clock.is_modelled();
-  run_.writer->add({.run = run_.folder.run,
-                    .lesson = run_.info.name,
-                    .rank = rank_.id,
-                    .ranks = rank_.count,
-                    .mesh = rank_.plan.mesh.json(),
-                    .device = platform.device,
-                    .launch = platform.launch == Launch::mpi ? "mpi" : "threads",
-                    .clock = platform.clock.name(),
-                    .cluster = modelled ? platform.clock.cluster().name : "",
-                    .cluster_description = modelled ? platform.clock.cluster().json() : "",
-                    .config = config_json(run_.options),
-                    .clock_offset_ns = rank_.clock.start_nanoseconds(),
-                    .clock_uncertainty_ns = run_.clock_uncertainty_ns,
-                    .predicted = predicted},
-                   rank_.trace);
+  run_.recording.writer->add(
+      {.run = run_.recording.folder.run,
+       .lesson = run_.info.name,
+       .rank = rank_.id,
+       .ranks = rank_.count,
+       .mesh = rank_.plan.mesh.json(),
+       .device = platform.device,
+       .launch = platform.launch == Launch::mpi ? "mpi" : "threads",
+       .clock = platform.clock.name(),
+       .cluster = modelled ? platform.clock.cluster().name : "",
+       .cluster_description = modelled ? platform.clock.cluster().json() : "",
+       .config = config_json(run_.options),
+       .clock_offset_ns = rank_.clock.start_nanoseconds(),
+       .clock_uncertainty_ns = run_.recording.clock_uncertainty_ns,
+       .predicted = predicted},
+      rank_.trace);
   traced_ = true;
 }
 

@@ -16,7 +16,7 @@ void save(ActiveRun& run, Rank& rank, const std::vector<Parameter*>& parameters,
   const Output& output = run.options.output;
   const int steps = run.stop.ended_early() ? run.stop.steps() : run.options.run.steps;
   if (steps == 0 || (output.save.empty() && output.export_to.empty())) return;
-  const auto& losses = run.meter(rank).results().losses;
+  const auto& losses = run.ranks.meter(rank).results().losses;
   const bool finite =
       std::ranges::all_of(losses, [](const auto& each) { return std::isfinite(each.second); });
   const TrainingState state{.device = rank.device,
@@ -25,8 +25,8 @@ void save(ActiveRun& run, Rank& rank, const std::vector<Parameter*>& parameters,
                             .step = run.options.run.trained_steps + steps,
                             .unsound = finite ? "" : "the loss is not a number"};
   const auto done = [&](const std::string& flag, const std::string& path, const std::string& why) {
-    if (!why.empty() && rank.id == 0 && run.not_saved.empty())
-      run.not_saved = fmt::format("{} {}: {}, so nothing was saved", flag, path, why);
+    if (!why.empty() && rank.id == 0 && run.collected.not_saved.empty())
+      run.collected.not_saved = fmt::format("{} {}: {}, so nothing was saved", flag, path, why);
   };
   Transport& ranks = *rank.transport;
   if (output.save.ends_with(".safetensors"))
@@ -46,7 +46,7 @@ std::string interruption(const ActiveRun& run) {
   const int done = run.stop.ended_early() ? run.stop.steps() : steps;
   const std::string& place = run.options.output.save;
   if (done == 0) return "interrupted before the first step, so nothing was saved";
-  if (!run.not_saved.empty()) return "interrupted; " + run.not_saved;
+  if (!run.collected.not_saved.empty()) return "interrupted; " + run.collected.not_saved;
   std::string text =
       fmt::format("interrupted after {} of {} steps; saved in {}", done, steps, place);
   if (place.ends_with(".safetensors"))

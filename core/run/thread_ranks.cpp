@@ -41,7 +41,7 @@ struct Creation {
 // A rank that is waiting inside NCCL for a failed rank cannot be interrupted. If there is such a
 // rank, ends the process.
 ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan)
-    : ranks_(static_cast<std::size_t>(options.run.ranks)) {
+    : fabric_(fabric), ranks_(static_cast<std::size_t>(options.run.ranks)) {
   Creation creation;
   creation.left = options.run.ranks;
   std::vector<std::thread> threads;
@@ -99,6 +99,81 @@ ThreadRanks::~ThreadRanks() {
       rank.reset();  // no more threads can be started
     }
   for (std::thread& thread : threads) thread.join();
+}
+
+/// Counts the ranks' threads that are still running, and notes the first failure.
+class ThreadRanks::Completion {
+ public:
+  Completion(int count, std::function<void(std::exception_ptr)> first_failed)
+      : running_(count), first_failed_(std::move(first_failed)) {}
+
+  /// Records that a rank has failed, with the exception that is being handled.
+  void failed() {
+    std::lock_guard lock{mutex_};
+    if (failed_) return;
+    failed_ = std::chrono::steady_clock::now();
+    if (first_failed_) first_failed_(std::current_exception());
+    changed_.notify_all();
+  }
+  void ended() {
+    std::lock_guard lock{mutex_};
+    --running_;
+    changed_.notify_all();
+  }
+  /// See ThreadRanks::run().
+  bool wait(const std::optional<std::chrono::milliseconds>& grace) {
+    std::unique_lock lock{mutex_};
+    const auto all_ended = [&] { return running_ == 0; };
+    changed_.wait(lock, [&] { return all_ended() || (failed_ && grace); });
+    return all_ended() || changed_.wait_until(lock, *failed_ + *grace, all_ended);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int running_;
+  std::function<void(std::exception_ptr)> first_failed_;
+  std::optional<std::chrono::steady_clock::time_point> failed_;
+};
+
+void ThreadRanks::run_one(Rank& rank) {
+  struct End {
+    Completion& completion;
+    ~End() { completion.ended(); }  // also if the thread ends itself
+  } const end{*completion_};
+  // The fabric keeps the first failure only, and the others see it as soon as it is there.
+  const auto fail = [&](const std::string& what) {
+    completion_->failed();
+    fabric_.fail(what);
+  };
+  try {
+    body_(rank);
+    fabric_.finish(rank.id);
+  } catch (const UsageError& error) {
+    fail(error.what());
+  } catch (const RunError& error) {
+    fail(rank.cause(error));  // its own error, or one it received from another rank
+  } catch (const std::exception& error) {
+    fail(rank.cause(RunError(fmt::format("rank {}: {}", rank.id, words_of(error)))));
+  }
+}
+
+bool ThreadRanks::run(std::function<void(Rank&)> body,
+                      std::function<void(std::exception_ptr)> first_failed,
+                      std::optional<std::chrono::milliseconds> grace) {
+  body_ = std::move(body);
+  completion_ = std::make_unique<Completion>(size(), std::move(first_failed));
+  for (const std::unique_ptr<Rank>& rank : ranks_) try {
+      threads_.emplace_back([this, each = rank.get()] { run_one(*each); });
+    } catch (const std::system_error& error) {
+      completion_->failed();
+      fabric_.fail(fmt::format("rank {}: {}", rank->id, words_of(error)));
+      completion_->ended();
+    }
+  if (!completion_->wait(grace)) return false;
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  return true;
 }
 
 }  // namespace lockstep

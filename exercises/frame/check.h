@@ -31,9 +31,9 @@ struct Wrong : std::runtime_error {
 /// Why a run on several ranks has ended early.
 struct Failure {
   std::string text;
-  int sends = 0;     ///< ranks that wait for another to receive their message
-  int receives = 0;  ///< ranks that wait for another to send them one
-  bool deadlock = false;
+  bool deadlock = false;  ///< ranks wait for one another
+  int sends = 0;          ///< in a deadlock: ranks that wait for another to receive their message
+  int receives = 0;       ///< in a deadlock: ranks that wait for another to send them one
   bool waits_for_finished = false;  ///< a rank waits for one that has already returned
 };
 

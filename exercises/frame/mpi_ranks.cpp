@@ -48,13 +48,13 @@ class Processes final : public Ranks {
       } catch (const std::exception& error) {
         const std::string text = fmt::format("rank {}: {}", rank_.id, rank_.cause(error));
         // A process knows only for whom it waits itself.
-        const bool stuck = text.find("has waited") != std::string::npos;
+        const bool stuck = dynamic_cast<const WaitedTooLong*>(&error) != nullptr;
         if (stuck) reporter_.wait_until_all_are_stuck(mesh.ranks(), for_better_reason);
         std::this_thread::sleep_for(rank_.id * between_reports);
         throw Wrong{fmt::format("{}: {}", what, text),
                     stuck ? "Without --launch mpi, the check sees all ranks, and names every rank "
                             "that waits for another one."
-                          : diagnosis(failure_of(text))};
+                          : diagnosis({.text = text})};
       }
     }
     return of_all(mine, mesh.ranks());

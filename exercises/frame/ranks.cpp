@@ -216,18 +216,4 @@ std::string text_of_exception() {
   }
 }
 
-Failure failure_of(const std::string& text) {
-  const auto count = [&](std::string_view words) {
-    int found = 0;
-    for (auto at = text.find(words); at != std::string::npos; at = text.find(words, at + 1))
-      ++found;
-    return found;
-  };
-  return {.text = text,
-          .sends = count(" to receive "),
-          .receives = count(" to send "),
-          .deadlock = count("deadlock") > 0,
-          .waits_for_finished = count("which has finished") > 0};
-}
-
 }  // namespace lockstep::exercises

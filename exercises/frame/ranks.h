@@ -62,9 +62,6 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
 /// Describes the exception that is being handled: what it says, cut to a readable length, or its
 /// type if that is not derived from std::exception.
 std::string text_of_exception();
-/// Reads the message of a failed run (core/comm/threads/wait_graph.cpp).
-Failure failure_of(const std::string& text);
-
 /// Ranks as threads of this process.
 std::unique_ptr<Ranks> thread_ranks(const std::string& device);
 /// Ranks as the processes that mpirun has started; each of them runs the whole check.

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "core/base/error.h"
 #include "core/run/thread_ranks.h"
@@ -22,41 +21,47 @@ class Threads final : public Ranks {
                                const Check::Diagnosis& diagnosis) override {
     const Options options = options_for(mesh.ranks(), device_);
     ThreadFabric fabric{mesh.ranks(), options.platform.patience_seconds};
-    const ThreadRanks all{options, fabric, plan_threads(options)};
+    ThreadRanks all{options, fabric, plan_threads(options)};
     std::atomic<bool> not_written{false};
     std::mutex mutex;
     std::optional<Wrong> wrong;
     std::vector<RankOutcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
-    std::vector<std::thread> threads;
-    for (const auto& rank : all.all())
-      threads.emplace_back([&, each = rank.get()] {
-        try {
-          outcomes[static_cast<std::size_t>(each->id)] = run_body(
-              *each, mesh, each->transport->open_channels(RankState::channels_taken), 0, body);
-          fabric.finish(each->id);
-        } catch (const NotWritten&) {
-          not_written = true;
-          fabric.fail("not written");
-        } catch (const Wrong& found) {
-          const std::lock_guard lock{mutex};
-          if (!wrong) wrong = found;
-          fabric.fail("wrong");
-        } catch (const std::exception& error) {
-          fabric.fail(each->cause(RunError{fmt::format("rank {}: {}", each->id, error.what())}));
-        } catch (const abi::__forced_unwind&) {
-          fabric.fail(fmt::format("rank {}: the answer calls pthread_exit()", each->id));
-          throw;
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
+    all.run([&](Rank& rank) {
+      try {
+        outcomes[static_cast<std::size_t>(rank.id)] =
+            run_body(rank, mesh, rank.transport->open_channels(RankState::channels_taken), 0, body);
+      } catch (const NotWritten&) {
+        not_written = true;
+        throw;
+      } catch (const Wrong& found) {
+        const std::lock_guard lock{mutex};
+        if (!wrong) wrong = found;
+        throw;
+      } catch (const std::exception& error) {
+        throw RunError{fmt::format("rank {}: {}", rank.id, error.what())};
+      } catch (const abi::__forced_unwind&) {
+        fabric.fail(fmt::format("rank {}: the answer calls pthread_exit()", rank.id));
+        throw;
+      }
+    });
     if (not_written) throw NotWritten{};
     if (wrong) throw Wrong{fmt::format("{}: {}", what, wrong->what()), wrong->why};
     if (const std::string failure = fabric.failure(); !failure.empty())
-      throw Wrong{fmt::format("{}: {}", what, failure), diagnosis(failure_of(failure))};
+      throw Wrong{fmt::format("{}: {}", what, failure),
+                  diagnosis(failure_of(failure, fabric.deadlock()))};
     return outcomes;
   }
 
  private:
+  static Failure failure_of(const std::string& text, const std::optional<Deadlock>& deadlock) {
+    if (!deadlock) return {.text = text};
+    return {.text = text,
+            .deadlock = !deadlock->for_finished,
+            .sends = deadlock->sending,
+            .receives = deadlock->receiving,
+            .waits_for_finished = deadlock->for_finished};
+  }
+
   const std::string device_;
 };
 

@@ -68,6 +68,41 @@ TEST_CASE("deadlock: every rank sends first") {
   }
 }
 
+TEST_CASE("deadlock: the number of ranks that wait to send and to receive") {
+  std::vector<float> values(5);
+  const auto found = [&](const std::function<void(Rank&)>& body) {
+    ThreadRun run{modelled_options(3), 60};
+    run(body);
+    return run.fabric.deadlock();
+  };
+  const auto sending =
+      found([&](Rank& rank) { rank.world.send(view(values), (rank.id + 1) % 3).wait(); });
+  REQUIRE(sending);
+  CHECK(sending->sending == 3);
+  CHECK(sending->receiving == 0);
+  CHECK_FALSE(sending->for_finished);
+
+  const auto mixed = found([&](Rank& rank) {
+    if (rank.id == 0) rank.world.send(view(values), 1).wait();
+    if (rank.id == 1) rank.world.receive(view(values), 2).wait();
+    if (rank.id == 2) rank.world.receive(view(values), 0).wait();
+  });
+  REQUIRE(mixed);
+  CHECK(mixed->sending == 1);
+  CHECK(mixed->receiving == 2);
+
+  const auto finished = found([&](Rank& rank) {
+    if (rank.id == 0) rank.world.receive(view(values), 1).wait();
+  });
+  REQUIRE(finished);
+  CHECK(finished->for_finished);
+  CHECK(finished->receiving == 1);
+
+  CHECK_FALSE(found([](Rank& rank) {
+    if (rank.id == 0) throw std::runtime_error("no deadlock");
+  }));
+}
+
 TEST_CASE("deadlock: two collectives in opposite order on two groups") {
   std::atomic<int> line = 0;
   const std::string failure = failure_of(2, [&](Rank& rank, ThreadRun&) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -35,21 +34,7 @@ struct ThreadRun {
 
   /// Calls `body` on every rank. Returns the run's error message, or "".
   std::string operator()(const std::function<void(Rank&)>& body) {
-    std::vector<std::thread> threads;
-    for (const auto& rank : ranks) {
-      threads.emplace_back([&] {
-        try {
-          body(*rank);
-          fabric.finish(rank->id);
-        } catch (const RunError& error) {
-          fabric.fail(rank->cause(error));
-        } catch (const std::exception& error) {
-          const RunError named{"rank " + std::to_string(rank->id) + ": " + error.what()};
-          fabric.fail(rank->cause(named));
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    made.run(body);
     return fabric.failure();
   }
 

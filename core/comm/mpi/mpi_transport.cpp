@@ -268,8 +268,9 @@ void MpiPending::wait() {
     }
     if (agent_.gives_up()) throw RunError("given up");
     if (patience < 0 && route_.channel != Transport::control_channel)
-      throw RunError(fmt::format("has waited {:g} s {}", agent_.patience_seconds(),
-                                 waits_for(route_, is_send_, static_cast<std::int64_t>(size_))));
+      throw WaitedTooLong(
+          fmt::format("has waited {:g} s {}", agent_.patience_seconds(),
+                      waits_for(route_, is_send_, static_cast<std::int64_t>(size_))));
     if (!known && std::chrono::steady_clock::now() - polling.begin() > MpiLookout::interval)
       known.emplace(agent_.lookout(), route_.peer);
     if (known && known->somebody_has_computed()) patience = agent_.patience_seconds();

@@ -2,10 +2,16 @@
 
 #include <memory>
 
+#include "core/base/error.h"
 #include "core/comm/transport/busy_rank.h"
 #include "core/comm/transport/transport.h"
 
 namespace lockstep {
+
+/// Thrown by a wait for a message, after --timeout.
+struct WaitedTooLong : RunError {
+  using RunError::RunError;
+};
 
 /// Initializes MPI with MPI_THREAD_MULTIPLE, and finalizes it on destruction.
 class MpiSession {

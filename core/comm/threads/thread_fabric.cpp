@@ -198,8 +198,10 @@ void ThreadFabric::fail(const std::string& what) {
   fail_locked(what);
 }
 
-void ThreadFabric::check(const std::optional<std::string>& deadlock) {
-  if (deadlock) fail_locked(*deadlock);
+void ThreadFabric::check(const std::optional<Deadlock>& deadlock) {
+  if (!deadlock) return;
+  if (failure_.empty()) deadlock_ = deadlock;
+  fail_locked(deadlock->text);
 }
 
 void ThreadFabric::fail_locked(const std::string& what) {
@@ -210,6 +212,11 @@ void ThreadFabric::fail_locked(const std::string& what) {
 std::string ThreadFabric::failure() const {
   std::lock_guard lock{mutex_};
   return failure_;
+}
+
+std::optional<Deadlock> ThreadFabric::deadlock() const {
+  std::lock_guard lock{mutex_};
+  return deadlock_;
 }
 
 }  // namespace lockstep

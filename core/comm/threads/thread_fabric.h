@@ -46,6 +46,8 @@ class ThreadFabric {
   void fail(const std::string& what);
   /// The first failure, or "".
   std::string failure() const;
+  /// The deadlock, if that is the first failure.
+  std::optional<Deadlock> deadlock() const;
 
  private:
   friend class ThreadTransport;
@@ -90,7 +92,7 @@ class ThreadFabric {
   void complete(Message& message);
   void fail_locked(const std::string& what);
   /// Fails the run if there is a deadlock.
-  void check(const std::optional<std::string>& deadlock);
+  void check(const std::optional<Deadlock>& deadlock);
   Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }
 
   double patience_seconds_;
@@ -103,6 +105,7 @@ class ThreadFabric {
   std::vector<std::optional<BusyRank>> computing_;  ///< by rank
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent
   std::string failure_;
+  std::optional<Deadlock> deadlock_;  ///< set if it is the failure
   MetaRendezvous rendezvous_{*this};
 };
 

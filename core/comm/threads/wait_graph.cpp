@@ -95,13 +95,25 @@ std::vector<int> WaitGraph::running_for(int agent) const {
   return running;
 }
 
-std::optional<std::string> WaitGraph::deadlock(int agent) const {
+void WaitGraph::add_to(Deadlock& deadlock, int agent) const {
+  if (!deadlock.text.empty()) deadlock.text += "\n  ";
+  deadlock.text += describe(agent);
+  if (const auto* message = std::get_if<ForMessage>(&at(agent).waits))
+    ++(message->sending ? deadlock.sending : deadlock.receiving);
+}
+
+std::optional<Deadlock> WaitGraph::deadlock(int agent) const {
   if (!is_waiting(at(agent)) || !running_for(agent).empty()) return {};
   // No agent on the chain of waits is running, so the chain ends in a cycle or at a finished rank.
   std::vector<int> path{agent};
   while (true) {
     const int other = next(path.back());
-    if (is_passive(at(other))) return describe(path.back()) + ", which has finished";
+    if (is_passive(at(other))) {
+      Deadlock found{.for_finished = true};
+      add_to(found, path.back());
+      found.text += ", which has finished";
+      return found;
+    }
     const auto before = std::find(path.begin(), path.end(), other);
     if (before != path.end()) {
       path.erase(path.begin(), before);
@@ -111,12 +123,12 @@ std::optional<std::string> WaitGraph::deadlock(int agent) const {
   }
   // For readability, the text starts with the lowest rank's own thread.
   std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
-  std::string text = "deadlock";
+  Deadlock found{.text = "deadlock"};
   for (const int each : path)
-    if (!described_by_worker(each)) text += "\n  " + describe(each);
+    if (!described_by_worker(each)) add_to(found, each);
   for (std::size_t i = 0; i < path.size(); ++i)
-    text += disagreement(path[i], path[(i + 1) % path.size()]);
-  return text;
+    found.text += disagreement(path[i], path[(i + 1) % path.size()]);
+  return found;
 }
 
 // If the two agents are waiting for each other in different calls, returns a text that explains
@@ -133,9 +145,9 @@ std::string WaitGraph::disagreement(int agent, int other) const {
   return "\n  " + mismatch(end(agent, *mine), end(other, *theirs));
 }
 
-std::optional<std::string> WaitGraph::deadlock() const {
+std::optional<Deadlock> WaitGraph::deadlock() const {
   for (int agent = 0; agent < static_cast<int>(agents_.size()); ++agent)
-    if (auto text = deadlock(agent)) return text;
+    if (auto found = deadlock(agent)) return found;
   return {};
 }
 

@@ -10,6 +10,14 @@
 
 namespace lockstep {
 
+/// Agents of which none can continue: they wait for one another, or for a rank that has finished.
+struct Deadlock {
+  std::string text;           ///< the waits, with their operations and source lines
+  int sending = 0;            ///< how many of the waits are for another rank to receive a message
+  int receiving = 0;          ///< how many are for another rank to send one
+  bool for_finished = false;  ///< whether the rank that they wait for has finished
+};
+
 /// Tracks which agents of a run are running, waiting (and for which agent), or passive. Agents are
 /// the ranks' own threads and their communication workers. The caller's lock keeps the graph exact:
 /// an agent that satisfies another agent's wait marks the other agent as running at the same
@@ -66,9 +74,9 @@ class WaitGraph {
 
   /// Describes the deadlock that involves `agent`, if there is one: the cycle of waits, with their
   /// operations and source lines, or a wait for a rank that has finished.
-  std::optional<std::string> deadlock(int agent) const;
+  std::optional<Deadlock> deadlock(int agent) const;
   /// Describes a deadlock that involves any agent. Call this when an agent becomes passive.
-  std::optional<std::string> deadlock() const;
+  std::optional<Deadlock> deadlock() const;
   /// Whether the agent is waiting.
   bool waits(int agent) const { return is_waiting(at(agent)); }
   /// Returns all running agents that may unblock `agent`, directly or through others.
@@ -98,6 +106,8 @@ class WaitGraph {
   bool described_by_worker(int agent) const;
   std::string disagreement(int agent, int other) const;
   std::string describe(int agent) const;
+  /// Adds a line of the text, and counts the wait.
+  void add_to(Deadlock& deadlock, int agent) const;
 
   int ranks_;
   std::vector<Agent> agents_;

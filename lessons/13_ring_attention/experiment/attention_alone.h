@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -59,9 +58,9 @@ inline AttentionTimes time_attention(const AttentionAlone& alone) {
 
   ThreadFabric fabric{alone.ranks};
   const GpuPlan no_gpus;
-  const ThreadRanks ranks{options, fabric, no_gpus};
+  ThreadRanks ranks{options, fabric, no_gpus};
   std::vector<AttentionTimes> times(static_cast<std::size_t>(alone.ranks));
-  const auto run = [&](Rank& rank) {
+  ranks.run([&](Rank& rank) {
     const GptConfig& model = alone.model;
     const auto layer = options.run.builder->attention_core({.config = model,
                                                             .device = rank.device,
@@ -80,18 +79,7 @@ inline AttentionTimes time_attention(const AttentionAlone& alone) {
     mine.forward = rank.compute.now();
     layer->backward_input(activation(model.hidden), stash);
     mine.with_backward = rank.compute.now();
-  };
-  std::vector<std::thread> threads;
-  for (const auto& rank : ranks.all())
-    threads.emplace_back([&] {
-      try {
-        run(*rank);
-        fabric.finish(rank->id);
-      } catch (const std::exception& error) {
-        fabric.fail(error.what());
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  });
   if (const std::string failure = fabric.failure(); !failure.empty()) throw RunError(failure);
   AttentionTimes last;
   for (const AttentionTimes& each : times) {

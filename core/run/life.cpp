@@ -1,0 +1,63 @@
+#include "core/run/life.h"
+
+#include <cstdlib>
+
+#include "core/run/active_run.h"
+#include "core/run/conclusion.h"
+#include "core/run/introduction.h"
+#include "core/run/launch/launch.h"
+#include "core/run/save.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Rank 0's process takes the locks, and prepares the folder that all ranks write to.
+RunFolder claim_folder(ActiveRun& run) {
+  run.lock_save();
+  RunFolder folder = RunFolder::create(run.options.output.trace, run.info.name);
+  folder.begin();
+  return folder;
+}
+
+/// Everything between the exception handlers. Returns the exit code.
+int live_to_the_end(ActiveRun& run, Launcher& launcher, const RankBody& body, SignalWatch& watch) {
+  const bool speaks = launcher.has_rank_0();
+  const GpuPlan gpus = launcher.settle(run);
+  run.open(launcher.agree_on_folder(speaks ? claim_folder(run) : RunFolder{}));
+  launcher.create_ranks(run, gpus);
+  watch.set_handler(launcher.on_signal(run, watch));
+  if (speaks) introduce(run.info, run.options, gpus, launcher.hosts());
+
+  launcher.train(run, body);
+
+  const bool interrupted = launcher.interrupted(run);
+  if (!interrupted) launcher.gather_results(run);
+  run.progress.end();
+  run.recording.finish();
+  launcher.gather_traces(run);
+  if (interrupted) {
+    if (speaks) run.recording.folder.merge(run.options.run.ranks);
+    return launcher.report_interruption(interruption(run) +
+                                        run.recording.folder.where_the_trace_is());
+  }
+  return launcher.agree_on_code(speaks ? conclude(run) : 0);
+}
+
+}  // namespace
+
+int live(ActiveRun& run, Launcher& launcher, const RankBody& body, SignalWatch& watch) {
+  int code = 0;
+  try {
+    code = live_to_the_end(run, launcher, body, watch);
+  } catch (...) {
+    code = launcher.fail(run);
+  }
+  // The state that the handler uses is about to go.
+  watch.set_handler([](int signal, bool) {
+    if (signal == SIGINT || signal == SIGTERM) std::_Exit(interrupted_code);
+  });
+  return code;
+}
+
+}  // namespace lockstep
