@@ -6,6 +6,7 @@
 #include "core/run/report/parity.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "lessons/14_mixed_precision/experiment/model_states.h"
+#include "lessons/14_mixed_precision/scaling_flags.h"
 #include "tests/model/fixture.h"
 #include "tests/support/ranks.h"
 

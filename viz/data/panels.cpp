@@ -10,6 +10,8 @@
 namespace lockstep::viz {
 namespace {
 
+using Contents = const RunContents&;
+
 /// The number of spans of each row that decide what a run contains.
 constexpr std::size_t looked_at = 256;
 
@@ -60,29 +62,29 @@ RunContents contents_of(const Timeline& timeline) {
   return contents;
 }
 
-using Run = const RunContents&;
 // clang-format off
 const std::array<PanelInfo, 10> all_panels{{
     {Panel::bubble, "Bubble", "idle time of each step",
-     0.23F, false, [](Run run) { return run.pipeline; }},
+     0.23F, false, [](Contents run) { return run.pipeline; }},
     {Panel::communication, "Communication", "how much of it is hidden by compute, step by step",
-     0.23F, false, [](Run run) { return !run.pipeline && run.communication && run.computation; }},
+     0.23F, false,
+     [](Contents run) { return !run.pipeline && run.communication && run.computation; }},
     {Panel::loss, "Loss", "over the steps",
-     0.15F, false, [](Run run) { return run.loss; }},
+     0.15F, false, [](Contents run) { return run.loss; }},
     {Panel::memory, "Memory", "of each rank over time",
-     0.27F, false, [](Run run) { return run.memory; }},
+     0.27F, false, [](Contents run) { return run.memory; }},
     {Panel::what_if, "What if", "simulate another schedule",
-     0.35F, true, [](Run run) { return run.pipeline; }},
+     0.35F, true, [](Contents run) { return run.pipeline; }},
     {Panel::experts, "Experts", "how many tokens each expert gets",
-     0.35F, true, [](Run run) { return run.experts; }},
+     0.35F, true, [](Contents run) { return run.experts; }},
     {Panel::buckets, "Buckets", "which collectives of data parallelism are hidden by compute",
-     0.35F, true, [](Run run) { return run.buckets && run.computation; }},
+     0.35F, true, [](Contents run) { return run.buckets && run.computation; }},
     {Panel::traffic, "Traffic", "who sends how much to whom",
-     0.35F, true, [](Run run) { return run.communication; }},
+     0.35F, true, [](Contents run) { return run.communication; }},
     {Panel::rings, "Rings", "a collective's messages from rank to rank",
-     0.35F, true, [](Run run) { return run.rings; }},
+     0.35F, true, [](Contents run) { return run.rings; }},
     {Panel::shards, "Shards", "who stores which slice of a tensor",
-     0.35F, true, [](Run run) { return run.shards; }},
+     0.35F, true, [](Contents run) { return run.shards; }},
 }};
 // clang-format on
 
