@@ -225,6 +225,12 @@ if [[ -n $viewer ]]; then
     run "$viewer" "$scratch/shown" --export "$scratch/x.svg" "--steps=$steps"
     is_refused "--steps $steps"
   done
+  PATH=$scratch/bin run "$viewer" "$scratch/shown" --screenshot "$scratch/x.png"
+  is_refused 'a picture without a display and without xvfb-run'
+  if command -v xvfb-run >/dev/null; then
+    run "$viewer" "$scratch/shown" --screenshot "$scratch/x.png"
+    claim 'with xvfb-run, a picture needs no display' [ -s "$scratch/x.png" ]
+  fi
   printf '{\033[2J\033]0;title\a\n' >>"$scratch/shown/trace.json"
   run "$viewer" "$scratch/shown" --export "$scratch/x.svg"
   claim 'a malformed line is no error' ended 0
