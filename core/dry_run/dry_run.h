@@ -36,9 +36,9 @@ class RecordingTransport;
 /// them apart. The clock is modelled and its times mean nothing; nothing is traced.
 class DryRank : public RankContext {
  public:
-  /// Runs `count` steps. Each call of `step` receives this rank's batch of `microbatches`, which has
-  /// a shape and no contents. As in a phase of the run, only what happens in the steps counts, but
-  /// a peak includes the memory that is held when they begin.
+  /// Runs `count` steps. Each call of `step` receives this rank's batch of `microbatches`, which
+  /// has a shape and no contents. As in a phase of the run, only what happens in the steps counts,
+  /// but a peak includes the memory that is held when they begin.
   void run(int microbatches, const std::function<void(const Batch& mine)>& step, int count = 1);
 
  private:
@@ -59,7 +59,6 @@ class DryRank : public RankContext {
 ///     Training training{rank, chosen};
 ///     rank.run(m, [&](const Batch& mine) { training.step(mine); });
 ///   });
-DryFigures dry_run(const Plan& plan, const Place& place,
-                   const std::function<void(DryRank&)>& body);
+DryFigures dry_run(const Plan& plan, const Place& place, const std::function<void(DryRank&)>& body);
 
 }  // namespace lockstep

@@ -18,8 +18,7 @@ class ExpertTraining {
       : model_(rank.plan, rank.place, rank.device(), Storage::own, &rank.groups),
         optimizer_(model_.parameters(), rank.device(), rank.plan.optimizer),
         same_experts_(rank.endpoint, rank.plan.mesh.replicas_of_experts(rank.place.rank),
-                      "same experts",
-                      rank.endpoint.transport.open_channels(Group::channels_taken)),
+                      "same experts", rank.endpoint.transport.open_channels(Group::channels_taken)),
         dense_(model_, units_with(model_.stored_units(), false), rank.group(Axis::dp),
                bucket_bytes),
         experts_(model_, units_with(model_.stored_units(), true), same_experts_, bucket_bytes) {
@@ -43,8 +42,8 @@ class ExpertTraining {
  private:
   Gpt model_;
   AdamW optimizer_;
-  Group same_experts_;   ///< the ranks with the same experts
-  DataParallel dense_;   ///< the gradients of everything else
+  Group same_experts_;  ///< the ranks with the same experts
+  DataParallel dense_;  ///< the gradients of everything else
   DataParallel experts_;
 };
 

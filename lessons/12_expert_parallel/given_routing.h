@@ -96,8 +96,9 @@ class RoutedSteps {
       if (action.op != Op::forward && !(again && action.op != Op::backward_weight)) continue;
       const std::size_t call = step * microbatches_ + static_cast<std::size_t>(action.microbatch);
       for (int i = 0; i < layers_.count(); ++i)
-        given.add(layers_.first + i, kept_[call * static_cast<std::size_t>(layers_.count()) +
-                                           static_cast<std::size_t>(i)]);
+        given.add(
+            layers_.first + i,
+            kept_[call * static_cast<std::size_t>(layers_.count()) + static_cast<std::size_t>(i)]);
     }
   }
 

@@ -16,8 +16,8 @@ int main(int argc, char** argv) {
   lesson.check([&](const Options& options) { check_expert_lesson(options, flags); });
   RoutingLog log;
   bool quiet = false;
-  const ExpertBuilder builder = [&](const MixtureOfExperts& moe, RoutingLog& routings)
-      -> std::shared_ptr<const ModelBuilder> {
+  const ExpertBuilder builder = [&](const MixtureOfExperts& moe,
+                                    RoutingLog& routings) -> std::shared_ptr<const ModelBuilder> {
     if (flags.over == "tp") return std::make_shared<const ExpertsOverTensorParallel>(moe, routings);
     return std::make_shared<const ExpertParallel<>>(moe, routings);
   };

@@ -37,8 +37,9 @@ inline DryFigures dry_run_experts(const Plan& plan, const Place& place, MixtureO
   });
 }
 
-/// Predicts one step of one rank with m microbatches. Its bytes and peaks depend on the routing, so they are set once
-/// the phase is over, from the routing that happened. `rank` and `log` must outlive the prediction.
+/// Predicts one step of one rank with m microbatches. Its bytes and peaks depend on the routing, so
+/// they are set once the phase is over, from the routing that happened. `rank` and `log` must
+/// outlive the prediction.
 inline Predicted predict_expert_parallel(const RankContext& rank, const MixtureOfExperts& moe,
                                          const ExpertBuilder& builder, RoutingLog& log, int m,
                                          std::int64_t bucket_bytes) {

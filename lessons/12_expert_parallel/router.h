@@ -178,7 +178,7 @@ class Router {
   Linear linear_;
   RoutingLog::Calls* calls_;  ///< null on one device
   bool replays_;              ///< whether this is the single device
-  bool traced_;  ///< whether this rank counts its tokens (of the ranks of tp, one does)
+  bool traced_;         ///< whether this rank counts its tokens (of the ranks of tp, one does)
   std::size_t member_;  ///< this rank's index in the expert-parallel group
   int context_rank_ = 0;
   std::int64_t microbatches_ = 0;  ///< backward passes done

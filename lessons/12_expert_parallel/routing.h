@@ -50,7 +50,8 @@ struct Routing {
   std::vector<std::int64_t> kept;    ///< accepted choices by expert
   std::vector<std::int32_t> slots;   ///< (N, k): the slot of each choice; -1 if it was dropped
   std::vector<std::int32_t> tokens;  ///< by slot: the token that goes there
-  /// On the meta device: `kept` of each rank of the expert-parallel group; empty if all route alike.
+  /// On the meta device: `kept` of each rank of the expert-parallel group; empty if all route
+  /// alike.
   std::vector<std::vector<std::int64_t>> kept_by_member{};
 
   std::int64_t rows() const { return std::accumulate(kept.begin(), kept.end(), std::int64_t{0}); }

@@ -53,8 +53,7 @@ inline Predicted predict_all_axes(const RankContext& rank, const Schedule& sched
   const std::size_t first = routings_so_far(plan, place, log);
   predicted.at_end = [=, &transport, &plan, &place, &log](Predicted& complete) {
     const RoutedSteps routed{transport, plan, place, log, first, schedule.microbatches};
-    if (routed.steps() > 0)
-      fill(complete, dry_run_routed(plan, place, schedule, chosen, routed));
+    if (routed.steps() > 0) fill(complete, dry_run_routed(plan, place, schedule, chosen, routed));
   };
   return predicted;
 }
