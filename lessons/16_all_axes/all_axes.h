@@ -17,8 +17,6 @@ struct AllAxes : Composition {
   MixtureOfExperts moe{.experts = 0};          ///< along ep (lesson 12); 0: dense MLPs
 
   bool has_experts() const { return moe.experts > 0; }
-  /// Returns how often a step runs the forward pass of a block for one microbatch.
-  int forwards() const { return recompute == Recompute::full ? 2 : 1; }
 };
 
 /// Each builder changes the layers of the one that it is built on: recomputation the blocks,
