@@ -40,8 +40,8 @@ Footprint whole_layers(const Plan& plan, int stage, int microbatches);
 
 /// Predicts what depends on the schedule alone: its name and stages, the microbatches in flight and
 /// the simulator's bubble. (The simulator knows only layers that do not communicate; if layers or
-/// sequences are divided among ranks, there is no simulated bubble.) Sets no bytes and no peaks. See
-/// PipelinePrediction for the errors.
+/// sequences are divided among ranks, there is no simulated bubble.) Sets no bytes and no peaks.
+/// See PipelinePrediction for the errors.
 Predicted predict_schedule_only(const Plan& plan, const Place& place, const Schedule& schedule);
 
 /// Predicts a pipeline of stages with whole layers, without replicas: what predict_schedule_only()

@@ -149,7 +149,8 @@ UpdateMessages update_messages(const Plan& plan, const Place& place) {
     messages.peak_bytes =
         width * all_reduce_scratch(Algorithm::ring, elements, 2, plan.receives_combine);
   }
-  const auto ranks = static_cast<std::int64_t>(ranks_of_model(plan, place.rank, /*shards=*/1).size());
+  const auto ranks =
+      static_cast<std::int64_t>(ranks_of_model(plan, place.rank, /*shards=*/1).size());
   if (plan.optimizer.clip > 0 && ranks > 1) {
     const auto row = static_cast<std::int64_t>(plan.parameters().size() * sizeof(double));
     if (ours) messages.bytes_sent[Operation::all_gather] = row * (ranks - 1);

@@ -102,13 +102,11 @@ inline std::int64_t loss_sends(const TensorFootprint& footprint) {
 
 /// Elements that a rank sends per microbatch in all-reduces of N h elements. A layer has four, g
 /// twice in the forward pass and f twice in the backward pass: 8 b s h (t-1)/t elements if t
-/// divides N h. The embedding's g and the head's f are one each. Blocks that are recomputed run
-/// their forward pass twice (`forwards`).
+/// divides N h. The embedding's g and the head's f are one each.
 inline std::int64_t tensor_sends(const TensorFootprint& footprint, const Place& place,
-                                 std::int64_t hidden, int forwards = 1) {
+                                 std::int64_t hidden) {
   const StageLayers& layers = footprint.layers;
-  const int exchanges =
-      (2 * forwards + 2) * layers.count() + (layers.embedding ? 1 : 0) + (layers.head ? 1 : 0);
+  const int exchanges = 4 * layers.count() + (layers.embedding ? 1 : 0) + (layers.head ? 1 : 0);
   return exchanges *
          ring_all_reduce_sends(footprint.tokens * hidden, footprint.t, place.coordinate(Axis::tp));
 }

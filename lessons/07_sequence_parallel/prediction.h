@@ -66,24 +66,22 @@ struct SequenceFootprint : TensorFootprint {
 
 /// Elements that a rank sends per layer and microbatch: the reduce-scatters and all-gathers of N h
 /// elements that replace four all-reduces, 8 b s h (t-1)/t. With `regather`, two more all-gathers:
-/// 10 b s h (t-1)/t. Blocks that are recomputed run their forward pass twice (`forwards`).
+/// 10 b s h (t-1)/t.
 struct SequenceSends {
   std::int64_t reduce_scatter = 0;
   std::int64_t all_gather = 0;
 };
 inline SequenceSends sequence_layer_sends(const TensorFootprint& footprint, std::int64_t hidden,
-                                          bool regather, int forwards = 1) {
+                                          bool regather) {
   const std::int64_t half = ring_half_sends(footprint.tokens * hidden, footprint.t);
-  const int exchanges = 2 * forwards + 2;
-  return {.reduce_scatter = exchanges * half,
-          .all_gather = (exchanges + (regather ? 2 : 0)) * half};
+  return {.reduce_scatter = 4 * half, .all_gather = (regather ? 6 : 4) * half};
 }
 
 /// Elements that a rank sends per microbatch. The embedding scatters forward and gathers backward,
 /// the head the reverse.
 inline SequenceSends sequence_sends(const TensorFootprint& footprint, std::int64_t hidden,
-                                    bool regather, int forwards = 1) {
-  SequenceSends sends = sequence_layer_sends(footprint, hidden, regather, forwards);
+                                    bool regather) {
+  SequenceSends sends = sequence_layer_sends(footprint, hidden, regather);
   const StageLayers& layers = footprint.layers;
   const std::int64_t half = ring_half_sends(footprint.tokens * hidden, footprint.t);
   const std::int64_t ends = (layers.embedding ? 1 : 0) + (layers.head ? 1 : 0);

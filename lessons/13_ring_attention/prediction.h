@@ -27,18 +27,15 @@ inline std::int64_t context_tensor(const Plan& plan, const TensorFootprint& stag
 struct ContextSends {
   std::int64_t send = 0, all_gather = 0, reduce_scatter = 0, all_to_all = 0;
 };
-/// The forward pass runs once, or twice if blocks are recomputed (`forwards`).
-inline ContextSends context_layer_sends(ContextMethod method, std::int64_t tensor, int n,
-                                        int forwards = 1) {
+inline ContextSends context_layer_sends(ContextMethod method, std::int64_t tensor, int n) {
   if (n == 1) return {};
   switch (method) {
     case ContextMethod::ulysses:  // forward: q, k, v, and y; backward: dy, and dq, dk, dv
-      return {.all_to_all = (forwards * (3 + 1) + 1 + 3) * tensor / n * (n - 1)};
+      return {.all_to_all = (3 + 1 + 1 + 3) * tensor / n * (n - 1)};
     case ContextMethod::gather:  // K and V in each pass; dK and dV
-      return {.all_gather = (forwards + 1) * (n - 1) * 2 * tensor,
-              .reduce_scatter = (n - 1) * 2 * tensor};
+      return {.all_gather = 2 * (n - 1) * 2 * tensor, .reduce_scatter = (n - 1) * 2 * tensor};
     default:  // K and V make N-1 hops in each pass; dK and dV make N
-      return {.send = (forwards + 1) * (n - 1) * 2 * tensor + n * 2 * tensor};
+      return {.send = 2 * (n - 1) * 2 * tensor + n * 2 * tensor};
   }
 }
 

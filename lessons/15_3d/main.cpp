@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
       PipelineExecutor pipeline = training.pipeline(schedule);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         table.begin_step(schedule);
-        const std::optional<double> loss = training.step(pipeline, mine);
+        const std::optional<BatchLoss> loss = training.step(pipeline, mine);
         table.end_step(pipeline.ran());
         lesson.record_loss(rank, loss);
       }

@@ -11,6 +11,7 @@
 #include "lessons/03_zero_1/zero_1.h"
 #include "lessons/04_zero_2/zero_2.h"
 #include "lessons/05_zero_3/zero_3.h"
+#include "lessons/12_expert_parallel/experts.h"
 #include "lessons/15_3d/hybrid_sharding.h"
 #include "lessons/15_3d/pipelined_zero_3.h"
 #include "lessons/15_3d/three_d.h"

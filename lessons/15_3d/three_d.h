@@ -2,12 +2,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <vector>
 
-#include "core/plan/flat_layout.h"
 #include "lessons/07_sequence_parallel/sequence_parallel.h"
-#include "lessons/12_expert_parallel/experts.h"
 
 namespace lockstep {
 
@@ -36,20 +32,6 @@ struct Composition {
 inline std::shared_ptr<const ModelBuilder> builder_of(const Composition& chosen) {
   if (chosen.sequence_parallel) return std::make_shared<const SequenceParallel>();
   return std::make_shared<const TensorParallel>();
-}
-
-/// Returns the layout of a stage's parameters, which is the same on all its replicas. Experts, if
-/// there are any, have replicas and a layout of their own.
-inline FlatLayout layout_of(const Plan& plan, const Place& place, int stage,
-                            const Composition& chosen) {
-  return {units_with(plan.units(place, stage), /*experts=*/false), chosen.sharers(place),
-          chosen.bucket_bytes};
-}
-inline std::optional<FlatLayout> layout_of_experts(const Plan& plan, const Place& place, int stage,
-                                                   const Composition& chosen) {
-  const std::vector<StoredUnit> units = units_with(plan.units(place, stage), /*experts=*/true);
-  if (units.empty()) return {};
-  return FlatLayout{units, place.size(Axis::edp), chosen.bucket_bytes};
 }
 
 /// Returns the tensor that the ranks of one stage send to the ranks of the next.

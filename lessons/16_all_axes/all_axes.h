@@ -18,8 +18,6 @@ struct AllAxes : Composition {
   int context_ranks = 1;                       ///< the size of cp
 
   bool has_experts() const { return moe.experts > 0; }
-  /// Returns how often a step runs the forward pass of a block for one microbatch.
-  int forwards() const { return recompute == Recompute::full ? 2 : 1; }
 };
 
 /// Each builder changes the layers of the one that it is built on: recomputation the blocks,

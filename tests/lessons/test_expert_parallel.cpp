@@ -191,11 +191,9 @@ TEST_CASE("meta: bytes and memory as derived; the popular expert's incast costs 
             ExpertRank mine{rank, run};
             const auto before = rank.transport->bytes_sent();
             rank.memory.reset_peak();
+            Predicted predicted = run.predict(rank, expert_buckets);
             mine.backward(copies_corpus(run.options.run.model), 0);
-            Predicted predicted =
-                predict_expert_parallel(rank.plan, rank.place, run.moe, *run.log, expert_buckets);
-            set_routed_figures(predicted, rank.plan, rank.place, run.moe, *run.log, expert_buckets,
-                               0, 1);
+            predicted.at_end(predicted);
             compare_with_prediction(rank, before, predicted,
                                     [&](const std::string& what) { wrong += what + "\n"; });
             const std::lock_guard lock{mutex};

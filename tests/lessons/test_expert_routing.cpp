@@ -112,11 +112,9 @@ TEST_CASE("all tokens to one expert, and none to others: nothing is lost, the re
                 send_all_to(mine.model(), hot);
                 const auto before = rank.transport->bytes_sent();
                 rank.memory.reset_peak();
+                Predicted predicted = run.predict(rank, expert_buckets);
                 mine.backward(copies_corpus(run.options.run.model), 0);
-                Predicted predicted = predict_expert_parallel(rank.plan, rank.place, run.moe,
-                                                              *run.log, expert_buckets);
-                set_routed_figures(predicted, rank.plan, rank.place, run.moe, *run.log,
-                                   expert_buckets, 0, 1);
+                predicted.at_end(predicted);
                 compare_with_prediction(rank, before, predicted,
                                         [&](const std::string& what) { wrong += what + "\n"; });
                 return wrong;

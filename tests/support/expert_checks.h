@@ -37,10 +37,20 @@ struct ExpertRun {
     log = std::make_unique<RoutingRecord>();
     if (replayed) log->set_replay(options.run.dp, options.run.microbatches.front());
     moe.batch_tokens = static_cast<std::int64_t>(options.run.batch) * options.run.model.sequence;
-    if (options.run.tp > 1)
-      options.run.builder = std::make_shared<const ExpertsOverTensorParallel>(moe, *log);
-    else
-      options.run.builder = std::make_shared<const ExpertParallel<>>(moe, *log);
+    options.run.builder = builder()(moe, *log);
+  }
+  ExpertBuilder builder() const {
+    return [over_tp = options.run.tp > 1](
+               const MixtureOfExperts& mixture,
+               RoutingLog& routings) -> std::shared_ptr<const ModelBuilder> {
+      if (over_tp) return std::make_shared<const ExpertsOverTensorParallel>(mixture, routings);
+      return std::make_shared<const ExpertParallel<>>(mixture, routings);
+    };
+  }
+  /// Predicts the step that follows.
+  Predicted predict(const RankContext& rank, std::int64_t bucket_bytes) const {
+    return predict_expert_parallel(rank, moe, builder(), *log, options.run.microbatches.front(),
+                                   bucket_bytes);
   }
 
   MixtureOfExperts moe;
@@ -97,10 +107,8 @@ inline Outcome train_experts(Rank& rank, ExpertRun& run, std::string& wrong) {
   const auto complain = [&](const std::string& what) {
     wrong += fmt::format("rank {} of {}: {}\n", rank.id, rank.count, what);
   };
-  const int m = run.options.run.microbatches.front();
-  Predicted predicted =
-      predict_expert_parallel(rank.plan, rank.place, run.moe, *run.log, expert_buckets);
   for (int step = 0; step < run.options.run.steps; ++step) {
+    Predicted predicted = run.predict(rank, expert_buckets);
     const auto before = rank.transport->bytes_sent();
     rank.memory.reset_peak();
     const double loss = mine.backward(corpus, step);
@@ -109,8 +117,7 @@ inline Outcome train_experts(Rank& rank, ExpertRun& run, std::string& wrong) {
       for (const Parameter* each : mine.model().parameters())
         first.parameters.push_back(named(rank.device, *each, each->gradient));
     mine.update();
-    set_routed_figures(predicted, rank.plan, rank.place, run.moe, *run.log, expert_buckets,
-                       step * m, m);
+    predicted.at_end(predicted);
     compare_with_prediction(rank, before, predicted, complain);
   }
   for (const Parameter* each : mine.model().parameters())

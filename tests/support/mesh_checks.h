@@ -4,14 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "core/pipeline/executor.h"
-#include "core/pipeline/rank_stages.h"
-#include "core/pipeline/update.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/12_expert_parallel/experiment/expert_load.h"
 #include "lessons/15_3d/flags_3d.h"
+#include "lessons/15_3d/mesh_training.h"
 #include "lessons/15_3d/prediction.h"
-#include "lessons/15_3d/replicas.h"
 #include "lessons/16_all_axes/prediction.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
@@ -84,21 +81,14 @@ inline std::string text_of(const LoggedAxes& chosen) {
                      chosen.moe.experts, chosen.moe.top_k, chosen.moe.capacity_factor);
 }
 
-inline Predicted predicted_step(const Rank& rank, const Schedule& schedule,
+inline Predicted predicted_step(const RankContext& rank, const Schedule& schedule,
                                 const Composition& chosen) {
   return predict_3d(rank.plan, rank.place, schedule, chosen);
 }
-inline Predicted predicted_step(const Rank& rank, const Schedule& schedule,
+/// The routing of the step that follows completes this prediction (Predicted::at_end).
+inline Predicted predicted_step(const RankContext& rank, const Schedule& schedule,
                                 const LoggedAxes& chosen) {
-  return predict_all_axes(rank.plan, rank.place, schedule, chosen, *chosen.log);
-}
-/// Sets the figures that depend on the routing of a step.
-inline void complete(Predicted&, const Rank&, const Schedule&, const Composition&, int) {}
-inline void complete(Predicted& predicted, const Rank& rank, const Schedule& schedule,
-                     const LoggedAxes& chosen, int step) {
-  if (chosen.has_experts())
-    set_routed_figures(predicted, rank.plan, rank.place, schedule, chosen, *chosen.log,
-                       std::int64_t{step} * schedule.microbatches, 1);
+  return predict_all_axes(rank, schedule, chosen, *chosen.log);
 }
 /// Under mpi, gathers all ranks' routings on rank 0.
 inline void gather_routing(Rank&, const Options&, const Composition&) {}
@@ -127,24 +117,15 @@ class OnMesh {
         rank_(rank),
         options_(options),
         chosen_(chosen),
-        stages(rank.plan, rank.place, rank.device, storage_of(chosen), &rank.groups),
-        replicas(stages.models(), rank.endpoint, rank.groups, rank.plan, rank.place, chosen),
-        update_(rank.endpoint, rank.group(Axis::pp), rank.plan, stages.models(), replicas.adamw(),
-                chosen.shards(rank.place)),
-        pipeline_(rank.endpoint, rank.group(Axis::pp), schedule, stages.models(),
-                  boundary_of(rank.plan, schedule.microbatches, chosen)) {}
+        training(rank, chosen),
+        pipeline_(training.pipeline(schedule)) {}
 
   std::optional<double> train(const Corpus& corpus, int step) {
-    replicas.zero_gradients();
     Batch mine = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, mine);
-    const std::optional<double> loss = pipeline_.step(mine);
-    replicas.sum_gradients();
-    if (chosen_.sequence_parallel)
-      sum_layernorms(*stages.models().front(), replicas.parts(), rank_.group(Axis::tp));
-    update_.step();
-    replicas.share_parameters();
-    complete(predicted, rank_, schedule, chosen_, step);
+    if (predicted.at_end) predicted = predicted_step(rank_, schedule, chosen_);
+    const std::optional<double> loss = training.step(pipeline_, mine);
+    if (predicted.at_end) predicted.at_end(predicted);
     return loss;
   }
 
@@ -157,11 +138,9 @@ class OnMesh {
   Chosen chosen_;
 
  public:
-  RankStages stages;
-  Replicas replicas;
+  MeshTraining training;
 
  private:
-  PipelineUpdate update_;
   PipelineExecutor pipeline_;
 };
 
@@ -247,13 +226,13 @@ std::string check_mesh(Rank& rank, const Options& options, const Chosen& chosen,
     const std::optional<double> loss = mine.train(corpus, step);
     if (loss && rank.place.coordinate(Axis::tp) == 0) record.losses.emplace_back(step, *loss);
     if (step == 0)
-      for (const AdamW::Moments& each : mine.replicas.adamw().moments())
+      for (const AdamW::Moments& each : mine.training.adamw().moments())
         momentum.push_back(named(rank.device, *each.parameter, each.momentum));
     if (step > 1) continue;  // later steps do not differ
     compare_with_prediction(rank, before, mine.predicted, complain);
   }
   std::vector<NamedValues> values;
-  for (const Parameter* each : mine.replicas.parts())
+  for (const Parameter* each : mine.training.parts())
     values.push_back(named(rank.device, *each, each->master ? each->master : each->value));
 
   std::vector<RankResults> records;
