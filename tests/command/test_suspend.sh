@@ -58,10 +58,10 @@ for clock in wall modelled; do
   run "$lesson" "${flags[@]}" --clock $clock --trace none --report "$scratch/good-$clock.json"
   claim "a run is good ($clock)" ended 0
   for launch in "$@"; do
-    suspend STOP everyone 4 "$launch" $clock
+    suspend STOP group 5 "$launch" $clock    # under mpi, each process has a group of its own
     if [[ $launch == mpi ]]; then
+      suspend STOP everyone 5 mpi $clock
       suspend STOP mpirun 1 mpi $clock
-      suspend STOP group 4 mpi $clock    # only the process that started mpirun
     fi
     suspend TSTP group 4 "$launch" $clock             # Ctrl-Z
     suspend 'TSTP STOP' everyone 4 "$launch" $clock   # Slurm

@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <climits>
 #include <string>
 #include <vector>
@@ -81,6 +82,11 @@ TEST_CASE("a rank is named even if only mpirun's log names it") {
   CHECK(output.at_once == "unfinished\n");
   CHECK(output.at_end.starts_with(
       "the run failed: rank 12 on a exited on signal 9 (Killed); EPILOGUE\n"));
+  std::vector<std::string> unreachable_first = lines;
+  std::ranges::rotate(unreachable_first, unreachable_first.end() - 1);
+  CHECK(output_of(16, unreachable_first, 137, "a").at_end == output.at_end);
+  CHECK(output_of(16, std::vector{lines.back()} + killed, 137)
+            .at_end.starts_with("the run failed: rank 1 on b exited on signal 9"));
   CHECK(output_of(16, {change("[prterun-a-77@1,5]", "EXITED WITH NON-ZERO STATUS")}, 3, "a")
             .at_end.starts_with("the run failed: rank 5 on a ended with exit code 3; EPILOGUE\n"));
   // Job 0 is mpirun's daemons.

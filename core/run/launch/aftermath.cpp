@@ -119,7 +119,10 @@ std::string Aftermath::end(int status, const std::string& limits) {
 void Aftermath::conclude(int status, const std::string& limits) {
   using Kind = MpirunLog::Kind;
   const bool ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  const bool unstarted = could_not_start() || start_is_in_doubt();
+  // mpirun also logs that a killed rank is unreachable, sometimes before it logs its death.
+  const bool killed = killed_ || (first_bad_ && first_bad_->kind == Kind::killed);
+  const bool unstarted = could_not_start() || (start_is_in_doubt() &&
+                                               !(killed && error_.ends_with("ERROR: UNREACHABLE")));
   if (unstarted && !ended_well && causes_.empty() && refusals_.empty()) {
     failed_ = true;
     const std::string who = could_not_start() ? " " + rank_on_host(first_bad_->rank) : "";
