@@ -6,6 +6,7 @@
 
 #include "core/model/builder.h"
 #include "lessons/08_gpipe/prediction.h"
+#include "lessons/12_expert_parallel/experiment/routing_record.h"
 #include "lessons/12_expert_parallel/given_routing.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/16_all_axes/all_axes.h"

@@ -28,7 +28,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-RoutingLog no_log;
+RoutingRecord no_log;
 
 struct Case {
   Options options;
