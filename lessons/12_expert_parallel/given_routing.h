@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -38,6 +39,22 @@ class GivenRouting {
 
  private:
   std::map<int, std::deque<KeptByMember>> of_layer_;
+};
+
+/// The log of a dry run, which nobody reads.
+class UnreadRoutingLog : public RoutingLog {
+ public:
+  std::unique_ptr<RouterWatch> watch(const LayerSite&, const MixtureOfExperts&, int) override {
+    return std::make_unique<Blind>();
+  }
+  Calls& calls(int, int, int) override { return none_; }
+
+ private:
+  struct Blind : RouterWatch {
+    bool chosen(std::vector<std::int32_t>&, View, View) override { return false; }
+    void routed(RoutedMicrobatch) override {}
+  };
+  Calls none_;
 };
 
 /// Returns how many microbatches a rank has routed so far.

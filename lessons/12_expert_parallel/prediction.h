@@ -6,7 +6,6 @@
 
 #include "core/dry_run/dry_run.h"
 #include "core/model/builder.h"
-#include "lessons/12_expert_parallel/experiment/routing_record.h"
 #include "lessons/12_expert_parallel/expert_training.h"
 #include "lessons/12_expert_parallel/given_routing.h"
 
@@ -23,7 +22,7 @@ inline DryFigures dry_run_experts(const Plan& plan, const Place& place, MixtureO
                                   std::int64_t bucket_bytes) {
   GivenRouting given;
   moe.given = &given;
-  RoutingRecord ignored;
+  UnreadRoutingLog ignored;
   Plan as_routed = plan;
   set_model(as_routed, plan.model(), builder(moe, ignored));
   std::vector<Action> forward;  // of all microbatches, one after another

@@ -6,7 +6,6 @@
 
 #include "core/model/builder.h"
 #include "lessons/08_gpipe/prediction.h"
-#include "lessons/12_expert_parallel/experiment/routing_record.h"
 #include "lessons/12_expert_parallel/given_routing.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/16_all_axes/all_axes.h"
@@ -19,7 +18,7 @@ inline DryFigures dry_run_routed(const Plan& plan, const Place& place, const Sch
                                  AllAxes chosen, const RoutedSteps& routed) {
   GivenRouting given;
   chosen.moe.given = &given;
-  RoutingRecord ignored;
+  UnreadRoutingLog ignored;
   Plan as_routed = plan;
   set_model(as_routed, plan.model(), builder_of(chosen, ignored));
   const auto& actions = schedule.actions[static_cast<std::size_t>(place.coordinate(Axis::pp))];

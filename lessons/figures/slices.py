@@ -1,4 +1,4 @@
-"""Which rank holds which part of each matrix under tensor parallelism, from the plan in each rank's trace."""
+"""Which rank holds which part of each matrix under tensor parallelism, from the slices in each rank's trace."""
 
 from svg import DIM, INK, LINE, PALE, Drawing
 
@@ -13,10 +13,7 @@ MIDDLE, BELOW = 106, 198  # of the matrices; of their captions
 
 def draw(runs):
     run = runs.run('06_tensor_parallel', '--steps', '1')
-    plans = [next(event['args'] for event in trace if event['ph'] == 'M' and event['name'] == 'plan')
-             for trace in run.traces]
-    held = [{each['name'].removeprefix('transformer.'): each['slice'] for each in plan['parameters']}
-            for plan in plans]
+    held = [slices_of(trace) for trace in run.traces]
     sizes = [size(held[0][name]) if name not in 'fg' else (22, 22) for name in PATH]
     gap, left = 20, 26
     width = left + sum(w for w, _ in sizes) + gap * (len(PATH) - 1) + 26
@@ -43,6 +40,18 @@ def draw(runs):
     out.rect(x, y, 14, 14, PALE, LINE)
     out.text(x + 20, y + 12, 'every rank', 12, DIM)
     return out.finish()
+
+
+def slices_of(trace):
+    """The parts of the first block, the embedding and the head, by name: the whole shape and the boxes."""
+    lists = next(event['args'] for event in trace if event['ph'] == 'M' and event['name'] == 'slices')
+    slices = {}
+    for each in lists['tensors']:
+        axes = len(each['shape'])
+        name = each['name'].removeprefix('transformer.').replace('*', '0')
+        slices[name] = {'whole': each['shape'],
+                        'boxes': [{'begin': box[:axes], 'extent': box[axes:]} for box in each['boxes']]}
+    return slices
 
 
 def size(part):

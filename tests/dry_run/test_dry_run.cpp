@@ -28,7 +28,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-RoutingRecord no_log;
+UnreadRoutingLog no_log;
 
 struct Case {
   Options options;

@@ -206,7 +206,7 @@ TEST_CASE(
       std::vector<NamedValues> whole;
       ThreadRun run{options};
       CHECK(run([&](Rank& rank) {
-              Copies copies{rank, options, scheme, unit_buckets};
+              Copies copies{rank, options, scheme, unit_buckets, 1, /*pipelined=*/true};
               const Batch batch =
                   copies_corpus(options.run.model).batch(1, 0, rank.plan.samples(rank.place));
               copies.zero_gradients();

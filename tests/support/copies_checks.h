@@ -16,6 +16,7 @@
 #include "core/run/report/report.h"
 #include "core/run/report/solo_device.h"
 #include "lessons/05_zero_3/prediction.h"
+#include "lessons/15_3d/pipelined_zero_3.h"
 #include "tests/support/bytes.h"
 #include "tests/support/portion.h"
 
@@ -47,8 +48,9 @@ inline Storage storage_of(Scheme scheme) {
 /// One rank of a run of any scheme.
 class Copies {
  public:
+  /// With `pipelined`, passes of several microbatches may follow one another as in a pipeline.
   Copies(Rank& rank, const Options& options, Scheme scheme, std::int64_t bucket_bytes,
-         int prefetch = 1)
+         int prefetch = 1, bool pipelined = false)
       : rank_(rank), options_(options), scheme_(scheme) {
     model_ = std::make_unique<Gpt>(rank.plan, rank.place, rank.device, storage_of(scheme));
     Gpt& model = *model_;
@@ -68,7 +70,11 @@ class Copies {
       zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw, options.run.seed);
       predicted = predict_zero_2(rank.plan, rank.place, bucket_bytes);
     } else {
-      zero_3_ = std::make_unique<Zero3>(model, rank.world, bucket_bytes, adamw, options.run.seed);
+      const auto seed = options.run.seed;
+      if (pipelined)
+        zero_3_ = std::make_unique<PipelinedZero3>(model, rank.world, bucket_bytes, adamw, seed);
+      else
+        zero_3_ = std::make_unique<Zero3>(model, rank.world, bucket_bytes, adamw, seed);
       zero_3_->set_prefetch(prefetch);
       predicted = predict_zero_3(rank.plan, rank.place, bucket_bytes, prefetch);
     }
