@@ -48,6 +48,17 @@ done
 begin --how stop --pace 1
 fails_with 'a rank is stopped in a paced run' "$stopped"
 
+# The others wait for a rank that computes, but most of the time all of them are stopped, which is nothing to report.
+in_kernel() { grep -q 'the kernel begins' "$scratch/out"; }
+begin --how kernel --seconds 6 --timeout 3 --steps 6
+claim 'a run is stopped while a rank computes: it computes' within 60 in_kernel
+processes | xargs kill -STOP
+sleep 4.5
+processes | xargs kill -CONT
+await
+claim 'a run is stopped while a rank computes: exit code 0' ended 0
+claim 'a run is stopped while a rank computes: nothing is said' [ -z "$err" ]
+
 mpirun() { mpirun=$(pgrep -P "$run" "mpirun|prterun"); }  # as OpenMPI 5 calls it
 trains() { [[ -s $scratch/trace/rank3.json ]]; }
 for signal in KILL STOP; do

@@ -34,9 +34,9 @@ struct MpiLookout::Sent {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-MpiLookout::Waiting::Waiting(MpiLookout& lookout, int peer)
-    : lookout_(lookout), peer_(peer), begin_(SteadyClock::now()) {
+MpiLookout::Waiting::Waiting(MpiLookout& lookout, int peer) : lookout_(lookout), peer_(peer) {
   std::lock_guard lock{lookout_.mutex_};
+  begin_ = lookout_.awake_;
   place_ = lookout_.waiting_.insert(lookout_.waiting_.end(), this);
 }
 
@@ -85,7 +85,11 @@ void MpiLookout::computes_on(const Stream& compute) {
 // Ignores MPI's errors, because the rank's own messages encounter the same errors and report them.
 void MpiLookout::work() {
   std::unique_lock lock{mutex_};
-  while (!wake_.wait_for(lock, interval, [&] { return stop_; })) {
+  for (Time last = SteadyClock::now(); !wake_.wait_for(lock, interval, [&] { return stop_; });) {
+    const Time now = SteadyClock::now();
+    awake_ +=
+        std::chrono::duration<double>{std::min<Time::duration>(now - last, 10 * interval)}.count();
+    last = now;
     computes_ = itself_ && itself_->is_busy();
     lock.unlock();
     answer_questions();
@@ -189,8 +193,7 @@ void MpiLookout::follow(Waiting& waiting, Time now) {
     }
     const auto [asked, is_new] = asked_.try_emplace(rank);
     if (is_new) {
-      const std::chrono::duration<double> waited = now - waiting.begin_;
-      const Question question{.round = round_, .waited = waited.count()};
+      const Question question{.round = round_, .waited = awake_ - waiting.begin_};
       send(rank, Question::tag, &question, sizeof question);
     }
     if (asked->second.computes)

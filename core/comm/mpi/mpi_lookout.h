@@ -30,7 +30,7 @@ class MpiLookout {
 
   /// Collective over all ranks. If other ranks have been waiting for this rank for
   /// `patience_seconds` while it is computing, `notice` receives a line that says so, at most once
-  /// per `patience_seconds`.
+  /// per `patience_seconds`. The time during which the waiting process is stopped does not count.
   MpiLookout(int rank, int size, double patience_seconds, Notice notice);
   ~MpiLookout();
   MpiLookout(const MpiLookout&) = delete;
@@ -54,7 +54,7 @@ class MpiLookout {
     friend class MpiLookout;
     MpiLookout& lookout_;
     const int peer_;
-    const Time begin_;
+    double begin_;              ///< `awake_` at the beginning
     Time computed_, reported_;  ///< last answer from a computing rank; `computed_` at the last call
     std::list<Waiting*>::iterator place_;
   };
@@ -86,6 +86,7 @@ class MpiLookout {
   std::mutex mutex_;  ///< protects the members below, up to waiting_
   std::condition_variable wake_;
   bool stop_ = false;
+  double awake_ = 0;  ///< seconds for which this process has run, without the time it was stopped
   std::optional<BusyRank> itself_;
   std::list<Waiting*> waiting_;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
@@ -81,6 +82,8 @@ int main(int argc, char** argv) {
         if (rank.id == victim && how == "kernel")
           rank.compute.range({.name = "forward", .category = Category::forward}, [&] {
             rank.compute.launch({.name = "long"}, {}, [&](const Kernels&, Queue) {
+              fmt::print("the kernel begins\n");
+              std::fflush(stdout);
               std::this_thread::sleep_for(std::chrono::duration<double>{seconds});
             });
           });
