@@ -18,7 +18,7 @@ nobody() { [[ -z $(processes) ]]; }
 end_all() { local all; all=$(processes) && xargs kill -KILL <<<"$all" 2>/dev/null; }
 
 begin() { # FLAGS...: starts a run under mpirun in the background
-  setsid "$failing" --data "$text" --trace "$scratch/trace" --quiet --launch mpi --timeout 1 "$@" \
+  setsid "$failing" --data "$text" --trace "$scratch/trace" --quiet --launch mpi --timeout "${timeout:-1}" "$@" \
     >"$scratch/out" 2>"$scratch/err" </dev/null &
   run=$!
 }
@@ -50,7 +50,7 @@ fails_with 'a rank is stopped in a paced run' "$stopped"
 
 # The others wait for a rank that computes, but most of the time all of them are stopped, which is nothing to report.
 in_kernel() { grep -q 'the kernel begins' "$scratch/out"; }
-begin --how kernel --seconds 6 --timeout 3 --steps 6
+timeout=3 begin --how kernel --seconds 6 --steps 6
 claim 'a run is stopped while a rank computes: it computes' within 60 in_kernel
 processes | xargs kill -STOP
 sleep 4.5
