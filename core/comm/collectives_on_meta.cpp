@@ -85,7 +85,9 @@ class CollectivesOnMeta::InFlight final : public Task {
 Work CollectivesOnMeta::issue(CollectiveCall call) {
   call.part.span.sequence = issued_++;
   Stream& compute = members_.endpoint.device.compute;
-  Tensor scratch = call.allocate_scratch(members_.endpoint.device);
+  Tensor scratch;  // a library, for which a dry run may stand, has its own
+  if (members_.endpoint.collectives == Collectives::built_in)
+    scratch = call.allocate_scratch(members_.endpoint.device);
   MetaCall mine{.algorithm = std::move(call.built_in),
                 .route = channel_.route(/*peer=*/-1, call.part),
                 .ready = compute.record().time,

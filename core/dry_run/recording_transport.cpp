@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "core/comm/meta/meta_steps.h"
-#include "core/comm/transport/native.h"
 
 namespace lockstep {
 
@@ -16,19 +15,6 @@ class Done final : public Pending {
   void wait() override {}
   Picoseconds departure() const override { return 0; }
   std::int64_t done_nanoseconds() const override { return 0; }
-};
-
-/// A library's collectives, none of which runs.
-class Library final : public NativeCollectives {
- public:
-  bool narrow() const override { return true; }
-  void broadcast(View, int) override {}
-  void all_reduce(View) override {}
-  void reduce_scatter(View, View, std::span<const int>) override {}
-  void all_gather(View, std::span<const int>) override {}
-  void gather(View, std::span<const int>, int) override {}
-  void all_to_all(View, std::span<const int>, View, std::span<const int>) override {}
-  void barrier() override {}
 };
 
 /// A collective whose own messages are counted and done.
@@ -85,10 +71,6 @@ std::unique_ptr<Pending> RecordingTransport::post_send(const Route& route,
   sent(route.group != nullptr ? route.group : "", route.peer,
        static_cast<std::int64_t>(data.size()));
   return std::make_unique<Done>();
-}
-
-std::unique_ptr<NativeCollectives> RecordingTransport::native(const std::vector<int>&, int) {
-  return std::make_unique<Library>();
 }
 
 std::unique_ptr<MetaCollectives> RecordingTransport::meta_collectives(const std::vector<int>& ranks,

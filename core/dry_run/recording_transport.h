@@ -25,8 +25,6 @@ class RecordingTransport final : public Transport {
   bool combines() const override { return plan_.receives_combine; }
   std::unique_ptr<Pending> receive(const Route&, std::span<std::byte>, Combine,
                                    const Event&) override;
-  /// Stands for a library, whose collectives need no scratch memory here.
-  std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel) override;
   std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks, int channel,
                                                     const Cluster& cluster) override;
   /// Throws std::logic_error: groups on the meta device have no workers.

@@ -25,6 +25,12 @@ for launch in "$@"; do
     claim "$flags ($launch): bytes and memory are as predicted" as_predicted
     claim "$flags ($launch) tells its parity" says 'parity with one device over 6 steps'
   done <"$scratch/compositions"
+  [[ $launch == mpi ]] || continue
+  for name in 15_3d 16_all_axes; do
+    run "$folder/lesson_$name" --trace none --launch mpi --comm native --clock wall --layers 4 --hidden 32 --steps 2
+    claim "$name with MPI's own collectives ends well" ended 0
+    claim "$name with MPI's own collectives: memory is as predicted, and what is sent between stages" as_predicted
+  done
 done
 
 for flags in '--schedule gpipe' '--schedule zb-h1,zb-h2,automatic --sequence-parallel' '--schedule zb-v --zero 1 --tied --clip 0.5' \

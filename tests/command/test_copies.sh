@@ -40,6 +40,7 @@ for launch in "$@"; do
       --ranks 2 --steps 4 --layers 2
     claim "$name with MPI's own collectives ends well" ended 0
     claim "$name does not say what MPI sent" says 'not counted'
+    claim "$name with MPI's own collectives: memory is as predicted" as_predicted
   done
 done
 

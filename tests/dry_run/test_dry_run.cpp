@@ -118,6 +118,10 @@ TEST_CASE("by hand: dp x tp") {
   // With scratch for half of each tensor that is summed: at the end, all gradients are in flight.
   figures = both.run(3, 2, /*combines=*/false);
   CHECK(peak(figures, in_flight) == 403712);
+  // A library has scratch of its own.
+  both.options.platform.comm = Collectives::native;
+  figures = both.run(3, 2, /*combines=*/false);
+  CHECK(peak(figures, in_flight) == 2 * 48);
 }
 
 TEST_CASE("by hand: pp x dp with ZeRO-1, 2 and 3") {
