@@ -12,6 +12,7 @@
 #include "core/pipeline/message_plan.h"
 #include "core/pipeline/update.h"
 #include "core/pipeline/validate.h"
+#include "core/plan/footprint.h"
 #include "core/plan/ranks_of_model.h"
 
 namespace lockstep {
@@ -124,62 +125,6 @@ SplitProposal propose_split(const Plan& plan, const Schedule& schedule) {
   return proposal;
 }
 
-std::int64_t peak_activations(const Schedule& schedule, int rank,
-                              const std::map<int, Footprint>& footprints) {
-  const auto is_here = [&](int stage) {
-    return stage >= 0 && stage < schedule.stages &&
-           schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank;
-  };
-  std::int64_t held = 0;
-  std::int64_t peak = 0;
-  // A tensor from or for another rank is only an action's own, except in a joined pair: there, the
-  // backward's input is there before the forward runs, and the forward's output is kept until the
-  // backward has run.
-  const auto crosses_ranks = [&](int stage) {
-    return stage >= 0 && stage < schedule.stages && !is_here(stage);
-  };
-  const auto& actions = schedule.actions[static_cast<std::size_t>(rank)];
-  for (std::size_t i = 0; i < actions.size(); ++i) {
-    const Action& action = actions[i];
-    const bool joined_before = i > 0 && actions[i - 1].with_next;
-    if (action.with_next && crosses_ranks(actions[i + 1].stage + 1))
-      held += footprints.at(action.stage).boundary;
-    if (joined_before && crosses_ranks(action.stage + 1))
-      held -= footprints.at(action.stage).boundary;
-    const bool keeps_output = joined_before && crosses_ranks(actions[i - 1].stage + 1);
-    if (keeps_output) held += footprints.at(action.stage).boundary;
-    const Footprint& stage = footprints.at(action.stage);
-    const bool forward = action.op == Op::forward;
-    const bool crosses = action.op != Op::backward_weight;
-    // A footprint already counts the action's input, as part of the stash or of the working set.
-    if (crosses && is_here(action.stage + (forward ? -1 : 1))) held -= stage.boundary;
-    switch (action.op) {
-      case Op::forward:
-        held += stage.stash;
-        peak = std::max(peak, held + stage.forward_working);
-        break;
-      case Op::backward:
-        peak = std::max(peak, held + stage.backward_working);
-        held -= stage.stash;
-        break;
-      case Op::backward_input:
-        peak = std::max(peak, held + stage.backward_input_working);
-        held += stage.pending - stage.stash;
-        break;
-      case Op::backward_weight:
-        held -= stage.pending;
-        break;
-    }
-    if (crosses && is_here(action.stage + (forward ? 1 : -1))) held += stage.boundary;
-    if (keeps_output) held -= stage.boundary;
-  }
-  return peak;
-}
-
-Footprint whole_layers(const Plan& plan, int stage, int microbatches) {
-  return {plan.model(), plan.layers_of(stage), plan.microbatch_size(microbatches)};
-}
-
 PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
     : plan_(plan), schedule_(std::move(schedule)) {
   if (schedule_.rank_of_stage != plan.rank_of_stage)
@@ -212,23 +157,15 @@ Predicted PipelinePrediction::of(const Place& place) const {
   for (const Operation operation : all_operations)
     predicted.bytes_sent[operation] = update.bytes_sent[operation];
 
-  std::int64_t parameters = 0, gradients = 0, states = 0, boundary = 0;
-  std::map<int, Footprint> footprints;
-  for (const int stage : place.stages) {
-    const Footprint& footprint =
-        footprints.emplace(stage, whole_layers(plan_, stage, schedule_.microbatches)).first->second;
-    boundary = footprint.boundary;  // the same for all stages
-    parameters += footprint.parameters;
-    gradients += footprint.gradients;
-    states += footprint.optimizer;
-  }
-  predicted.bytes_sent[Operation::send] = messages.messages_sent() * boundary;
-  predicted.peak_bytes[MemoryCategory::parameters] = parameters;
-  predicted.peak_bytes[MemoryCategory::gradients] = gradients;
-  predicted.peak_bytes[MemoryCategory::optimizer] = states;
-  predicted.peak_bytes[MemoryCategory::activations] = peak_activations(schedule_, rank, footprints);
+  const int stage = place.only_stage(), m = schedule_.microbatches;
+  const Footprint footprint{plan_.model(), plan_.layers_of(stage), plan_.microbatch_size(m)};
+  predicted.bytes_sent[Operation::send] = messages.messages_sent() * footprint.boundary;
+  predicted.peak_bytes[MemoryCategory::parameters] = footprint.parameters;
+  predicted.peak_bytes[MemoryCategory::gradients] = footprint.gradients;
+  predicted.peak_bytes[MemoryCategory::optimizer] = footprint.optimizer;
+  predicted.peak_bytes[MemoryCategory::activations] = footprint.peak(*predicted.in_flight);
   predicted.peak_bytes[MemoryCategory::communication] =
-      std::max(messages.peak_buffers() * boundary, update.peak_bytes);
+      std::max(messages.peak_buffers() * footprint.boundary, update.peak_bytes);
   return predicted;
 }
 

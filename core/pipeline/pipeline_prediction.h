@@ -1,12 +1,10 @@
 #pragma once
 
-#include <map>
 #include <optional>
 #include <vector>
 
 #include "core/pipeline/schedule.h"
 #include "core/pipeline/simulator.h"
-#include "core/plan/footprint.h"
 #include "core/plan/plan.h"
 #include "core/plan/prediction.h"
 
@@ -28,26 +26,17 @@ PipelineTimes pipeline_times(const Plan& plan, int microbatches);
 /// The plan must have a modelled clock. With fixed times, no division is better than another.
 SplitProposal propose_split(const Plan& plan, const Schedule& schedule);
 
-/// Returns the peak of MemoryCategory::activations on `rank`, in bytes, for a valid schedule.
-/// `footprints` has the rank's stages. At any time the rank holds the stashes of its microbatches
-/// in flight, the tensors pending between I and W, and the boundary tensors that one of its stages
-/// has passed to another and that have not been used yet. The current action adds its working set.
-std::int64_t peak_activations(const Schedule& schedule, int rank,
-                              const std::map<int, Footprint>& footprints);
-
-/// The memory of a stage that holds whole layers.
-Footprint whole_layers(const Plan& plan, int stage, int microbatches);
-
 /// Predicts what depends on the schedule alone: its name and stages, the microbatches in flight and
 /// the simulator's bubble. (The simulator knows only layers that do not communicate; if layers or
 /// sequences are divided among ranks, there is no simulated bubble.) Sets no bytes and no peaks.
 /// See PipelinePrediction for the errors.
 Predicted predict_schedule_only(const Plan& plan, const Place& place, const Schedule& schedule);
 
-/// Predicts a pipeline of stages with whole layers, without replicas: what predict_schedule_only()
-/// does, and the bytes sent between stages and by the update, and peak memory by category. Needs no
-/// rank and no transport. The constructor computes the parts that all ranks share. The lesson adds
-/// the closed form of the bubble.
+/// Predicts a pipeline without replicas that has a stage of whole layers on each rank, and whole
+/// backward passes: what predict_schedule_only() does, and the bytes sent between stages and by the
+/// update, and peak memory by category (that of a microbatch, Footprint, times those in flight).
+/// Needs no rank and no transport. The constructor computes the parts that all ranks share. The
+/// lesson adds the closed form of the bubble.
 class PipelinePrediction {
  public:
   /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule and

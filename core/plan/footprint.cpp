@@ -15,18 +15,11 @@ Footprint::Footprint(const GptConfig& config, const StageLayers& stage, int batc
   block = width * 16 * N * h + f32 * (4 + a) * N;
   head = stage.head ? width * (2 * N * h + N * V) + f32 * 4 * N : 0;
   stash = blocks * block + head;
-  pending = width * (blocks * 16 * N * h + (stage.head ? N * h + N * V : 0) +
-                     (stage.embedding ? N * h : 0));
 
-  block_forward = boundary;
-  block_backward = 5 * boundary;
-  forward_working = stage.head ? 0 : block_forward;
-  if (stage.head) {
-    backward_working = std::max({std::int64_t{0}, boundary - f32 * 2 * N, block_backward - head});
-    backward_input_working = std::max(std::int64_t{0}, width * 4 * N * h - f32 * 4 * N);
-  } else {
-    backward_working = backward_input_working = block_backward;
-  }
+  forward_working = stage.head ? 0 : boundary;
+  backward_working = 5 * boundary - head;
+  if (stage.head)
+    backward_working = std::max({std::int64_t{0}, boundary - f32 * 2 * N, backward_working});
 
   const auto count = [&](int unit, std::int64_t elements) {
     parameters += width * elements;

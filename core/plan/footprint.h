@@ -36,32 +36,17 @@ struct Footprint {
   std::int64_t block = 0;     ///< a block's part of the stash
   std::int64_t head = 0;      ///< the head's part
 
-  // A block's peaks beyond its part of the stash. The forward pass ends with its output, N h. The
-  // backward pass counts dy, N h, and the gradient of the MLP's inner activations, 4 N h.
-  std::int64_t block_forward = 0;
-  std::int64_t block_backward = 0;
-
-  /// Kept from the input half of the backward pass to the weight half. A block keeps 16 N h: the
-  /// Linears' x (1 + 1 + 1 + 4; the inputs of GELU and attention are released) and dy (3 + 1 + 4 +
-  /// 1), which is the block's stash less (4 + a) N. The head keeps N h + N V, and the embedding
-  /// keeps N h.
-  std::int64_t pending = 0;
-
   // Peak memory during an action, in addition to the stashes of all held microbatches. The current
   // microbatch is counted with its full stash, and x or dy are counted from their arrival.
   /// The forward pass only allocates, so its peak is at its end. The peak is the size of the
   /// output, N h, if the stage sends one.
   std::int64_t forward_working = 0;
-  /// The larger of the values for the full backward pass and for backward_input. Only on the last
-  /// stage does backward_input need more than the full backward pass. The peak is in the uppermost
-  /// block's MLP, before the block has released anything: it consists of dy (N h), which is kept
-  /// for the residual connection, and the gradient of width 4 h (4 N h). On the last stage the
-  /// head's stash is already released by then, so the peak is 5 N h - (2 N h + N V + 4 N). The
-  /// lower bound is N h - 2 N, which the head's Linear needs when it writes dx while dlogits occupy
-  /// the logits' memory. backward_input, which keeps the head's x and dlogits for later, needs 4 N
-  /// h - 4 N on the last stage.
+  /// The peak is in the uppermost block's MLP, before the block has released anything: it consists
+  /// of dy (N h), which is kept for the residual connection, and the gradient of width 4 h (4 N h).
+  /// On the last stage the head's stash is already released by then, so the peak is 5 N h - (2 N h
+  /// + N V + 4 N). The lower bound is N h - 2 N, which the head's Linear needs when it writes dx
+  /// while dlogits occupy the logits' memory.
   std::int64_t backward_working = 0;
-  std::int64_t backward_input_working = 0;
 
   /// Returns the peak of MemoryCategory::activations when `held` microbatches run their forward
   /// passes, one after another, and then their backward passes. `held` is the schedule's peak

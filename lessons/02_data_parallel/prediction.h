@@ -67,10 +67,12 @@ inline GradientSums gradient_sums(const Plan& plan, const FlatLayout& layout, Gr
 }
 
 /// Predicts one step of one rank. Buckets are sent with their padding. Each rank needs as much
-/// memory for model states as a single device that trains alone (`footprint`), however large N is.
-inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
-                                       const FlatLayout& layout, GradientSync sync,
-                                       const Footprint& footprint) {
+/// memory for model states as a single device that trains alone (Footprint), however large N is.
+inline Predicted predict_data_parallel(const Plan& plan, const Place& place, GradientSync sync,
+                                       std::int64_t bucket_bytes) {
+  const FlatLayout layout = layout_of_replicas(plan, place, bucket_bytes);
+  const Footprint footprint{plan.model(), StageLayers::whole(plan.model()),
+                            plan.microbatch_size(plan.batch.microbatches)};
   Predicted predicted;
   const GradientSums sums =
       gradient_sums(plan, layout, sync, place.size(Axis::dp_cp), place.coordinate(Axis::dp_cp));
@@ -85,18 +87,6 @@ inline Predicted predict_data_parallel(const Plan& plan, const Place& place,
   predicted.peak_bytes[MemoryCategory::communication] = width * sums.scratch;
   predicted.sum_order = [layout, sync] { return ring_order(layout, sync); };
   return predicted;
-}
-
-/// The memory of a replica whose ranks divide nothing.
-inline Footprint footprint_of_replica(const Plan& plan, const Place& place) {
-  return {plan.model(), plan.layers_of(place.only_stage()),
-          plan.microbatch_size(plan.batch.microbatches)};
-}
-
-inline Predicted predict_data_parallel(const Plan& plan, const Place& place, GradientSync sync,
-                                       std::int64_t bucket_bytes) {
-  return predict_data_parallel(plan, place, layout_of_replicas(plan, place, bucket_bytes), sync,
-                               footprint_of_replica(plan, place));
 }
 
 }  // namespace lockstep

@@ -15,12 +15,10 @@ inline StateBytes state_bytes(const Plan& plan) {
   return plan.model().dtype == DType::f32 ? f32_states : mixed_states;
 }
 
-/// Predicts one step of one rank. There are no optimizer states for padding. `footprint` is the
-/// memory of a rank that trains alone.
-inline Predicted predict_zero_1(const Plan& plan, const Place& place, const FlatLayout& layout,
-                                const Footprint& footprint) {
-  Predicted predicted =
-      predict_data_parallel(plan, place, layout, GradientSync::overlap, footprint);
+/// Predicts one step of one rank. There are no optimizer states for padding.
+inline Predicted predict_zero_1(const Plan& plan, const Place& place, std::int64_t bucket_bytes) {
+  const FlatLayout layout = layout_of_replicas(plan, place, bucket_bytes);
+  Predicted predicted = predict_data_parallel(plan, place, GradientSync::overlap, bucket_bytes);
   const int n = layout.shards();
   const std::int64_t trained = layout.elements(false), frozen = layout.elements() - trained;
   const std::int64_t half = width_of(plan) * ring_half_sends(trained, n);
@@ -33,11 +31,6 @@ inline Predicted predict_zero_1(const Plan& plan, const Place& place, const Flat
   predicted.peak_bytes[MemoryCategory::optimizer] =
       each.optimizer * layout.owned(place.coordinate(Axis::dp_cp) % n);
   return predicted;
-}
-
-inline Predicted predict_zero_1(const Plan& plan, const Place& place, std::int64_t bucket_bytes) {
-  return predict_zero_1(plan, place, layout_of_replicas(plan, place, bucket_bytes),
-                        footprint_of_replica(plan, place));
 }
 
 }  // namespace lockstep

@@ -27,11 +27,10 @@ inline std::int64_t gradients_in_full(const FlatLayout& layout) {
 }
 
 /// Predicts one step of one rank. Gradient memory holds this rank's shards and the buckets that
-/// exist in full. Each microbatch's gradients are reduced. `footprint` is the memory of a rank that
-/// trains alone.
-inline Predicted predict_zero_2(const Plan& plan, const Place& place, const FlatLayout& layout,
-                                const Footprint& footprint) {
-  Predicted predicted = predict_zero_1(plan, place, layout, footprint);
+/// exist in full. Each microbatch's gradients are reduced.
+inline Predicted predict_zero_2(const Plan& plan, const Place& place, std::int64_t bucket_bytes) {
+  const FlatLayout layout = layout_of_replicas(plan, place, bucket_bytes);
+  Predicted predicted = predict_zero_1(plan, place, bucket_bytes);
   Figure& reduced = predicted.bytes_sent[Operation::reduce_scatter];
   reduced = *reduced * plan.batch.microbatches;
 
@@ -47,11 +46,6 @@ inline Predicted predict_zero_2(const Plan& plan, const Place& place, const Flat
   predicted.peak_bytes[MemoryCategory::communication] = each.gradient * scratch;
   predicted.sum_order = [layout] { return ring_order_by_microbatch(layout); };
   return predicted;
-}
-
-inline Predicted predict_zero_2(const Plan& plan, const Place& place, std::int64_t bucket_bytes) {
-  return predict_zero_2(plan, place, layout_of_replicas(plan, place, bucket_bytes),
-                        footprint_of_replica(plan, place));
 }
 
 }  // namespace lockstep

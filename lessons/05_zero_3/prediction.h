@@ -7,13 +7,13 @@ namespace lockstep {
 
 /// Predicts one step of one rank. Parameter memory holds this rank's shards and, in full, the
 /// buckets in use and those being prefetched. All parameters are unsharded for the forward pass and
-/// again for the backward pass. A tied token table is also unsharded for the head. `footprint` is
-/// the memory of a rank that trains alone. `across_passes`: the forward pass prefetches for the
-/// backward pass.
-inline Predicted predict_zero_3(const Plan& plan, const Place& place, const FlatLayout& layout,
-                                const Footprint& footprint, int prefetch, bool across_passes) {
+/// again for the backward pass, for which the end of the forward pass already prefetches. A tied
+/// token table is also unsharded for the head.
+inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
+                                int prefetch) {
+  const FlatLayout layout = layout_of_replicas(plan, place, bucket_bytes);
   const auto units = plan.units(place, place.only_stage());
-  Predicted predicted = predict_zero_2(plan, place, layout, footprint);
+  Predicted predicted = predict_zero_2(plan, place, bucket_bytes);
   std::vector<std::int64_t> sizes;
   std::int64_t all_gathered = 0;
   for (const auto& use : ShardedParameters::uses_of(units, layout)) {
@@ -25,10 +25,7 @@ inline Predicted predict_zero_3(const Plan& plan, const Place& place, const Flat
   }
   std::int64_t most = 0;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const std::size_t forward = sizes.size() / 2;  // uses of the forward pass
-    const bool stops = !across_passes && i < forward;
-    const std::size_t end =
-        std::min(i + static_cast<std::size_t>(prefetch) + 1, stops ? forward : sizes.size());
+    const std::size_t end = std::min(i + static_cast<std::size_t>(prefetch) + 1, sizes.size());
     std::int64_t here = 0;
     for (std::size_t k = i; k < end; ++k) here += sizes[k];
     most = std::max(most, here);
@@ -38,12 +35,6 @@ inline Predicted predict_zero_3(const Plan& plan, const Place& place, const Flat
   predicted.peak_bytes[MemoryCategory::parameters] = shards + each.value * most;
   predicted.bytes_sent[Operation::all_gather] = each.value * all_gathered * plan.batch.microbatches;
   return predicted;
-}
-
-inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
-                                int prefetch) {
-  return predict_zero_3(plan, place, layout_of_replicas(plan, place, bucket_bytes),
-                        footprint_of_replica(plan, place), prefetch, /*across_passes=*/true);
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include "core/pipeline/rank_stages.h"
 #include "core/pipeline/update.h"
 #include "core/run/lesson.h"
+#include "lessons/schedules/prediction.h"
 #include "lessons/schedules/schedule_flags.h"
 
 using namespace lockstep;

@@ -4,6 +4,7 @@
 #include "core/pipeline/update.h"
 #include "core/run/lesson.h"
 #include "lessons/11_zero_bubble/experiment/side_by_side.h"
+#include "lessons/schedules/prediction.h"
 #include "lessons/schedules/schedule_flags.h"
 
 using namespace lockstep;

@@ -30,8 +30,7 @@ int main(int argc, char** argv) {
     replicas.set(GradientSync::bucket);
 
     for (const Phase& phase : lesson.phases()) {
-      const Predicted predicted =
-          predict_context_parallel(rank.plan, rank.place, context_method(name), replicas.layout());
+      const Predicted predicted = predict_context_parallel(rank.plan, rank.place);
       for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         model.zero_gradients();
         const BatchLoss loss = accumulate_gradients(model, mine);

@@ -12,8 +12,7 @@ inline Predicted predict_mixed_precision(const Plan& plan, const Place& place,
   Predicted predicted = predict_data_parallel(plan, place, GradientSync::overlap, bucket_bytes);
   const GptConfig& model = plan.model();
   const int sequences = plan.microbatch_size(plan.batch.microbatches);
-  predicted.peak_bytes[MemoryCategory::activations] =
-      RecomputeFootprint{model, StageLayers::whole(model), sequences, mode}.peak(1);
+  predicted.peak_bytes[MemoryCategory::activations] = RecomputeBytes{model, sequences, mode}.peak;
   if (!masters) predicted.peak_bytes[MemoryCategory::optimizer] = 8 * model.trained_count();
   return predicted;
 }

@@ -8,69 +8,54 @@
 
 namespace lockstep {
 
-/// Changes a stage's activations, in bytes, from those of Recompute::selective to those of `mode`.
-/// The formulas match the allocator's measurements to the byte (tests/lessons/test_recompute.cpp).
-///
-/// A microbatch stashes the following per block, with N = b s tokens. The N h terms are elements of
-/// config.dtype, all others are f32. core/plan/footprint.h lists the tensors:
+/// Bytes of activations that one microbatch of `batch` sequences saves per block, with N = b s
+/// tokens. The N h terms are elements of config.dtype, all others are f32. core/plan/footprint.h
+/// lists the tensors:
 ///
 ///   none        16 N h + 4 N + a s N   the core keeps the probabilities (a s N) instead of the
 ///                                      log-sum-exps (a N)
 ///   selective   16 N h + 4 N + a N     as in Footprint
 ///   full        N h                    the block's input; the block being recomputed also holds
-///                                      the rest of selective's stash, 15 N h + (4 + a) N
+///                                      the rest of selective's, 15 N h + (4 + a) N
 ///
 /// Korthikanti 2022 gives 34 N h + 5 a s N, 34 N h and 2 N h bytes, in 16 bits and with dropout.
 /// Dropout accounts for 2 N h (two one-byte masks) and 3 a s N (a mask, and a second copy of the
 /// probabilities after it). Without it, 32 N h + 2 a s N bytes remain, or 16 N h + a s N elements.
 /// This equals `none` except for LayerNorm's mean and rstd, 4 N, which the paper neglects. (The
 /// paper's probabilities are also 16 bits wide; Lockstep's are f32 for every dtype.)
-///
-/// `stage` has `blocks` blocks, and `kept` is probabilities_kept() of one.
-inline void recompute(Footprint& stage, int blocks, Recompute mode, std::int64_t kept) {
-  if (mode == Recompute::none) {
-    stage.block += kept;
-    stage.stash += blocks * kept;
-  }
-  if (mode != Recompute::full) return;
-  const std::int64_t rest = stage.block - stage.boundary;
-  stage.stash -= blocks * rest;
-  // Memory peaks in the forward pass when the last block has computed its output and is about to
-  // release its stash; or, on the last stage, after the head, if the head adds more than the last
-  // block's `rest` and output.
-  stage.forward_working = std::max(stage.forward_working, rest + stage.block_forward - stage.head);
-  // The last block's backward comes first, while the inputs of all other blocks are still kept.
-  // This backward adds the rest of its block's stash, with the discarded output beside dy, and
-  // then needs as much as without recomputation. The head's stash has been released by then.
-  // (`pending` does not change: between the halves, the tensors for the weight half exist for all
-  // blocks.)
-  const std::int64_t again = stage.boundary + stage.block_forward;
-  stage.backward_working =
-      std::max(stage.backward_working, rest + std::max(again, stage.block_backward) - stage.head);
-}
-
-/// Returns the bytes by which the probabilities of N tokens, (heads, s) each, exceed their
-/// log-sum-exps.
-inline std::int64_t probabilities_kept(std::int64_t tokens, std::int64_t heads, std::int64_t s) {
+inline std::int64_t saved_per_block(const GptConfig& config, int batch, Recompute mode) {
   constexpr std::int64_t f32 = 4;
-  return f32 * heads * tokens * (s - 1);
+  const Footprint usual{config, StageLayers::whole(config), batch};
+  const std::int64_t N = static_cast<std::int64_t>(batch) * config.sequence;
+  switch (mode) {
+    case Recompute::none:
+      return usual.block + f32 * config.heads * N * (config.sequence - 1);
+    case Recompute::selective:
+      return usual.block;
+    case Recompute::full:
+      return usual.boundary;
+  }
+  return 0;
 }
 
-/// The memory of a stage with whole layers.
-struct RecomputeFootprint : Footprint {
-  RecomputeFootprint(const GptConfig& config, const StageLayers& stage, int batch, Recompute mode)
-      : Footprint(config, stage, batch) {
-    constexpr std::int64_t f32 = 4;
-    const std::int64_t N = static_cast<std::int64_t>(batch) * config.sequence;
-    const std::int64_t blocks = stage.count();
-    recompute(*this, stage.count(), mode, probabilities_kept(N, config.heads, config.sequence));
+/// Bytes of activations of one microbatch of the whole model. The allocator agrees to the byte
+/// (tests/lessons/test_recompute.cpp).
+struct RecomputeBytes {
+  RecomputeBytes(const GptConfig& config, int batch, Recompute mode) {
+    const Footprint usual{config, StageLayers::whole(config), batch};
+    const std::int64_t block = saved_per_block(config, batch, mode);
+    saved = config.layers * block + usual.head;
+    peak = saved + usual.peak(1) - usual.stash;
     if (mode != Recompute::full) return;
-    // If the halves run separately, nothing is released before the weight half. The peak is then in
-    // the first block: by then each other block holds 16 N h instead of N h, and the head has
-    // released N h + 4 N.
-    backward_input_working = (blocks - 1) * 15 * boundary + block - boundary +
-                             (stage.head ? 4 * boundary - f32 * 4 * N : 5 * boundary);
+    // The last block's backward pass comes first, when the head has released what it saved. The
+    // block again has the rest of its tensors, and then needs as much as without recomputation: dy,
+    // and 4 N h elements in its MLP.
+    const std::int64_t rest = usual.block - block;
+    peak = std::max(peak, saved - usual.head + rest + 5 * block);
   }
+
+  std::int64_t saved = 0;  ///< kept from the forward pass to the backward pass
+  std::int64_t peak = 0;
 };
 
 /// The cost of recomputation: FLOPs of one microbatch beyond those of Recompute::none. Counts

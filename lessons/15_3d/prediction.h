@@ -4,6 +4,7 @@
 #include "lessons/15_3d/mesh_training.h"
 #include "lessons/15_3d/stage_times.h"
 #include "lessons/15_3d/three_d.h"
+#include "lessons/schedules/prediction.h"
 #include "lessons/schedules/schedule_flags.h"
 
 namespace lockstep {

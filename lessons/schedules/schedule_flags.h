@@ -19,40 +19,6 @@ namespace lockstep {
 /// Computes the times of a pipeline's actions, for a step with m microbatches.
 using TimesOfPlan = std::function<PipelineTimes(const Plan& plan, int microbatches)>;
 
-/// Returns the mean time of a rank's chunks for one microbatch. On the wall clock, where there are
-/// no `times`, returns equal times of F, I and W.
-inline StageTimes work_of_rank(const PipelineTimes& times, int ranks) {
-  StageTimes work;
-  for (const StageTimes& stage : times.stages) {
-    work.forward += stage.forward / ranks;
-    work.backward += stage.backward / ranks;
-    work.backward_input += stage.backward_input / ranks;
-    work.backward_weight += stage.backward_weight / ranks;
-  }
-  if (work.forward + work.backward == 0)
-    return {.forward = 1, .backward = 2, .backward_input = 1, .backward_weight = 1};
-  return work;
-}
-
-/// If the lessons generate the schedule, sets its bubble's formula and, if there is a closed form
-/// for these times, its value.
-inline void set_bubble(Predicted& predicted, const Schedule& schedule, const PipelineTimes& times) {
-  const KnownSchedule* known = find_schedule(schedule.name);
-  if (known == nullptr) return;
-  const PipelineSize size{schedule.ranks, schedule.stages / schedule.ranks, schedule.microbatches};
-  predicted.bubble = bubble_of(*known, size, work_of_rank(times, schedule.ranks));
-  predicted.formula = known->formula(size);
-}
-
-/// Predicts one step of one rank: predict_pipeline() and, for a schedule that the lessons generate,
-/// the closed form of its bubble, if there is one.
-inline Predicted predict_schedule(const Plan& plan, const Place& place, const Schedule& schedule) {
-  Predicted predicted = predict_pipeline(plan, place, schedule);
-  set_bubble(predicted, schedule,
-             plan.modelled ? pipeline_times(plan, schedule.microbatches) : PipelineTimes{});
-  return predicted;
-}
-
 /// Returns the request of a schedule of this size on the plan's ranks. A search minimizes the time
 /// on the plan's cluster; on the wall clock, that of equal F, I and W.
 inline ScheduleRequest request_for(const KnownSchedule& known, const Plan& plan,

@@ -192,6 +192,26 @@ TEST_CASE("by hand: cp with ring attention") {
   CHECK(ring.run(1).bytes_sent[Operation::send] == 20480);
 }
 
+TEST_CASE("by hand: cp with Ulysses, and with gathered keys and values") {
+  // q, k, v or y of a rank's 2 tokens is 2 h = 256 elements, 1024 B. Ulysses sends half of each of
+  // q, k, v and y, and on the way back of dy, dq, dk and dv: 8 * 512 B in each of 2 blocks.
+  Case shared;
+  shared.mesh(1, 1, 2, 1);
+  shared.chosen.method = ContextMethod::ulysses;
+  DryFigures figures = shared.run(1);
+  CHECK(text_of(figures.bytes_sent) == "all_reduce 1605632, all_to_all 8192");
+  CHECK(peak(figures, in_flight) == 2 * 3 * 1024);  // q, k and v to send, and received
+  // A block saves y twice: of all tokens and half of the heads, and of half of the tokens.
+  CHECK(peak(figures, activations) == 2 * (32864 / 2 + 1024) + 5 * 1024);
+  // A rank gathers K and V, 2 * 1024 B of the other rank's, in each pass, and sends the other's dK
+  // and dV.
+  shared.chosen.method = ContextMethod::gather;
+  figures = shared.run(0);
+  CHECK(text_of(figures.bytes_sent) == "all_reduce 1605632, reduce_scatter 4096, all_gather 8192");
+  CHECK(peak(figures, in_flight) == 2 * 4096);  // K, V, dK and dV of all 4 tokens
+  CHECK(peak(figures, activations) == 2 * (32864 / 2) + 5 * 1024);
+}
+
 TEST_CASE("by hand: ep with a fixed routing") {
   // Two ranks have one of two experts each, and 4 tokens that go to one expert. Rank 0 keeps 3 of
   // its tokens and sends 1; rank 1 sends 2 and keeps 2. So rank 0's expert has 5 rows, and rank

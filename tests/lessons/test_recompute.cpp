@@ -61,42 +61,16 @@ Schedule halves_apart(int stages, int microbatches) {
   return schedule;
 }
 
-/// One stage of a model on its own counting device, with placeholder x and dy.
+/// The whole model on a device that counts.
 struct Lone {
-  Lone(const GptConfig& config, const StageLayers& stage_, int b, Recompute mode)
-      : stage(stage_),
-        batch(random_batch(config, 3, b)),
-        shape{b, config.sequence, config.hidden},
-        dtype(config.dtype),
-        model(config, one.device(), stage_, 3, factory_of(mode)) {
-    one.memory.reset_peak();
-  }
-  Tensor boundary(bool there) {
-    return there ? Tensor{one.memory, shape, MemoryCategory::activations, dtype} : Tensor{};
-  }
-  void forward(std::size_t microbatch, Stash& stash) {
-    model.forward(batch.microbatches[microbatch], boundary(!stage.embedding), stash);
-  }
+  Lone(const GptConfig& config, int b, Recompute mode)
+      : batch(random_batch(config, 1, b)),
+        model(config, one.device(), StageLayers::whole(config), 3, factory_of(mode)) {}
 
-  StageLayers stage;
   OneDevice one{DeviceKind::meta, flop_clock()};
   Batch batch;
-  Shape shape;
-  DType dtype;
   Gpt model;
 };
-
-/// Calls check(config, stage, batch, mode).
-template <class Check>
-void for_every_mode(Check&& check) {
-  test::for_every_kind_of_stage(14, 4, [&](auto& config, auto& stage, int batch) {
-    for (const Recompute mode : modes) {
-      const int named = static_cast<int>(mode);
-      CAPTURE(named);
-      check(config, stage, batch, mode);
-    }
-  });
-}
 
 }  // namespace
 
@@ -145,53 +119,6 @@ TEST_CASE("in a pipeline: the bits of one device that recomputes nothing") {
   }
 }
 
-TEST_CASE("stash and pending match the closed forms, to the byte") {
-  for_every_mode([](auto& config, auto& stage, int batch, Recompute mode) {
-    const RecomputeFootprint footprint{config, stage, batch, mode};
-    Lone lone{config, stage, batch, mode};
-    Stash stash;
-    lone.forward(0, stash);
-    CHECK(lone.one.activations() == footprint.stash);
-    lone.model.backward_input(lone.boundary(!stage.head), stash);
-    CHECK(lone.one.activations() == footprint.pending);
-    lone.model.backward_weight(stash);
-    CHECK(lone.one.activations() == 0);
-    CHECK(stash.empty());
-  });
-}
-
-TEST_CASE("peaks of several microbatches in flight match the closed forms, to the byte") {
-  for_every_mode([](auto& config, auto& stage, int batch, Recompute mode) {
-    const RecomputeFootprint footprint{config, stage, batch, mode};
-    for (const bool halves : {false, true}) {
-      CAPTURE(halves);
-      Lone lone{config, stage, batch, mode};
-      std::vector<Stash> stashes(3);
-      for (std::size_t i = 0; i < 3; ++i) {
-        const auto before = static_cast<std::int64_t>(i);
-        lone.one.memory.reset_peak();
-        lone.forward(i, stashes[i]);
-        CHECK(lone.one.peak_activations() ==
-              (before + 1) * footprint.stash + footprint.forward_working);
-      }
-      for (std::size_t i = 0; i < 3; ++i) {
-        const auto held = static_cast<std::int64_t>(3 - i);
-        lone.one.memory.reset_peak();
-        if (!halves) {
-          lone.model.backward(lone.boundary(!stage.head), stashes[i]);
-          CHECK(lone.one.peak_activations() == held * footprint.stash + footprint.backward_working);
-          continue;
-        }
-        lone.model.backward_input(lone.boundary(!stage.head), stashes[i]);
-        CHECK(lone.one.peak_activations() ==
-              held * footprint.stash + footprint.backward_input_working);
-        lone.model.backward_weight(stashes[i]);
-        CHECK(stashes[i].empty());
-      }
-    }
-  });
-}
-
 TEST_CASE("FLOPs charged are the model's plus the derived extra ones, halves separated or not") {
   std::mt19937 random{15};
   for (int i = 0; i < 40; ++i) {
@@ -199,10 +126,10 @@ TEST_CASE("FLOPs charged are the model's plus the derived extra ones, halves sep
     const int batch = 1 + static_cast<int>(random() % 3);
     for (const Recompute mode : modes) {
       CHECK(counted(config, batch, mode) == derived(config, batch, mode));
-      Lone lone{config, StageLayers::whole(config), batch, mode};
+      Lone lone{config, batch, mode};
       const Picoseconds start = lone.one.stream.now();
       Stash stash;
-      lone.forward(0, stash);
+      lone.model.forward(lone.batch.microbatches.front(), {}, stash);
       lone.model.backward_input({}, stash);
       lone.model.backward_weight(stash);
       // On this clock one FLOP takes one picosecond and everything else takes no time.
@@ -270,10 +197,9 @@ TEST_CASE("Korthikanti's bytes of a block are ours, in 16 bits and with dropout"
   // The paper's 22B model: h 6144, a 64, s 2048, b 4.
   const GptConfig config{
       .layers = 1, .hidden = 6144, .heads = 64, .sequence = 2048, .vocabulary = 51200};
-  const StageLayers block{.first = 0, .last = 1};
   const double s = 2048, h = 6144, a = 64, b = 4, N = b * s;
   const auto ours = [&](Recompute mode) {
-    return static_cast<double>(RecomputeFootprint{config, block, 4, mode}.stash) / 4;  // elements
+    return static_cast<double>(saved_per_block(config, 4, mode)) / 4;  // elements
   };
   const double mean_and_rstd = 4 * N, log_sums = a * N;
   const double masks = 2 * N * h;                      // those of the two residual branches

@@ -112,7 +112,7 @@ TEST_CASE("bytes per rank, layer and microbatch: K and V 2 (N-1) hops, dK and dV
           options.run.microbatches = {m};
           std::vector<BytesSent> all(static_cast<std::size_t>(n));
           CHECK(on_threads(options, [&](Rank& rank) {
-                  SharedSequences shared{rank, options, sequences};
+                  SharedSequences shared{rank, options};
                   shared.backward(copies_corpus(options.run.model), 0);
                   all[static_cast<std::size_t>(rank.id)] = rank.transport->bytes_sent();
                 }) == "");
@@ -151,7 +151,7 @@ TEST_CASE("N ranks with N times the sequence: activations and messages constant,
         options.run.model.sequence = 6 * n;
         MemoryUse peak;
         CHECK(on_threads(options, [&](Rank& rank) {
-                SharedSequences shared{rank, options, sequences};
+                SharedSequences shared{rank, options};
                 rank.memory.reset_peak();
                 shared.backward(copies_corpus(options.run.model), 0);
                 shared.update();
@@ -197,7 +197,7 @@ TEST_CASE("random shapes: bytes and every memory peak are as predicted") {
     CAPTURE(m);
     CHECK(on_all(options, [&](Rank& rank) {
             std::string wrong;
-            SharedSequences shared{rank, options, sequences};
+            SharedSequences shared{rank, options};
             for (int step = 0; step < 2; ++step) {
               const BytesSent before = rank.transport->bytes_sent();
               rank.memory.reset_peak();
@@ -225,8 +225,8 @@ TEST_CASE("meta: context parallelism matches the CPU's times, bytes, memory and 
       Cluster cluster = Cluster::load("classroom");
       cluster.ranks_per_node = 2;
       options.platform.clock = Clock::modelled(cluster);
-      CHECK(training_against_meta<SharedSequences>(options, copies_corpus(options.run.model),
-                                                   sequences) == "");
+      CHECK(training_against_meta<SharedSequences>(options, copies_corpus(options.run.model)) ==
+            "");
     }
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("gathered keys give the ring's bits in the forward pass") {
       Options options = small_sequences(4, {method, layout});
       options.run.steps = 1;
       CHECK(on_threads(options, [&](Rank& rank) {
-              SharedSequences shared{rank, options, {method, layout}};
+              SharedSequences shared{rank, options};
               const double loss = shared.backward(copies_corpus(options.run.model), 0);
               if (rank.id == 2) losses.push_back(loss);
             }) == "");

@@ -328,7 +328,7 @@ TEST_CASE("random schedules: what a run's trace says is what the simulated one s
     PipelineTimes times;
     testing::ThreadRun run{options};
     CHECK(run([&](Rank& rank) {
-            testing::RankStages stages{rank, config, schedule, 1};
+            testing::StageModels stages{rank, config, schedule, 1};
             PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
                                       stage_boundary(config, 1)};
             rank.trace.drain();

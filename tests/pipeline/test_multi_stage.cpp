@@ -133,7 +133,7 @@ TEST_CASE("random schedules: a unit's gradients are ready once per step, after i
           break;
         }
     CHECK(on_all(options, [&](Rank& rank) -> std::string {
-            RankStages stages{rank, config, schedule, 1};
+            StageModels stages{rank, config, schedule, 1};
             Counts counts;
             std::vector<HookScope> scopes;
             for (const auto& model : stages.models) scopes.emplace_back(*model, counts);

@@ -57,7 +57,7 @@ TEST_CASE("random schedules, half of them shuffled, run by the wall clock or are
     options.run.model = tiny_model(schedule, false);
     std::atomic<int> refused = 0;
     CHECK(on_all(options, [&](Rank& rank) -> std::string {
-            RankStages stages{rank, options.run.model, schedule, 1};
+            StageModels stages{rank, options.run.model, schedule, 1};
             try {
               PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
                                         stage_boundary(options.run.model, 1)};

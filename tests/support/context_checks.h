@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "lessons/13_ring_attention/context_parallel.h"
 #include "lessons/13_ring_attention/prediction.h"
 #include "tests/support/portion.h"
 #include "tests/support/tensor_checks.h"
@@ -61,15 +62,14 @@ inline Options small_sequences(int n, const Sequences& sequences) {
 /// One rank of a run of lesson 13.
 class SharedSequences {
  public:
-  SharedSequences(Rank& rank, const Options& options, const Sequences& sequences)
+  SharedSequences(Rank& rank, const Options& options)
       : rank_(rank),
         options_(options),
         model_(rank.plan, rank.place, rank.device, Storage::own, &rank.groups),
         optimizer_(model_.parameters(), rank.device, options.run.optimizer),
         replicas_(model_, rank.group(Axis::cp), one_bucket) {
     replicas_.set(GradientSync::bucket);
-    predicted =
-        predict_context_parallel(rank.plan, rank.place, sequences.method, replicas_.layout());
+    predicted = predict_context_parallel(rank.plan, rank.place);
   }
 
   /// Computes the complete gradients of a step, and returns this rank's share of the loss.
@@ -99,7 +99,7 @@ inline std::string check_sequences(Rank& rank, const Options& options, const Seq
                                    Outcome* outcome = nullptr, Deviation* deviation = nullptr,
                                    double left = 0.8) {
   std::string wrong;
-  SharedSequences layers{rank, options, sequences};
+  SharedSequences layers{rank, options};
   const Outcome mine = train_layers(rank, options, layers, name_of(sequences), wrong);
   if (rank.id != 0) return wrong;
   if (outcome != nullptr) *outcome = mine;

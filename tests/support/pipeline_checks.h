@@ -22,6 +22,7 @@
 #include "core/run/report/report.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
+#include "lessons/schedules/prediction.h"
 #include "tests/support/bytes.h"
 #include "tests/support/portion.h"
 
@@ -78,9 +79,9 @@ inline Plan plan_for(const Rank& rank, const GptConfig& config, const Schedule& 
 }
 
 /// The models of the stages that a schedule places on this rank, in ascending order of stage.
-struct RankStages {
-  RankStages(Rank& rank, const GptConfig& config, const Schedule& schedule, std::uint64_t seed,
-             const ModelBuilder& factory = {}) {
+struct StageModels {
+  StageModels(Rank& rank, const GptConfig& config, const Schedule& schedule, std::uint64_t seed,
+              const ModelBuilder& factory = {}) {
     for (int stage = 0; stage < schedule.stages; ++stage)
       if (schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank.id)
         models.push_back(std::make_unique<Gpt>(
@@ -112,7 +113,7 @@ inline std::string check_parity(Rank& rank, const Options& options, const Genera
   const Corpus corpus = small_corpus(options.run.model);
   const int m = options.run.microbatches.front();
   const Schedule schedule = generate(rank.count, m);
-  RankStages stages{rank, options.run.model, schedule, options.run.seed, factory};
+  StageModels stages{rank, options.run.model, schedule, options.run.seed, factory};
   AdamW optimizer{stages.parameters(), rank.device, options.run.optimizer};
   PipelineUpdate update{rank.endpoint, rank.world,
                         plan_for(rank, options.run.model, schedule, options.run.batch / m),
@@ -169,7 +170,7 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
       pipeline_times(plan_for(rank, config, schedule, batch), schedule.microbatches);
   const Simulation simulated = simulate(schedule, times, true);
   const Corpus corpus = small_corpus(config);
-  RankStages stages{rank, config, schedule, 1};
+  StageModels stages{rank, config, schedule, 1};
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
                             stage_boundary(config, batch)};
   rank.trace.drain();
@@ -222,20 +223,24 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
 }
 
 /// Runs two steps with the optimizer and compares the peaks of all memory categories and the bytes
-/// sent with the prediction, to the byte. If `live` is given (for one stage per rank), the
-/// predicted peak of activations must be that of `live` microbatches.
+/// sent with a dry run, to the byte; if `live` is given (for one stage per rank), with the
+/// formulas, whose peak of activations must be that of `live` microbatches.
 inline std::string check_memory(Rank& rank, const Options& options, const Schedule& schedule,
                                 std::optional<int> live = {}) {
   const int m = schedule.microbatches;
   const int batch = options.run.batch / m;
   const Corpus corpus = small_corpus(options.run.model);
-  RankStages stages{rank, options.run.model, schedule, 1};
+  StageModels stages{rank, options.run.model, schedule, 1};
   AdamW optimizer{stages.parameters(), rank.device, options.run.optimizer};
   const Plan plan = plan_for(rank, options.run.model, schedule, batch);
   PipelineUpdate update{rank.endpoint, rank.world, plan, stages.pointers(), optimizer};
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
                             stage_boundary(options.run.model, batch)};
-  const Predicted predicted = predict_pipeline(plan, plan.place(rank.id), schedule);
+  Predicted predicted;
+  if (live)
+    predicted = predict_pipeline(plan, plan.place(rank.id), schedule);
+  else
+    dry_run_schedule(plan, plan.place(rank.id), schedule).fill(predicted);
   if (live) {
     const StageLayers layers = StageLayers::of(options.run.model, rank.id, rank.count);
     const Footprint footprint{options.run.model, layers, batch};

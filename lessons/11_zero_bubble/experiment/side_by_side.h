@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <string>
 
-#include "core/pipeline/pipeline_prediction.h"
 #include "core/run/report/text_table.h"
+#include "lessons/schedules/prediction.h"
 #include "lessons/schedules/schedule_flags.h"
 
 namespace lockstep {
@@ -25,9 +24,8 @@ inline std::vector<std::string> row_of(const Plan& plan, const Schedule& schedul
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const Place place =
         placed.place(placed.mesh.group(0, Axis::pp)[static_cast<std::size_t>(rank)]);
-    std::map<int, Footprint> footprints;
-    for (const int stage : place.stages) footprints.emplace(stage, whole_layers(placed, stage, m));
-    bytes = std::max(bytes, peak_activations(schedule, rank, footprints));
+    const DryFigures figures = dry_run_schedule(placed, place, schedule);
+    bytes = std::max(bytes, figures.peak.of(MemoryCategory::activations));
   }
   return {schedule.name,
           std::to_string(schedule.stages / schedule.ranks),

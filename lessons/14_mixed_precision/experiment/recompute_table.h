@@ -20,8 +20,8 @@ struct RecomputeCount {
 
 /// Returns the cost according to the closed forms.
 inline RecomputeCount derived(const GptConfig& config, int batch, Recompute mode) {
-  const RecomputeFootprint bytes{config, StageLayers::whole(config), batch, mode};
-  return {bytes.stash, bytes.peak(1),
+  const RecomputeBytes bytes{config, batch, mode};
+  return {bytes.saved, bytes.peak,
           model_flops(config, batch) + extra_flops(config, config.layers, batch, mode)};
 }
 
