@@ -7,8 +7,8 @@ namespace lockstep {
 
 namespace {
 
-/// A collective as a library runs it, without scratch.
-void becomes_native(CollectiveCall& call, std::int64_t sequence, Transport& transport) {
+/// Labels the call's span as native, numbers it, and counts the call in the rank's traffic.
+void mark_native(CollectiveCall& call, std::int64_t sequence, Transport& transport) {
   call.part.span.algorithm = "native";
   call.part.span.sequence = sequence;
   transport.count_library_call(call.part.span.name);
@@ -22,10 +22,10 @@ class NativeOnGpu final : public GroupCollectives {
         lane_(fmt::format("{} collectives: native", members.name)),
         library_(std::move(library)) {}
 
-  bool narrow() const override { return library_->narrow(); }
+  bool supports_16_bit() const override { return library_->supports_16_bit(); }
 
   Work issue(CollectiveCall call) override {
-    becomes_native(call, issued_++, endpoint_.transport);
+    mark_native(call, issued_++, endpoint_.transport);
     Stream& compute = endpoint_.device.compute;
     const Event ready = compute.record();
     GpuQueue& queue = *library_->gpu_queue();
@@ -63,10 +63,10 @@ class NativeOnHost final : public GroupCollectives {
         library_(std::move(library)),
         stream_(members, channel) {}
 
-  bool narrow() const override { return library_->narrow(); }
+  bool supports_16_bit() const override { return library_->supports_16_bit(); }
 
   Work issue(CollectiveCall call) override {
-    becomes_native(call, issued_++, endpoint_.transport);
+    mark_native(call, issued_++, endpoint_.transport);
     const Channel::Part& part = call.part;
     return stream_.queue(
         part, endpoint_.device.compute.record(), {},

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <deque>
 
 #include "core/comm/group_collectives.h"
@@ -85,7 +84,8 @@ class CollectivesOnMeta::InFlight final : public Task {
 Work CollectivesOnMeta::issue(CollectiveCall call) {
   call.part.span.sequence = issued_++;
   Stream& compute = members_.endpoint.device.compute;
-  Tensor scratch;  // a library, for which a dry run may stand, has its own
+  // With --comm native, a dry run stands in for a library, which allocates its own scratch.
+  Tensor scratch;
   if (members_.endpoint.collectives == Collectives::built_in)
     scratch = call.allocate_scratch(members_.endpoint.device);
   MetaCall mine{.algorithm = std::move(call.built_in),

@@ -63,7 +63,7 @@ View Group::checked(const char* operation, View data) const {
     throw std::invalid_argument(
         fmt::format("{} in {}: the elements must be f32, bf16 or f16, not {}", operation, name_,
                     name_of(data.dtype)));
-  if (is_narrow(data.dtype) && !collectives_->narrow())
+  if (is_narrow(data.dtype) && !collectives_->supports_16_bit())
     throw std::invalid_argument(
         fmt::format("{} of {} in {}: MPI's collectives support only f32; use --comm ring",
                     operation, name_of(data.dtype), name_));

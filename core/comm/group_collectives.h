@@ -14,7 +14,8 @@
 
 namespace lockstep {
 
-/// A group's members, as its collectives need them. The group owns what is referred to here.
+/// A group's members, as its collectives need them. The group owns `ranks` and `name`, and outlives
+/// this object.
 struct Members {
   Endpoint endpoint;
   const std::vector<int>& ranks;  ///< by member: its rank in the whole run
@@ -37,15 +38,15 @@ struct CollectiveCall {
   }
 };
 
-/// Runs the collectives of one group, one after another. A Group chooses an implementation when it
-/// is created (see its constructor). Belongs to the rank's own thread.
+/// Runs the collectives of one group, one after another. Group::collectives chooses the
+/// implementation. Belongs to the rank's own thread.
 class GroupCollectives {
  public:
   virtual ~GroupCollectives() = default;
   /// Issues the group's next collective. The compute stream's work so far comes before it.
   virtual Work issue(CollectiveCall call) = 0;
   /// Whether 16-bit elements are supported. All implementations support f32.
-  virtual bool narrow() const { return true; }
+  virtual bool supports_16_bit() const { return true; }
 };
 
 // The implementations. `channel` is the channel of the collectives' messages, from

@@ -12,7 +12,7 @@ void DryFigures::fill(Predicted& predicted) const {
     predicted.bytes_sent[operation] = bytes_sent[operation];
   for (const MemoryCategory category : all_memory_categories)
     predicted.peak_bytes[category] = peak.of(category);
-  predicted.recomputed = true;
+  predicted.by_dry_run = true;
 }
 
 void DryRank::run(int microbatches, const std::function<void(const Batch& mine)>& step, int count) {

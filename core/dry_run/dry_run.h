@@ -12,16 +12,17 @@
 
 namespace lockstep {
 
-/// Bytes by the name of the group and by receiver. Messages between stages belong to no group ("").
+/// Bytes by name of the group, then by receiver (a rank of the run). Messages between stages belong
+/// to no group ("").
 using SentTo = std::map<std::string, std::map<int, std::int64_t>>;
 
 /// The figures of the steps of a dry run.
 struct DryFigures {
   BytesSent bytes_sent;  ///< per step; the mean, if the steps differ
   MemoryUse peak;        ///< of all steps
-  SentTo sent_to{};      ///< the same bytes
+  SentTo sent_to{};      ///< as bytes_sent, by group and receiver
 
-  /// Sets the prediction's bytes and peaks, and that they are recomputed.
+  /// Sets the prediction's bytes and peaks, and by_dry_run.
   void fill(Predicted& predicted) const;
 };
 
@@ -52,8 +53,9 @@ class DryRank : public RankContext {
 
 /// Runs `body` as one rank of `plan`, on the meta device and without peers, and returns what it
 /// sends and holds. The body builds what the lesson builds on each rank, and calls DryRank::run()
-/// once, for the step. So the figures are not derived: they are those of the very code that the run
-/// will execute. Leaves no mark on the run: it has a memory, a trace and counters of its own.
+/// once, for the step. So the figures are not derived: if the body uses the run's own classes, they
+/// are those of the very code that the run will execute. Leaves no mark on the run: it has a
+/// memory, a trace and counters of its own.
 ///
 ///   dry_run(plan, place, [&](DryRank& rank) {
 ///     Training training{rank, chosen};

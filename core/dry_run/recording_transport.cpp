@@ -28,6 +28,7 @@ class Counted final : public MetaPending {
   MetaOutcome outcome_;
 };
 
+/// One member's collectives: runs the algorithm for this member alone and counts its sends.
 class OneMember final : public MetaCollectives {
  public:
   OneMember(RecordingTransport& transport, std::vector<int> ranks)

@@ -16,7 +16,7 @@ namespace lockstep {
 /// algorithm for this member only, with Peers that record the messages.
 class RecordingTransport final : public Transport {
  public:
-  /// The endpoint of one rank of the plan, which must outlive it.
+  /// The transport of rank `rank` of the run. `plan` must outlive this object.
   RecordingTransport(const Plan& plan, int rank);
 
   int rank() const override { return rank_; }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <stdexcept>
-#include <tuple>
+#include <vector>
 
 #include "core/model/gpt.h"
 #include "core/pipeline/balance.h"

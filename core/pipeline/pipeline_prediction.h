@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "core/pipeline/schedule.h"
 #include "core/pipeline/simulator.h"
@@ -32,11 +31,11 @@ SplitProposal propose_split(const Plan& plan, const Schedule& schedule);
 /// See PipelinePrediction for the errors.
 Predicted predict_schedule_only(const Plan& plan, const Place& place, const Schedule& schedule);
 
-/// Predicts a pipeline without replicas that has a stage of whole layers on each rank, and whole
-/// backward passes: what predict_schedule_only() does, and the bytes sent between stages and by the
-/// update, and peak memory by category (that of a microbatch, Footprint, times those in flight).
-/// Needs no rank and no transport. The constructor computes the parts that all ranks share. The
-/// lesson adds the closed form of the bubble.
+/// Predicts a pipeline without replicas, with one stage of whole layers per rank and undivided
+/// backward passes. In addition to predict_schedule_only(), sets the bytes that stages and the
+/// update send, and peak memory by category. Activations: Footprint's stash times the microbatches
+/// in flight, and the working memory of one action. Needs no rank and no transport. The constructor
+/// computes the parts that all ranks share. The lesson adds the closed form of the bubble.
 class PipelinePrediction {
  public:
   /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule and

@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-/// Closed forms for the activation memory of one stage, in bytes. They match the allocator's
-/// measurements to the byte (tests/plan/test_footprint.cpp).
+/// Closed forms for the memory of one stage, in bytes: activations, parameters, gradients and
+/// optimizer states. They match the allocator's measurements to the byte
+/// (tests/plan/test_footprint.cpp).
 ///
 /// With N = b s tokens per microbatch, a stash holds these elements (in config.dtype, 4 or 2 bytes;
 /// mean, rstd, log-sum-exps and losses are always f32):
@@ -43,9 +44,9 @@ struct Footprint {
   std::int64_t forward_working = 0;
   /// The peak is in the uppermost block's MLP, before the block has released anything: it consists
   /// of dy (N h), which is kept for the residual connection, and the gradient of width 4 h (4 N h).
-  /// On the last stage the head's stash is already released by then, so the peak is 5 N h - (2 N h
-  /// + N V + 4 N). The lower bound is N h - 2 N, which the head's Linear needs when it writes dx
-  /// while dlogits occupy the logits' memory.
+  /// On the last stage the head's stash is already released by then, so the peak is that of 5 N h
+  /// elements less `head`. It is at least N h elements less 2 N f32, which the head's Linear needs
+  /// when it writes dx while dlogits occupy the logits' memory, and at least 0.
   std::int64_t backward_working = 0;
 
   /// Returns the peak of MemoryCategory::activations when `held` microbatches run their forward

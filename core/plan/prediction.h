@@ -76,7 +76,7 @@ struct Predicted {
   /// there is none.
   PerCategory<Figure> peak_bytes{};
   /// Whether bytes and peaks come from a dry run (core/dry_run), and not from a formula.
-  bool recomputed = false;
+  bool by_dry_run = false;
   std::string schedule;  ///< name of the schedule, if the steps follow one
   int stages = 0;
   std::optional<int> in_flight{};  ///< peak number of microbatches in flight on this rank

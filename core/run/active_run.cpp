@@ -34,7 +34,7 @@ void ActiveRun::lock_save() {
 }
 
 void ActiveRun::open(RunFolder folder) {
-  if (options.platform.device == "cpu") program = resident_bytes();
+  if (options.platform.device == "cpu") before_ranks = resident_bytes();
   recording.open(std::move(folder), options.output);
 }
 

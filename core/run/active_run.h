@@ -10,6 +10,7 @@
 
 #include "core/model/checkpoint/save_lock.h"
 #include "core/model/data.h"
+#include "core/plan/split_proposal.h"
 #include "core/plan/sum_order.h"
 #include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
@@ -30,7 +31,7 @@ struct Collected {
   /// By phase: Predicted::propose_split.
   std::vector<std::function<SplitProposal()>> split_proposals;
   std::map<std::string, std::string> lesson_json;  ///< the lesson's additions to the report
-  std::string not_saved;  ///< why --save or --export has written nothing, if so
+  std::string not_saved;  ///< why --save or --export wrote nothing; "" if it wrote
 };
 
 /// The ranks of this process while they train.
@@ -40,7 +41,7 @@ class RanksAtWork {
 
   /// Registers a rank of the run. It must outlive all calls of last_operations() for it.
   void add(ActiveRun& run, Rank& rank);
-  /// Returns the rank's meter; only the rank itself uses it.
+  /// Returns the rank's meter. While the rank trains, only its own thread may use it.
   RankMeter& meter(const Rank& rank) const { return *meters_[static_cast<std::size_t>(rank.id)]; }
   /// Returns the rank's last operations, as lockstep::last_operations() formats them, or "" if the
   /// rank is not registered. Any thread may call this.
@@ -79,7 +80,8 @@ struct ActiveRun {
   Progress progress;
   Stop stop;
   Recording recording;
-  std::optional<ResidentBytes> program;  ///< before the ranks existed; only with --device cpu
+  /// This process's resident memory before it created ranks; only with --device cpu.
+  std::optional<ResidentBytes> before_ranks;
   RanksAtWork ranks;
   Collected collected;  ///< only rank 0 accesses it
 

@@ -23,26 +23,27 @@ class Launcher {
 
   /// Whether rank 0 is in this process, which then speaks for the run.
   virtual bool has_rank_0() const = 0;
-  /// The ranks agree on their GPUs, on the clock, and on the checkpoint that they load. Throws
-  /// UsageError if they can't.
+  /// Lets the ranks agree on their GPUs and, if they are processes, on the clock and on the
+  /// checkpoint that they load. Returns where each rank runs. Throws UsageError if the GPUs do not
+  /// suffice, and RunError if the checkpoint was replaced in the meantime.
   virtual GpuPlan settle(ActiveRun& run) = 0;
   /// Returns rank 0's folder; other processes pass an empty one.
   virtual RunFolder agree_on_folder(RunFolder mine) = 0;
   /// Starts the run's clock, and creates the ranks of this process.
   virtual void create_ranks(ActiveRun& run, const GpuPlan& gpus) = 0;
-  /// What this process does on a signal from now on, until the run has ended.
+  /// Returns the handler of this process's signals until the run has ended.
   virtual SignalWatch::Handler on_signal(ActiveRun& run, SignalWatch& watch) = 0;
   /// Describes the ranks' hosts, if there are several.
   virtual std::string hosts() const { return ""; }
   /// Runs `body` on each rank of this process. Throws the cause if the run fails.
   virtual void train(ActiveRun& run, const RankBody& body) = 0;
-  /// Whether an interruption has ended the training early, on any rank.
+  /// Whether any rank was asked to stop, even if that was during the last step. Collective.
   virtual bool interrupted(ActiveRun& run) = 0;
   /// Brings the results of all ranks to rank 0 (Collected::results).
   virtual void gather_results(ActiveRun& run) = 0;
   /// Brings the traces of all ranks to rank 0's host.
   virtual void gather_traces(ActiveRun& run) = 0;
-  /// Reports that the run was interrupted, on rank 0. Returns the process's exit code.
+  /// On rank 0, reports that the run was interrupted. Returns the process's exit code.
   virtual int report_interruption(const std::string& line) = 0;
   /// Returns rank 0's exit code on every rank.
   virtual int agree_on_code(int code) = 0;

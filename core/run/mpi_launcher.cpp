@@ -51,8 +51,8 @@ void agree_on_checkpoint(Transport& transport, const RunConfig& run) {
       run.load));
 }
 
-/// "on 2 hosts: a (ranks 0, 1), b (ranks 2, 3); their clocks agree to within 12.3 µs", or "" for a
-/// single host.
+/// "on 2 hosts: a (ranks 0, 1), b (ranks 2, 3); their clocks are aligned to within 12.3 µs", or ""
+/// if all ranks share a host and a clock.
 std::string hosts_summary(const std::vector<HostClock>& clocks) {
   std::map<std::string, std::vector<int>> ranks;
   std::int64_t largest = 0;
@@ -208,7 +208,8 @@ void MpiLauncher::gather_results(ActiveRun& run) {
 }
 
 void MpiLauncher::gather_traces(ActiveRun& run) {
-  lockstep::gather_traces(*rank_->transport, run.recording.folder, 4 << 20,
+  constexpr int piece_bytes = 4 << 20;
+  lockstep::gather_traces(*rank_->transport, run.recording.folder, piece_bytes,
                           [&](const std::string& why) { run.recording.warn(why); });
 }
 

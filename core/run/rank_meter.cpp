@@ -99,8 +99,8 @@ void RankMeter::end_phase() {
           "the transport does not count the bytes of a library's collectives");
   phase.peak_total = rank_.memory.peak_total();
   rank_.trace.set_step(-1);
-  if (const auto now = resident_bytes(); now && run_.program)
-    results_.process = {.id = ::getpid(), .program = run_.program->now, .resident = now->peak};
+  if (const auto now = resident_bytes(); now && run_.before_ranks)
+    results_.process = {.id = ::getpid(), .program = run_.before_ranks->now, .resident = now->peak};
   rank_.memory.release_idle();
   if (rank_.gpu == nullptr) return;
   results_.gpu = {.address = rank_.gpu->info().address,

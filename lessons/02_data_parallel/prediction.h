@@ -20,19 +20,10 @@ inline std::int64_t ring_all_reduce_sends(std::int64_t elements, int n, int i) {
   return 2 * elements - chunk(i) - chunk((i + 1) % n);
 }
 
-/// Elements that one replica sends in a ring all-reduce.
-inline std::int64_t ring_all_reduce_sends(std::int64_t elements, const Place& place) {
-  return ring_all_reduce_sends(elements, place.size(Axis::dp_cp), place.coordinate(Axis::dp_cp));
-}
-
 /// Elements of scratch memory that a ring's reduction among n ranks needs for incoming data.
 inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan, int n) {
   if (n == 1 || plan.collectives != Collectives::built_in) return 0;
   return all_reduce_scratch(Algorithm::ring, elements, n, plan.receives_combine);
-}
-
-inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan) {
-  return ring_scratch(elements, plan, plan.mesh.size(Axis::dp_cp));
 }
 
 /// Bytes per parameter value, and per gradient.
@@ -46,16 +37,16 @@ struct GradientSums {
   std::int64_t sent = 0;
   std::int64_t scratch = 0;
 };
-/// The sums of member i of n ranks.
-inline GradientSums gradient_sums(const Plan& plan, const FlatLayout& layout, GradientSync sync,
-                                  int n, int i) {
+inline GradientSums gradient_sums(const Plan& plan, const Place& place, const FlatLayout& layout,
+                                  GradientSync sync) {
+  const int n = place.size(Axis::dp_cp), i = place.coordinate(Axis::dp_cp);
   GradientSums sums;
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     if (bucket.frozen) continue;
     if (sync == GradientSync::none) {
       for (const FlatLayout::Slot& slot : bucket.slots) {
         sums.sent += ring_all_reduce_sends(slot.elements(), n, i);
-        // One bucket at a time.
+        // One tensor at a time.
         sums.scratch = std::max(sums.scratch, ring_scratch(slot.elements(), plan, n));
       }
     } else {
@@ -67,15 +58,15 @@ inline GradientSums gradient_sums(const Plan& plan, const FlatLayout& layout, Gr
 }
 
 /// Predicts one step of one rank. Buckets are sent with their padding. Each rank needs as much
-/// memory for model states as a single device that trains alone (Footprint), however large N is.
+/// memory for model states as a single device that trains alone (Footprint), however many replicas
+/// there are.
 inline Predicted predict_data_parallel(const Plan& plan, const Place& place, GradientSync sync,
                                        std::int64_t bucket_bytes) {
   const FlatLayout layout = layout_of_replicas(plan, place, bucket_bytes);
   const Footprint footprint{plan.model(), StageLayers::whole(plan.model()),
                             plan.microbatch_size(plan.batch.microbatches)};
   Predicted predicted;
-  const GradientSums sums =
-      gradient_sums(plan, layout, sync, place.size(Axis::dp_cp), place.coordinate(Axis::dp_cp));
+  const GradientSums sums = gradient_sums(plan, place, layout, sync);
   const std::int64_t width = width_of(plan);
   predicted.bytes_sent[Operation::all_reduce] = width * sums.sent;
 

@@ -6,11 +6,12 @@
 namespace lockstep {
 
 /// Elements that one rank sends in a ring reduce-scatter or all-gather of a bucket: all shards
-/// except one, which is (N-1)/N of the bucket.
+/// except one, which is (n-1)/n of the bucket for n ranks.
 inline std::int64_t ring_half_sends(std::int64_t elements, int ranks) {
   return elements - elements / ranks;
 }
 
+/// Bytes of each model state per parameter, for the plan's dtype.
 inline StateBytes state_bytes(const Plan& plan) {
   return plan.model().dtype == DType::f32 ? f32_states : mixed_states;
 }

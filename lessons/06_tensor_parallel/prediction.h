@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Sizes in one microbatch and in the whole model, whose layers t ranks divide, in bytes.
+/// Sizes of one microbatch on t tensor-parallel ranks that hold the whole model.
 struct TensorSizes {
   TensorSizes(const Plan& plan, const Place& place)
       : t(place.size(Axis::tp)),
@@ -22,18 +22,18 @@ struct TensorSizes {
   int t;                ///< ranks along tp
   std::int64_t tokens;  ///< N
   std::int64_t layers;
-  std::int64_t whole;  ///< F = N h elements: a tensor between two layers
-  std::int64_t part;   ///< F/t
+  std::int64_t whole;  ///< F: bytes of a tensor between two layers, N h elements
+  std::int64_t part;   ///< F/t, in bytes
 
-  /// mean and rstd, or losses and log-sum-exps, of all tokens
+  /// Bytes of mean and rstd, or of losses and log-sum-exps, of all N tokens.
   std::int64_t statistics() const { return 8 * tokens; }
-  /// The statistics that the loss gathers, three f32 per token and rank.
+  /// Bytes that the loss gathers: three f32 per token and rank.
   std::int64_t gathered_by_loss() const { return t > 1 ? 12 * tokens * t : 0; }
-  /// What a rank sends to gather them, per microbatch.
+  /// Bytes that one rank sends for this, per microbatch.
   std::int64_t loss_sends() const { return gathered_by_loss() / t * (t - 1); }
 };
 
-/// Sets the peaks of parameters, gradients and optimizer, those of the slices that the rank stores.
+/// Sets the peaks of parameters, gradients and optimizer states: the slices that the rank stores.
 inline void set_states(Predicted& predicted, const Plan& plan, const Place& place) {
   std::int64_t parameters = 0, gradients = 0, optimizer = 0;
   std::set<int> counted;
@@ -52,13 +52,13 @@ inline void set_states(Predicted& predicted, const Plan& plan, const Place& plac
 }
 
 /// Bytes that a block saves of one microbatch, and those that the head saves.
-inline std::int64_t saved_per_block(const TensorSizes& sizes, const GptConfig& config,
-                                    const Divisors& parts) {
+inline std::int64_t tensor_saved_per_block(const TensorSizes& sizes, const GptConfig& config,
+                                           const Divisors& parts) {
   return static_cast<std::int64_t>(
       activation_bytes(block_activations(config), sizes.tokens, parts));
 }
-inline std::int64_t saved_by_head(const TensorSizes& sizes, const GptConfig& config,
-                                  const Divisors& parts) {
+inline std::int64_t tensor_saved_by_head(const TensorSizes& sizes, const GptConfig& config,
+                                         const Divisors& parts) {
   return static_cast<std::int64_t>(
       activation_bytes(head_activations(config, sizes.t), sizes.tokens, parts));
 }
@@ -69,14 +69,14 @@ inline std::int64_t saved_by_head(const TensorSizes& sizes, const GptConfig& con
 inline std::int64_t tensor_activations(const TensorSizes& sizes, const GptConfig& config) {
   const Divisors parts = tensor_divisors(sizes.t);
   const std::int64_t F = sizes.whole, F_t = sizes.part;
-  const std::int64_t head = saved_by_head(sizes, config, parts);
+  const std::int64_t head = tensor_saved_by_head(sizes, config, parts);
   // The head's dx, once the losses and their log-sum-exps are released.
   const std::int64_t in_head = F - sizes.statistics();
   // In the last block's MLP, once what the head saved is released: dy and the gradient of the
   // projection's input (4 F/t), or, with the MLP's saved 8 F/t released, dy, the gradient of fc's
   // output (4 F/t) and dx.
   const std::int64_t in_block = std::max(F + 4 * F_t, 2 * F - 4 * F_t) - head;
-  return sizes.layers * saved_per_block(sizes, config, parts) + head +
+  return sizes.layers * tensor_saved_per_block(sizes, config, parts) + head +
          std::max({std::int64_t{0}, in_head, in_block});
 }
 

@@ -22,22 +22,23 @@ inline std::int64_t sequence_activations(const TensorSizes& sizes, const GptConf
   if (sizes.t == 1) return tensor_activations(sizes, config);
   const Divisors parts = sequence_divisors(sizes.t, regather);
   const std::int64_t F = sizes.whole, F_t = sizes.part;
-  const std::int64_t head = saved_by_head(sizes, config, parts);
+  const std::int64_t head = tensor_saved_by_head(sizes, config, parts);
   // The head's dx, F, once the losses and their log-sum-exps are released. With `regather`, the
   // weight's gradient is computed after dx has been scattered, so that its shard is there, too.
   const std::int64_t in_head = F - sizes.statistics() + (regather ? F_t : 0);
   // In the last block's MLP: the projection gathers its dy (F, beside the shard), and computes 4
   // F/t.
   const std::int64_t in_block = F + 5 * F_t - head;
-  return sizes.layers * saved_per_block(sizes, config, parts) + head +
+  return sizes.layers * tensor_saved_per_block(sizes, config, parts) + head +
          std::max({std::int64_t{0}, in_head, in_block});
 }
 
 /// Predicts one step of one rank with the whole model on each tensor-parallel group. Four
 /// reduce-scatters and four all-gathers of N h elements per block replace lesson 6's all-reduces:
-/// still 8 b s h (t-1)/t elements, or 10 b s h (t-1)/t with `regather`, which gathers twice more.
-/// The embedding scatters forward and gathers backward, the head the reverse. Once per step, each
-/// unit's LayerNorms sum their gradients: 4 h elements per block, and 2 h for the head.
+/// still 8 b s h (t-1)/t elements, or 10 b s h (t-1)/t with `regather`, which gathers two more
+/// tensors per block. The embedding scatters forward and gathers backward, the head the reverse.
+/// Once per step, each unit's LayerNorms sum their gradients: 4 h elements per block, and 2 h for
+/// the head.
 inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place, bool regather) {
   const std::int64_t m = plan.batch.microbatches, width = width_of(plan);
   const std::int64_t h = plan.model().hidden;

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Sets the bubble of GPipe or 1F1B, which is the same.
+/// Sets the bubble, which GPipe and 1F1B share.
 inline void set_gpipe_bubble(Predicted& predicted, const Schedule& schedule) {
   predicted.bubble = gpipe_bubble(schedule.stages, schedule.microbatches);
   predicted.formula = "(p-1)/(m+p-1)";

@@ -16,12 +16,14 @@
 #include "core/comm/transport/control.h"
 #include "core/pipeline/schedule.h"
 #include "core/plan/plan.h"
+#include "core/plan/prediction.h"
 #include "lessons/12_expert_parallel/routing_log.h"
 
 namespace lockstep {
 
-/// The rows that each rank of an expert-parallel group sends in one layer for one microbatch: by
-/// rank of the group, its accepted choices by expert. So each rank can derive what it receives.
+/// The routing of one layer and microbatch in an expert-parallel group: [member][expert], the
+/// choices that the member's capacity accepts, each of which is a row that it sends. From it, a
+/// member derives the rows that it receives.
 using KeptByMember = std::vector<std::vector<std::int64_t>>;
 
 /// The routing of a dry run, in which no router computes.
@@ -29,7 +31,7 @@ class GivenRouting {
  public:
   /// Adds the routing of a layer's next forward pass.
   void add(int layer, KeptByMember kept) { of_layer_[layer].push_back(std::move(kept)); }
-  /// Removes and returns the routing of this forward pass.
+  /// Removes and returns the routing of this forward pass, which add() has added.
   KeptByMember take(int layer) {
     std::deque<KeptByMember>& left = of_layer_.at(layer);
     KeptByMember kept = std::move(left.front());
@@ -65,12 +67,12 @@ inline std::size_t routings_so_far(const Plan& plan, const Place& place, Routing
       .size();
 }
 
-/// What the members of a rank's expert-parallel group sent in some of the steps of a run, by
-/// microbatch (counted over these steps) and layer of the stage.
+/// What the members of a rank's expert-parallel group sent in some of the steps of a run.
 class RoutedSteps {
  public:
   /// Exchanges the routings of the microbatches from `first` on over the control channel. All
   /// members call it at the same point of the program. Reads only this rank's entries of the log.
+  /// A step has `microbatches`.
   RoutedSteps(Transport& transport, const Plan& plan, const Place& place, RoutingLog& log,
               std::size_t first, int microbatches)
       : layers_(plan.layers_of(place.only_stage())),
@@ -86,7 +88,7 @@ class RoutedSteps {
     count_ = mine.front()->size() - first;
     kept_.assign(count_ * mine.size(), {});
     const std::size_t experts = count_ > 0 ? mine.front()->back().kept.size() : 0;
-    for (const std::string& each : of_members(transport, place.group(Axis::ep), text)) {
+    for (const std::string& each : gather_texts(transport, place.group(Axis::ep), text)) {
       std::istringstream numbers{each};
       for (KeptByMember& members : kept_) {
         std::vector<std::int64_t>& kept = members.emplace_back(experts);
@@ -96,7 +98,18 @@ class RoutedSteps {
   }
 
   std::size_t steps() const { return count_ / microbatches_; }
-  /// Whether all steps have the same routing, as on the meta device.
+
+  /// Adds the routings of all steps to `given`, or those of one step if all are alike, as on the
+  /// meta device: in the order of the forward passes of `actions`, the rank's part of a schedule.
+  /// With `again`, a backward pass repeats the forward pass of its microbatch. Returns the number
+  /// of steps added.
+  int give(const std::vector<Action>& actions, bool again, GivenRouting& given) const {
+    const std::size_t added = all_alike() ? 1 : steps();
+    for (std::size_t step = 0; step < added; ++step) give_step(step, actions, again, given);
+    return static_cast<int>(added);
+  }
+
+ private:
   bool all_alike() const {
     const std::size_t step = kept_.size() / std::max<std::size_t>(1, steps());
     for (std::size_t i = step; i < kept_.size(); ++i)
@@ -104,11 +117,8 @@ class RoutedSteps {
     return true;
   }
 
-  /// Adds the routings of one step to `given`, in the order of the forward passes of `actions`, the
-  /// rank's part of a schedule. With `again`, a backward pass repeats the forward pass of its
-  /// microbatch.
-  void give(std::size_t step, const std::vector<Action>& actions, bool again,
-            GivenRouting& given) const {
+  void give_step(std::size_t step, const std::vector<Action>& actions, bool again,
+                 GivenRouting& given) const {
     for (const Action& action : actions) {
       if (action.op != Op::forward && !(again && action.op != Op::backward_weight)) continue;
       const std::size_t call = step * microbatches_ + static_cast<std::size_t>(action.microbatch);
@@ -119,10 +129,11 @@ class RoutedSteps {
     }
   }
 
- private:
-  /// Returns the texts of all `members`, over the first of them.
-  static std::vector<std::string> of_members(Transport& transport, const std::vector<int>& members,
-                                             const std::string& mine) {
+  /// The first member gathers the members' texts and sends all of them to each. Returns them in the
+  /// order of `members`.
+  static std::vector<std::string> gather_texts(Transport& transport,
+                                               const std::vector<int>& members,
+                                               const std::string& mine) {
     std::vector<std::string> all;
     if (transport.rank() == members.front()) {
       for (const int member : members)
@@ -143,5 +154,13 @@ class RoutedSteps {
   std::size_t count_ = 0;           ///< microbatches of all steps
   std::vector<KeptByMember> kept_;  ///< [microbatch][layer of the stage]
 };
+
+/// Leaves bytes and peaks open until the routing is known (Predicted::at_end).
+inline void await_routing(Predicted& predicted) {
+  predicted.by_dry_run = true;
+  const Figure unknown = Figure::not_predicted("depends on the routing");
+  for (const Operation operation : all_operations) predicted.bytes_sent[operation] = unknown;
+  predicted.peak_bytes.fill(unknown);
+}
 
 }  // namespace lockstep

@@ -15,8 +15,7 @@ namespace lockstep {
 using ExpertBuilder = std::function<std::shared_ptr<const ModelBuilder>(const MixtureOfExperts& moe,
                                                                         RoutingLog& log)>;
 
-/// Runs the steps as one rank of the plan, with the routing in each of them: that of every rank of
-/// its expert-parallel group, from which it derives the rows that it receives.
+/// Runs the routed steps as one rank of the plan.
 inline DryFigures dry_run_experts(const Plan& plan, const Place& place, MixtureOfExperts moe,
                                   const ExpertBuilder& builder, const RoutedSteps& routed, int m,
                                   std::int64_t bucket_bytes) {
@@ -27,27 +26,22 @@ inline DryFigures dry_run_experts(const Plan& plan, const Place& place, MixtureO
   set_model(as_routed, plan.model(), builder(moe, ignored));
   std::vector<Action> forward;  // of all microbatches, one after another
   for (int i = 0; i < m; ++i) forward.push_back({Op::forward, 0, i});
-  const std::size_t steps = routed.all_alike() ? 1 : routed.steps();
-  for (std::size_t step = 0; step < steps; ++step)
-    routed.give(step, forward, /*again=*/false, given);
+  const int steps = routed.give(forward, /*again=*/false, given);
   return dry_run(as_routed, place, [&](DryRank& rank) {
     ExpertTraining training{rank, bucket_bytes};
     rank.run(
-        m, [&](const Batch& mine) { training.step(mine); }, static_cast<int>(steps));
+        m, [&](const Batch& mine) { training.step(mine); }, steps);
   });
 }
 
 /// Predicts one step of one rank with m microbatches. Its bytes and peaks depend on the routing, so
-/// they are set once the phase is over, from the routing that happened. `rank` and `log` must
-/// outlive the prediction.
+/// they are set at the end of the phase, by a dry run with the routing that happened. What `rank`
+/// refers to, and `log`, must outlive the prediction.
 inline Predicted predict_expert_parallel(const RankContext& rank, const MixtureOfExperts& moe,
                                          const ExpertBuilder& builder, RoutingLog& log, int m,
                                          std::int64_t bucket_bytes) {
   Predicted predicted;
-  predicted.recomputed = true;
-  const Figure unknown = Figure::not_predicted("depends on the routing");
-  for (const Operation operation : all_operations) predicted.bytes_sent[operation] = unknown;
-  predicted.peak_bytes.fill(unknown);
+  await_routing(predicted);
   Transport& transport = rank.endpoint.transport;
   const Plan& plan = rank.plan;
   const Place& place = rank.place;

@@ -23,7 +23,7 @@ namespace lockstep {
 /// probabilities after it). Without it, 32 N h + 2 a s N bytes remain, or 16 N h + a s N elements.
 /// This equals `none` except for LayerNorm's mean and rstd, 4 N, which the paper neglects. (The
 /// paper's probabilities are also 16 bits wide; Lockstep's are f32 for every dtype.)
-inline std::int64_t saved_per_block(const GptConfig& config, int batch, Recompute mode) {
+inline std::int64_t recompute_saved_per_block(const GptConfig& config, int batch, Recompute mode) {
   constexpr std::int64_t f32 = 4;
   const Footprint usual{config, StageLayers::whole(config), batch};
   const std::int64_t N = static_cast<std::int64_t>(batch) * config.sequence;
@@ -43,7 +43,7 @@ inline std::int64_t saved_per_block(const GptConfig& config, int batch, Recomput
 struct RecomputeBytes {
   RecomputeBytes(const GptConfig& config, int batch, Recompute mode) {
     const Footprint usual{config, StageLayers::whole(config), batch};
-    const std::int64_t block = saved_per_block(config, batch, mode);
+    const std::int64_t block = recompute_saved_per_block(config, batch, mode);
     saved = config.layers * block + usual.head;
     peak = saved + usual.peak(1) - usual.stash;
     if (mode != Recompute::full) return;
@@ -51,7 +51,7 @@ struct RecomputeBytes {
     // block again has the rest of its tensors, and then needs as much as without recomputation: dy,
     // and 4 N h elements in its MLP.
     const std::int64_t rest = usual.block - block;
-    peak = std::max(peak, saved - usual.head + rest + 5 * block);
+    peak = std::max(peak, saved - usual.head + rest + 5 * usual.boundary);
   }
 
   std::int64_t saved = 0;  ///< kept from the forward pass to the backward pass

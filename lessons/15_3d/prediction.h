@@ -5,7 +5,6 @@
 #include "lessons/15_3d/stage_times.h"
 #include "lessons/15_3d/three_d.h"
 #include "lessons/schedules/prediction.h"
-#include "lessons/schedules/schedule_flags.h"
 
 namespace lockstep {
 
@@ -20,10 +19,10 @@ inline DryFigures dry_run_mesh(const Plan& plan, const Place& place, const Sched
   });
 }
 
-/// Predicts one step of one rank: the bubble by its formula, bytes and peaks by a dry run. Each
-/// technique alone has formulas (lessons 2 to 11), but their compositions do not: messages of the
-/// pipeline are in flight while layers exchange their terms, and buckets of gradients while the
-/// backward pass continues below them. `sent`, if given, receives the bytes by group and receiver.
+/// Predicts one step of one rank: the bubble by its formula, bytes and peaks by a dry run. Lessons
+/// 2 to 9 have formulas for one technique at a time. Their compositions have none: messages of the
+/// pipeline are in flight while layers communicate, and buckets of gradients while the backward
+/// pass continues below them. `sent`, if given, receives the bytes by group and receiver.
 inline Predicted predict_3d(const Plan& plan, const Place& place, const Schedule& schedule,
                             const Composition& chosen, SentTo* sent = nullptr) {
   Predicted predicted = predict_schedule_only(plan, place, schedule);

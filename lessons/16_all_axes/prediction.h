@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "core/model/builder.h"
@@ -12,8 +10,7 @@
 
 namespace lockstep {
 
-/// Runs the steps as one rank of the plan, with the experts' routing in each of them: that of every
-/// rank of its expert-parallel group, from which it derives the rows that it receives.
+/// Runs the routed steps as one rank of the plan.
 inline DryFigures dry_run_routed(const Plan& plan, const Place& place, const Schedule& schedule,
                                  AllAxes chosen, const RoutedSteps& routed) {
   GivenRouting given;
@@ -22,15 +19,14 @@ inline DryFigures dry_run_routed(const Plan& plan, const Place& place, const Sch
   Plan as_routed = plan;
   set_model(as_routed, plan.model(), builder_of(chosen, ignored));
   const auto& actions = schedule.actions[static_cast<std::size_t>(place.coordinate(Axis::pp))];
-  const std::size_t steps = routed.all_alike() ? 1 : routed.steps();
-  for (std::size_t step = 0; step < steps; ++step)
-    routed.give(step, actions, /*again=*/chosen.recompute == Recompute::full, given);
-  return dry_run_mesh(as_routed, place, schedule, chosen, static_cast<int>(steps));
+  const int steps = routed.give(actions, /*again=*/chosen.recompute == Recompute::full, given);
+  return dry_run_mesh(as_routed, place, schedule, chosen, steps);
 }
 
-/// Predicts one step of one rank, as lesson 15 does. With experts, the bytes of the all-to-alls and
-/// two of the peaks depend on the routing: they are set once the phase is over, from the routing
-/// that happened. `rank` and `log` must outlive the prediction; `sent`: see predict_3d.
+/// Predicts one step of one rank: 1F1B's bubble by its formula, bytes and peaks by lesson 15's dry
+/// run. With experts, bytes and peaks depend on the routing: they are set at the end of the phase,
+/// by a dry run with the routing that happened. What `rank` refers to, `log` and `sent` (see
+/// predict_3d) must outlive the prediction.
 inline Predicted predict_all_axes(const RankContext& rank, const Schedule& schedule,
                                   const AllAxes& chosen, RoutingLog& log, SentTo* sent = nullptr) {
   const Plan& plan = rank.plan;
@@ -45,10 +41,7 @@ inline Predicted predict_all_axes(const RankContext& rank, const Schedule& sched
     fill(predicted, dry_run_mesh(plan, place, schedule, chosen));
     return predicted;
   }
-  predicted.recomputed = true;
-  const Figure unknown = Figure::not_predicted("depends on the routing");
-  for (const Operation operation : all_operations) predicted.bytes_sent[operation] = unknown;
-  predicted.peak_bytes.fill(unknown);
+  await_routing(predicted);
   Transport& transport = rank.endpoint.transport;
   const std::size_t first = routings_so_far(plan, place, log);
   predicted.at_end = [=, &transport, &plan, &place, &log](Predicted& complete) {

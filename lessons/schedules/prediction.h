@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// Returns the mean time of a rank's chunks for one microbatch. On the wall clock, where there are
-/// no `times`, returns equal times of F, I and W.
+/// Returns the time of all chunks of a rank for one microbatch, averaged over the ranks. If there
+/// are no times, as on the wall clock, returns equal times of F, I and W.
 inline StageTimes work_of_rank(const PipelineTimes& times, int ranks) {
   StageTimes work;
   for (const StageTimes& stage : times.stages) {
@@ -35,7 +35,8 @@ inline void set_bubble(Predicted& predicted, const Schedule& schedule, const Pip
   predicted.formula = known->formula(size);
 }
 
-/// Runs one step of the schedule as one rank of the plan, as the lessons do.
+/// Runs one step of the schedule as one rank of the plan: the step of main.cpp in lessons 10
+/// and 11.
 inline DryFigures dry_run_schedule(const Plan& plan, const Place& place, const Schedule& schedule) {
   return dry_run(plan, place, [&](DryRank& rank) {
     Group& ranks = rank.group(Axis::pp);

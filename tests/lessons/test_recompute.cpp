@@ -199,7 +199,7 @@ TEST_CASE("Korthikanti's bytes of a block are ours, in 16 bits and with dropout"
       .layers = 1, .hidden = 6144, .heads = 64, .sequence = 2048, .vocabulary = 51200};
   const double s = 2048, h = 6144, a = 64, b = 4, N = b * s;
   const auto ours = [&](Recompute mode) {
-    return static_cast<double>(saved_per_block(config, 4, mode)) / 4;  // elements
+    return static_cast<double>(recompute_saved_per_block(config, 4, mode)) / 4;  // elements
   };
   const double mean_and_rstd = 4 * N, log_sums = a * N;
   const double masks = 2 * N * h;                      // those of the two residual branches

@@ -177,8 +177,9 @@ TEST_CASE("random shapes: bytes, what is saved and every memory peak, to the byt
                                        ? tensor_divisors(t)
                                        : sequence_divisors(t, sharing == Sharing::regathered);
             const TensorSizes sizes{rank.plan, rank.place};
-            const std::int64_t saved = config.layers * saved_per_block(sizes, config, parts) +
-                                       saved_by_head(sizes, config, parts);
+            const std::int64_t saved =
+                config.layers * tensor_saved_per_block(sizes, config, parts) +
+                tensor_saved_by_head(sizes, config, parts);
             const std::int64_t seen = rank.memory.current().of(MemoryCategory::activations);
             if (seen != saved)
               wrong += fmt::format("rank {}: {} bytes saved, derived {}\n", rank.id, seen, saved);

@@ -10,6 +10,7 @@
 #include "lessons/15_3d/mesh_training.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/16_all_axes/prediction.h"
+#include "lessons/schedules/schedule_flags.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
 

@@ -253,7 +253,8 @@ class MpiTransport final : public Transport {
   std::atomic<bool> gives_up_{false};
 };
 
-// Only time slept counts towards the time-out, so a process that is stopped in a debugger does not
+// Detects a stall: throws WaitedTooLong once the peer has neither arrived nor computed for the
+// time-out. Only time slept counts towards it, so a process that is stopped in a debugger does not
 // time out. The time-out restarts when the lookout finds a computing rank.
 void MpiPending::wait() {
   Polling polling;

@@ -14,7 +14,7 @@ class NcclCollectives final : public NativeCollectives {
       : communicator_(communicator), gpu_queue_(gpu_queue) {}
 
   GpuQueue* gpu_queue() override { return &gpu_queue_; }
-  bool narrow() const override { return true; }
+  bool supports_16_bit() const override { return true; }
 
   void broadcast(View data, int root) override;
   void all_reduce(View data) override;

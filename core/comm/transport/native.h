@@ -19,7 +19,7 @@ class NativeCollectives {
   /// The GPU queue that the collectives run on; null on the CPU.
   virtual GpuQueue* gpu_queue() { return nullptr; }
   /// Whether the library supports 16-bit elements (MPI does not). All libraries support f32.
-  virtual bool narrow() const { return false; }
+  virtual bool supports_16_bit() const { return false; }
   virtual void broadcast(View data, int root) = 0;
   virtual void all_reduce(View data) = 0;
   /// `counts` holds the number of elements in each member's chunk; the chunks are contiguous in

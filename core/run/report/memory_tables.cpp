@@ -141,7 +141,7 @@ std::string memory_table(const Report& report) {
   }
   join_equal_rows(rows);
   const std::string name = report.phases().back().name;
-  const bool recomputed = report.ranks.front().phases.back().predicted.recomputed;
+  const bool recomputed = report.ranks.front().phases.back().predicted.by_dry_run;
   const char* const figures = recomputed ? "recomputed" : "predicted";
   return table(rows) +
          fmt::format(

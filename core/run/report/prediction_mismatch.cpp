@@ -9,7 +9,7 @@ namespace {
 /// The differences from the prediction in one rank's phase.
 std::vector<std::string> mismatches_of(int rank, const PhaseResults& results) {
   std::vector<std::string> found;
-  const char* const source = results.predicted.recomputed ? "recomputed" : "predicted";
+  const char* const source = results.predicted.by_dry_run ? "recomputed" : "predicted";
   for (const Operation operation : all_operations) {
     const Figure& predicted = results.predicted.bytes_sent[operation];
     const std::int64_t sent = results.bytes_sent[operation] / results.phase.steps;

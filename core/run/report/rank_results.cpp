@@ -41,7 +41,7 @@ json to_json(const PhaseResults& results) {
                 {"schedule", results.predicted.schedule},
                 {"stages", results.predicted.stages},
                 {"in_flight", results.predicted.in_flight.value_or(-1)},
-                {"recomputed", results.predicted.recomputed},
+                {"recomputed", results.predicted.by_dry_run},
                 {"overhead_bytes", results.overhead_bytes},
                 {"last_step", results.last_step},
                 {"peak", results.peak.bytes},
@@ -63,7 +63,7 @@ PhaseResults phase_from(const json& value) {
   results.predicted.bubble_simulated = optional(value["bubble_simulated"]);
   results.predicted.schedule = value["schedule"];
   results.predicted.stages = value["stages"];
-  results.predicted.recomputed = value["recomputed"];
+  results.predicted.by_dry_run = value["recomputed"];
   if (const int in_flight = value["in_flight"]; in_flight >= 0)
     results.predicted.in_flight = in_flight;
   for (std::size_t i = 0; i < all_operations.size(); ++i) {

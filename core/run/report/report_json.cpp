@@ -83,7 +83,7 @@ ordered_json to_json(const StageBalance& seen) {
 
 /// Returns where predicted bytes and peaks come from.
 const char* source_of(const Predicted& predicted) {
-  return predicted.recomputed ? "dry run" : "formula";
+  return predicted.by_dry_run ? "dry run" : "formula";
 }
 
 }  // namespace
