@@ -151,7 +151,7 @@ below_16_MB() { [[ -z $(find "$gpu" -type f -size +16000000c) ]]; }
 read_table() { table=$(cat "$gpu/gpu.txt" 2>/dev/null); }
 gpu_continue() { # FLAG...
   rm -rf "$gpu"
-  limit=300 run "$tree/tests/gpu/run" --quick "$@"
+  limit=3000 run "$tree/tests/gpu/run" --quick "$@"
   read_table
 }
 # The same, without the results of earlier calls.

@@ -15,7 +15,7 @@ program() { [[ ! -d $build ]] || find "$build/" -type f -name "$1" -perm -u+x -p
 # attempt STEP NAME LIMIT COMMAND...: runs the command for at most LIMIT seconds; its output goes to a file in $logs. Sets
 # `code` (an exit code, or `late` if the time was up), `log` and `took`. Returns false if the command did not run.
 attempt() {
-  local step=$1 name=$2 limit=$3 begin=$EPOCHREALTIME
+  local step=$1 name=$2 limit=$(($3 * load)) begin=$EPOCHREALTIME
   shift 3
   log=$(new_log "$step-$name") took=0
   if [[ -z $1 ]]; then    # `program` found nothing
