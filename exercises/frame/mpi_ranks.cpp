@@ -54,7 +54,7 @@ class Processes final : public Ranks {
         throw Wrong{fmt::format("{}: {}", what, text),
                     stuck ? "Without --launch mpi, the check sees all ranks, and names every rank "
                             "that waits for another one."
-                          : diagnosis({.text = text})};
+                          : diagnosis({})};
       }
     }
     return of_all(mine, mesh.ranks());
