@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.h"
 #include "core/pipeline/walk.h"
 
 namespace lockstep {
@@ -10,38 +9,40 @@ namespace lockstep {
 namespace {
 
 template <class... Args>
-[[noreturn]] void fail(const Schedule& schedule, fmt::format_string<Args...> text, Args&&... args) {
-  throw ScheduleError(
-      fmt::format("{}: {}", schedule.name, fmt::format(text, std::forward<Args>(args)...)));
+[[noreturn]] void fail(const Schedule& schedule, ScheduleFault fault,
+                       fmt::format_string<Args...> text, Args&&... args) {
+  throw InvalidSchedule(
+      fmt::format("{}: {}", schedule.name, fmt::format(text, std::forward<Args>(args)...)), fault);
 }
 
 void check_placement(const Schedule& schedule) {
   if (schedule.ranks < 1 || schedule.stages < 1 || schedule.microbatches < 1)
-    fail(schedule, "{} ranks, {} stages, {} microbatches; a schedule needs at least 1 of each",
+    fail(schedule, ScheduleFault::other,
+         "{} ranks, {} stages, {} microbatches; a schedule needs at least 1 of each",
          schedule.ranks, schedule.stages, schedule.microbatches);
   if (schedule.rank_of_stage.size() != static_cast<std::size_t>(schedule.stages))
-    fail(schedule, "has {} stages but a rank for {} of them", schedule.stages,
+    fail(schedule, ScheduleFault::other, "has {} stages but a rank for {} of them", schedule.stages,
          schedule.rank_of_stage.size());
   if (schedule.actions.size() != static_cast<std::size_t>(schedule.ranks))
-    fail(schedule, "has {} ranks but lists of actions for {}", schedule.ranks,
+    fail(schedule, ScheduleFault::other, "has {} ranks but lists of actions for {}", schedule.ranks,
          schedule.actions.size());
   for (std::size_t stage = 0; stage < schedule.rank_of_stage.size(); ++stage)
     if (schedule.rank_of_stage[stage] < 0 || schedule.rank_of_stage[stage] >= schedule.ranks)
-      fail(schedule, "stage {} is on rank {}, but ranks are 0 to {}", stage,
+      fail(schedule, ScheduleFault::other, "stage {} is on rank {}, but ranks are 0 to {}", stage,
            schedule.rank_of_stage[stage], schedule.ranks - 1);
 }
 
 void check_range(const Schedule& schedule, int rank, const Action& action) {
   if (action.stage < 0 || action.stage >= schedule.stages)
-    fail(schedule, "rank {} runs {}, but stages are 0 to {}", rank, to_string(action),
-         schedule.stages - 1);
+    fail(schedule, ScheduleFault::wrong_stage, "rank {} runs {}, but stages are 0 to {}", rank,
+         to_string(action), schedule.stages - 1);
   if (action.microbatch < 0 || action.microbatch >= schedule.microbatches)
-    fail(schedule, "rank {} runs {}, but microbatches are 0 to {}", rank, to_string(action),
-         schedule.microbatches - 1);
+    fail(schedule, ScheduleFault::no_microbatch, "rank {} runs {}, but microbatches are 0 to {}",
+         rank, to_string(action), schedule.microbatches - 1);
   const int home = schedule.rank_of_stage[static_cast<std::size_t>(action.stage)];
   if (home != rank)
-    fail(schedule, "rank {} runs {}, but stage {} is on rank {}", rank, to_string(action),
-         action.stage, home);
+    fail(schedule, ScheduleFault::wrong_stage, "rank {} runs {}, but stage {} is on rank {}", rank,
+         to_string(action), action.stage, home);
 }
 
 /// The actions found for one (stage, microbatch): one bit per Op, and two for order violations.
@@ -57,7 +58,8 @@ constexpr Seen weight_too_early = 32;
 /// Adds `action` to `seen`. Order violations are reported later, because the missing predecessor
 /// may not exist at all, which is a different error.
 void note(const Schedule& schedule, int rank, const Action& action, Seen& seen) {
-  if (seen & bit(action.op)) fail(schedule, "rank {} runs {} twice", rank, to_string(action));
+  if (seen & bit(action.op))
+    fail(schedule, ScheduleFault::other, "rank {} runs {} twice", rank, to_string(action));
   if (action.op == Op::backward_weight) {
     if (!(seen & bit(Op::backward_input))) seen |= weight_too_early;
   } else if (action.op != Op::forward && !(seen & bit(Op::forward))) {
@@ -65,14 +67,15 @@ void note(const Schedule& schedule, int rank, const Action& action, Seen& seen) 
   }
   seen |= bit(action.op);
   if ((seen & bit(Op::backward)) && (seen & any_backward) != bit(Op::backward))
-    fail(schedule, "stage {} has B as well as I or W for microbatch {}; B includes both",
-         action.stage, action.microbatch);
+    fail(schedule, ScheduleFault::other,
+         "stage {} has B as well as I or W for microbatch {}; B includes both", action.stage,
+         action.microbatch);
 }
 
 void check_cell(const Schedule& schedule, int stage, int microbatch, Seen seen) {
   const auto named = [&](Op op) { return to_string({op, stage, microbatch}); };
   const auto missing = [&](const std::string& what) {
-    fail(schedule, "{} is missing; rank {} should run it", what,
+    fail(schedule, ScheduleFault::missing, "{} is missing; rank {} should run it", what,
          schedule.rank_of_stage[static_cast<std::size_t>(stage)]);
   };
   if (!(seen & bit(Op::forward))) missing(named(Op::forward));
@@ -85,10 +88,10 @@ void check_cell(const Schedule& schedule, int stage, int microbatch, Seen seen) 
       if (!(seen & bit(op))) missing(named(op));
   const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
   if (seen & weight_too_early)
-    fail(schedule, "rank {} runs {} before {}, whose result it uses", rank,
-         named(Op::backward_weight), named(Op::backward_input));
+    fail(schedule, ScheduleFault::weight_first, "rank {} runs {} before {}, whose result it uses",
+         rank, named(Op::backward_weight), named(Op::backward_input));
   if (seen & backward_too_early)
-    fail(schedule, "rank {} runs {} before its forward {}", rank,
+    fail(schedule, ScheduleFault::backward_first, "rank {} runs {} before its forward {}", rank,
          named(seen & bit(Op::backward) ? Op::backward : Op::backward_input), named(Op::forward));
 }
 
@@ -98,12 +101,13 @@ void check_joined(const Schedule& schedule, int rank, std::size_t at) {
   const Action& first = row[at];
   if (first.op != Op::forward || at + 1 == row.size() ||
       (row[at + 1].op != Op::backward && row[at + 1].op != Op::backward_input))
-    fail(schedule, "rank {} joins {} with {}; a joint action is a forward and then a backward",
-         rank, to_string(first), at + 1 < row.size() ? to_string(row[at + 1]) : "nothing");
+    fail(schedule, ScheduleFault::other,
+         "rank {} joins {} with {}; a joint action is a forward and then a backward", rank,
+         to_string(first), at + 1 < row.size() ? to_string(row[at + 1]) : "nothing");
   const Action& second = row[at + 1];
   if (first.stage == second.stage && first.microbatch == second.microbatch)
-    fail(schedule, "rank {} joins {} with {}, which uses its result", rank, to_string(first),
-         to_string(second));
+    fail(schedule, ScheduleFault::other, "rank {} joins {} with {}, which uses its result", rank,
+         to_string(first), to_string(second));
 }
 
 }  // namespace
@@ -114,7 +118,7 @@ void check_actions(const Schedule& schedule) {
   const std::size_t cells = static_cast<std::size_t>(schedule.stages) * microbatches;
   // This check also prevents a stray number in a file from causing an allocation of that size.
   if (schedule.action_count() < cells)
-    fail(schedule,
+    fail(schedule, ScheduleFault::too_few,
          "has {} actions; {} stages and {} microbatches take at least {} (a forward and a backward "
          "each)",
          schedule.action_count(), schedule.stages, schedule.microbatches, 2 * cells);

@@ -1,10 +1,30 @@
 #pragma once
 
+#include "core/base/error.h"
 #include "core/pipeline/schedule.h"
 
 namespace lockstep {
 
-/// Throws ScheduleError naming the first fault found: an action that is out of range, missing,
+/// What makes a schedule invalid.
+enum class ScheduleFault {
+  too_few,         ///< fewer actions than stages times microbatches
+  missing,         ///< a stage lacks an action of one of its microbatches
+  wrong_stage,     ///< a rank runs an action of a stage that is not on it
+  no_microbatch,   ///< there is no such microbatch
+  backward_first,  ///< a backward runs before its forward
+  weight_first,    ///< a weight gradient runs before its input gradient
+  deadlock,
+  other,
+};
+
+/// Thrown by validate() and check_actions().
+struct InvalidSchedule : ScheduleError {
+  InvalidSchedule(const std::string& what, ScheduleFault fault_)
+      : ScheduleError(what), fault(fault_) {}
+  ScheduleFault fault;
+};
+
+/// Throws InvalidSchedule naming the first fault found: an action that is out of range, missing,
 /// duplicated or on the wrong rank; both B and I or W for the same stage and microbatch; a backward
 /// before its forward or a weight gradient before its input gradient; a joint action that is not a
 /// forward with an independent backward; or a deadlock, reported as a

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/base/error.h"
+#include "core/pipeline/validate.h"
 
 namespace lockstep {
 
@@ -47,7 +47,7 @@ void throw_deadlock(const Schedule& schedule, const std::vector<std::size_t>& po
     text += is_next ? fmt::format(", in which rank {} waits", source) : ", which waits";
     rank = source;
   }
-  throw ScheduleError(fmt::format("{}: {}", schedule.name, text));
+  throw InvalidSchedule(fmt::format("{}: {}", schedule.name, text), ScheduleFault::deadlock);
 }
 
 }  // namespace lockstep

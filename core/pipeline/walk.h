@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Throws a ScheduleError that names the cycle of waiting ranks. Each rank must be blocked in the
-/// action at its `position`, which waits for another stage.
+/// Throws an InvalidSchedule that names the cycle of waiting ranks. Each rank must be blocked in
+/// the action at its `position`, which waits for another stage.
 [[noreturn]] void throw_deadlock(const Schedule& schedule,
                                  const std::vector<std::size_t>& position);
 
@@ -28,8 +28,8 @@ inline int stage_waited_for(const Action& action, int stages) {
 /// that either of them waits for, and before all actions that wait for either. Used for validation
 /// and simulation. Each rank advances until its next action must wait, and resumes when the awaited
 /// action completes. Takes time linear in the number of actions. The order of the visits is
-/// deterministic. `schedule` must have passed check_actions(). Throws ScheduleError if the schedule
-/// deadlocks.
+/// deterministic. `schedule` must have passed check_actions(). Throws InvalidSchedule if the
+/// schedule deadlocks.
 template <class Visit>
 void walk(const Schedule& schedule, Visit&& visit) {
   const std::size_t microbatches = static_cast<std::size_t>(schedule.microbatches);

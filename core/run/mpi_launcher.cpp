@@ -33,9 +33,8 @@ void agree_on_clock(Transport& transport, Options& options) {
   const std::string mine =
       fmt::format("{}\n{}", options.platform.clock.name(), options.platform.why_this_clock);
   std::string found;
-  for (const std::string& each : gather_to_root(transport, mine))
+  for (const std::string& each : gather_to_all(transport, mine))
     if (found.empty() || (found.starts_with("wall") && each.starts_with("modelled"))) found = each;
-  found = broadcast_from_root(transport, found);
   if (found.starts_with(options.platform.clock.name())) return;
   options.platform.clock = Clock::modelled(Cluster::load(options.platform.cluster));
   options.platform.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
@@ -244,17 +243,10 @@ int MpiLauncher::fail(ActiveRun& run) {
 }  // namespace
 
 GpuPlan plan_processes(Transport& transport, const Options& options) {
-  std::string all;
-  for (const std::string& each :
-       gather_to_root(transport, this_place(options, mpi_local_rank_from_environment()).to_bytes()))
-    all += each + '\0';
-  all = broadcast_from_root(transport, all);
   std::vector<RankPlace> places;
-  for (std::size_t from = 0; from < all.size();) {
-    const std::size_t to = all.find('\0', from);
-    places.push_back(RankPlace::from_bytes(all.substr(from, to - from)));
-    from = to + 1;
-  }
+  for (const std::string& each :
+       gather_to_all(transport, this_place(options, mpi_local_rank_from_environment()).to_bytes()))
+    places.push_back(RankPlace::from_bytes(each));
   return GpuPlan{std::move(places)};
 }
 

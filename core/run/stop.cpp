@@ -39,9 +39,7 @@ bool Stop::requested() const {
 
 bool Stop::any_requested(Rank& rank) {
   if (!saves_ || !processes_) return requested();
-  const std::string mine = requested() ? "1" : "0";
-  const std::vector<std::string> all = gather_to_root(*rank.transport, mine);
-  return broadcast_from_root(*rank.transport, std::ranges::count(all, "1") > 0 ? "1" : "0") == "1";
+  return std::ranges::count(gather_to_all(*rank.transport, requested() ? "1" : "0"), "1") > 0;
 }
 
 void Stop::saved() {

@@ -26,18 +26,17 @@ std::vector<int> order_of(const std::vector<Action>& row, Op op) {
   return order;
 }
 
-std::string diagnose_fault(const std::string& fault) {
-  if (fault.find("deadlock") != std::string::npos)
+std::string diagnose_fault(ScheduleFault fault) {
+  if (fault == ScheduleFault::deadlock)
     return "These passes wait for each other in a circle, so none of them ever starts. A stage "
            "wants a gradient before it runs a forward pass, and the next stage, which should send "
            "the gradient, first wants that forward pass.";
-  if (fault.find("missing") != std::string::npos ||
-      fault.find("take at least") != std::string::npos)
+  if (fault == ScheduleFault::missing || fault == ScheduleFault::too_few)
     return "Every microbatch, 0 to m - 1, needs one forward and one backward pass on every stage.";
-  if (fault.find("before its forward") != std::string::npos)
+  if (fault == ScheduleFault::backward_first)
     return "A backward pass needs the activations of its microbatch's forward pass, so it comes "
            "later in the list.";
-  if (fault.find(", but stage") != std::string::npos)
+  if (fault == ScheduleFault::wrong_stage)
     return "Each stage is on a rank of its own, which runs only this stage's passes: every Action "
            "in the list has the function's argument `stage`.";
   return "Every microbatch, 0 to m - 1, needs one forward pass and, after it, one backward pass on "
@@ -80,9 +79,9 @@ void check_one(Check& check, int p, int m, const StageTimes& times) {
   check.count_case();
   try {
     validate(schedule);
-  } catch (const std::exception& fault) {
-    throw Wrong{fmt::format("{}: {}{}", what, fault.what(), table(schedule)),
-                diagnose_fault(fault.what())};
+  } catch (const InvalidSchedule& error) {
+    throw Wrong{fmt::format("{}: {}{}", what, error.what(), table(schedule)),
+                diagnose_fault(error.fault)};
   }
   for (const auto& row : schedule.actions)
     if (std::ranges::any_of(row, [](const Action& each) {

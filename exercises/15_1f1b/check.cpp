@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
 #include "core/pipeline/simulator.h"
 #include "core/pipeline/validate.h"
 #include "exercises/frame/check.h"
@@ -36,8 +35,8 @@ bool is_ascending(const std::vector<Action>& actions) {
   });
 }
 
-std::string diagnose_fault(const std::string& fault, const Schedule& schedule) {
-  if (fault.find("deadlock") != std::string::npos) {
+std::string diagnose_fault(ScheduleFault fault, const Schedule& schedule) {
+  if (fault == ScheduleFault::deadlock) {
     if (std::ranges::all_of(schedule.actions, is_ascending))
       return "These passes wait for each other in a circle, so none of them ever starts. A stage "
              "waits for a gradient, and the next stage, which should send it, first wants more "
@@ -47,14 +46,14 @@ std::string diagnose_fault(const std::string& fault, const Schedule& schedule) {
            "stages must agree on the order of microbatches: run both kinds of passes in ascending "
            "order.";
   }
-  if (fault.find("microbatches are 0 to") != std::string::npos)
+  if (fault == ScheduleFault::no_microbatch)
     return "There are not that many microbatches: a stage can't run more forward passes in advance "
            "than there are.";
-  if (fault.find("missing") != std::string::npos)
+  if (fault == ScheduleFault::missing)
     return "Every microbatch needs one forward and one backward pass on every stage. After the "
            "last forward pass, the backward passes of the microbatches in flight are still to "
            "come.";
-  if (fault.find("before its forward") != std::string::npos)
+  if (fault == ScheduleFault::backward_first)
     return "A backward pass needs the activations of its microbatch's forward pass. Run both kinds "
            "of passes in ascending order.";
   return "Every microbatch needs one forward and, after it, one backward pass on every stage.";
@@ -69,10 +68,10 @@ void check_one(Check& check, int p, int m) {
   check.count_case();
   try {
     validate(schedule);
-  } catch (const std::exception& fault) {
+  } catch (const InvalidSchedule& error) {
     throw Wrong{fmt::format("{}: {} (1F0 is stage 1's forward pass of microbatch 0){}", what,
-                            fault.what(), table(schedule)),
-                diagnose_fault(fault.what(), schedule)};
+                            error.what(), table(schedule)),
+                diagnose_fault(error.fault, schedule)};
   }
 
   // Backward passes that take twice as long, and as long, as forward passes.

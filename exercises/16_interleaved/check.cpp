@@ -68,9 +68,9 @@ bool is_one_microbatch_after_the_other(const std::vector<std::array<int, 2>>& fo
   });
 }
 
-std::string diagnose_fault(const Schedule& schedule, const std::string& fault) {
+std::string diagnose_fault(const Schedule& schedule, ScheduleFault fault) {
   const int p = schedule.ranks, v = schedule.stages / p;
-  if (fault.find(", but stage") != std::string::npos) {
+  if (fault == ScheduleFault::wrong_stage) {
     bool neighbours = v > 1;
     for (int rank = 0; rank < p; ++rank)
       for (const Action& each : schedule.actions[static_cast<std::size_t>(rank)])
@@ -81,12 +81,11 @@ std::string diagnose_fault(const Schedule& schedule, const std::string& fault) {
                : "Chunk c of rank r is stage c p + r. An Action has the number of the stage, not "
                  "that of the chunk.";
   }
-  if (fault.find("missing") != std::string::npos ||
-      fault.find("take at least") != std::string::npos)
+  if (fault == ScheduleFault::missing || fault == ScheduleFault::too_few)
     return "Every microbatch needs one forward and one backward pass on every stage, so each rank "
            "has v m of both. Those that are in flight after the last forward pass are still to "
            "come.";
-  if (fault.find("deadlock") != std::string::npos) {
+  if (fault == ScheduleFault::deadlock) {
     for (int rank = 0; rank < p; ++rank)
       if (const auto backwards = passes_of(schedule, rank, Op::backward);
           v > 1 && !backwards.empty() && backwards.front()[0] != v - 1)
@@ -106,7 +105,7 @@ std::string diagnose_fault(const Schedule& schedule, const std::string& fault) {
            "passes as well; and an early rank needs at least as many forward passes in advance as "
            "a later one.";
   }
-  if (fault.find("before its forward") != std::string::npos) {
+  if (fault == ScheduleFault::backward_first) {
     for (int rank = 0; rank < p; ++rank)
       if (const int first = forwards_first(schedule, rank); first <= (v - 1) * p)
         return fmt::format(
@@ -181,9 +180,9 @@ void check_one(Check& check, int p, int v, int m, const StageTimes& times) {
   check.count_case();
   try {
     validate(schedule);
-  } catch (const std::exception& fault) {
-    throw Wrong{fmt::format("{}: {}{}", what, fault.what(), table(schedule)),
-                diagnose_fault(schedule, fault.what())};
+  } catch (const InvalidSchedule& error) {
+    throw Wrong{fmt::format("{}: {}{}", what, error.what(), table(schedule)),
+                diagnose_fault(schedule, error.fault)};
   }
   for (const auto& row : schedule.actions)
     if (std::ranges::any_of(row, [](const Action& each) {

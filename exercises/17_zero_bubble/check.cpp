@@ -39,18 +39,17 @@ Held held(const std::vector<Action>& row) {
   return most;
 }
 
-std::string diagnose_fault(const std::string& fault) {
-  if (fault.find("deadlock") != std::string::npos)
+std::string diagnose_fault(ScheduleFault fault) {
+  if (fault == ScheduleFault::deadlock)
     return "These actions wait for each other in a circle, so none of them ever starts. Adjacent "
            "stages must agree on the order of microbatches, and an early stage needs at least as "
            "many forward passes in advance as a later one.";
-  if (fault.find("whose result it uses") != std::string::npos)
+  if (fault == ScheduleFault::weight_first)
     return "W needs what its microbatch's I has computed on the way: the gradient of every layer's "
            "output. So it can only run after it.";
-  if (fault.find("before its forward") != std::string::npos)
+  if (fault == ScheduleFault::backward_first)
     return "I needs the activations of its microbatch's F.";
-  if (fault.find("missing") != std::string::npos ||
-      fault.find("take at least") != std::string::npos)
+  if (fault == ScheduleFault::missing || fault == ScheduleFault::too_few)
     return "Every microbatch needs F, I and W on every stage. The W's that are put off are still "
            "to come after the last I.";
   return "Every microbatch needs F, then I, then W on every stage, once each.";
@@ -146,9 +145,9 @@ void check_one(Check& check, int p, int m, const StageTimes& times) {
   check.count_case();
   try {
     validate(schedule);
-  } catch (const std::exception& fault) {
-    throw Wrong{fmt::format("{}: {}{}", what, fault.what(), table(schedule)),
-                diagnose_fault(fault.what())};
+  } catch (const InvalidSchedule& error) {
+    throw Wrong{fmt::format("{}: {}{}", what, error.what(), table(schedule)),
+                diagnose_fault(error.fault)};
   }
   for (const auto& row : schedule.actions)
     if (std::ranges::any_of(row, [](const Action& each) { return each.op == Op::backward; }))

@@ -96,9 +96,7 @@ bool are_close(const Numbers& found, const Numbers& expected) {
   return norm_of(difference) <= 1e-4 * norm_of(expected);
 }
 
-std::string diagnose_failure(const Failure& failure) {
-  if (failure.text.find("dropped") != std::string::npos)
-    return "A collective returns a Work. Call its wait(): before that, the result is not there.";
+std::string diagnose_failure(const Failure&) {
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 

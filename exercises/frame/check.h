@@ -28,9 +28,8 @@ struct Wrong : std::runtime_error {
   std::string why;
 };
 
-/// Why a run on several ranks has ended early.
+/// Why a run on several ranks has ended early. For any other reason, all members are 0.
 struct Failure {
-  std::string text;
   bool deadlock = false;  ///< ranks wait for one another
   int sends = 0;          ///< in a deadlock: ranks that wait for another to receive their message
   int receives = 0;       ///< in a deadlock: ranks that wait for another to send them one

@@ -54,10 +54,15 @@ class Processes final : public Ranks {
         throw Wrong{fmt::format("{}: {}", what, text),
                     stuck ? "Without --launch mpi, the check sees all ranks, and names every rank "
                             "that waits for another one."
-                          : diagnosis({.text = text})};
+                          : diagnosis({})};
       }
     }
-    return of_all(mine, mesh.ranks());
+    // All processes go on with the same outcomes.
+    std::vector<RankOutcome> outcomes;
+    for (const std::string& each : gather_to_all(*rank_.transport, mine))
+      if (static_cast<int>(outcomes.size()) < mesh.ranks())
+        outcomes.push_back(RankOutcome::from_bytes(each));
+    return outcomes;
   }
 
  private:
@@ -72,28 +77,11 @@ class Processes final : public Ranks {
   Picoseconds common_start() {
     Picoseconds latest = 0;
     for (const std::string& each :
-         gather_to_root(*rank_.transport, std::to_string(rank_.compute.now())))
+         gather_to_all(*rank_.transport, std::to_string(rank_.compute.now())))
       latest = std::max<Picoseconds>(latest, std::stoll(each));
-    latest = std::stoll(broadcast_from_root(*rank_.transport, std::to_string(latest)));
     rank_.compute.wait(Event{latest, nullptr}, {.name = "start", .category = Category::wait});
     rank_.trace.drain();
     return latest;
-  }
-
-  /// Gives every process the outcomes of the first `count`, so that all of them go on alike.
-  std::vector<RankOutcome> of_all(const std::string& mine, int count) {
-    std::string joined;
-    for (const std::string& each : gather_to_root(*rank_.transport, mine))
-      joined += std::to_string(each.size()) + ' ' + each;
-    joined = broadcast_from_root(*rank_.transport, joined);
-    std::vector<RankOutcome> outcomes;
-    for (std::size_t at = 0; static_cast<int>(outcomes.size()) < count;) {
-      std::size_t digits = 0;
-      const std::size_t size = std::stoul(joined.substr(at), &digits);
-      outcomes.push_back(RankOutcome::from_bytes(joined.substr(at + digits + 1, size)));
-      at += digits + 1 + size;
-    }
-    return outcomes;
   }
 
   Reporter& reporter_;

@@ -8,24 +8,16 @@
 
 #include "core/pipeline/schedule.h"
 #include "core/pipeline/simulator.h"
+#include "core/run/report/text_row.h"
 #include "core/trace/writer.h"
 
 namespace lockstep::exercises {
 
 namespace {
 
-/// Converts times to columns.
-struct Scale {
-  Picoseconds begin = 0, length = 1;
-  int columns = 1;
-  int operator()(Picoseconds at) const {
-    return static_cast<int>(((at - begin) * columns + length / 2) / length);
-  }
-};
-
 /// If all times are multiples of a unit that gets a whole column or more, every unit is drawn
 /// equally wide.
-Scale scale_of(const std::vector<Row>& rows, int columns) {
+TextScale scale_of(const std::vector<Row>& rows, int columns) {
   Picoseconds begin = 0, end = 0;
   bool first = true;
   for (const Row& row : rows)
@@ -34,7 +26,7 @@ Scale scale_of(const std::vector<Row>& rows, int columns) {
       end = std::max(end, block.end);
       first = false;
     }
-  if (end <= begin) return {};
+  if (end <= begin) return {begin, 1, 1, /*least=*/1};
   Picoseconds unit = end - begin;
   for (const Row& row : rows)
     for (const Block& block : row.blocks)
@@ -42,7 +34,7 @@ Scale scale_of(const std::vector<Row>& rows, int columns) {
   const Picoseconds units = (end - begin) / unit;
   if (units <= columns)
     columns = static_cast<int>(units * std::min<Picoseconds>(4, columns / units));
-  return {begin, end - begin, columns};
+  return {begin, end - begin, columns, /*least=*/1};
 }
 
 }  // namespace
@@ -50,20 +42,12 @@ Scale scale_of(const std::vector<Row>& rows, int columns) {
 Picture draw(const std::vector<Row>& rows, int width) {
   std::size_t longest = 0;
   for (const Row& row : rows) longest = std::max(longest, row.name.size());
-  const Scale column = scale_of(rows, std::max(20, width - static_cast<int>(longest) - 2));
+  const TextScale scale = scale_of(rows, std::max(20, width - static_cast<int>(longest) - 2));
   std::string text;
   for (const Row& row : rows) {
-    std::string line(static_cast<std::size_t>(column.columns), '.');
-    for (const Block& block : row.blocks) {
-      const int from = std::min(column(block.start), column.columns - 1);
-      const int to = std::clamp(column(block.end), from + 1, column.columns);
-      for (int at = from; at < to; ++at) {
-        const auto letter = static_cast<std::size_t>(at - from);
-        line[static_cast<std::size_t>(at)] =
-            letter < block.label.size() ? block.label[letter] : '-';
-      }
-    }
-    text += fmt::format("{:<{}}  {}\n", row.name, longest, line);
+    TextRow line{scale, /*colour=*/false};
+    for (const Block& block : row.blocks) line.add(block.start, block.end, block.label);
+    text += fmt::format("{:<{}}  {}\n", row.name, longest, line.text());
   }
   return {text, rows};
 }

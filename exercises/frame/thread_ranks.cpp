@@ -47,16 +47,14 @@ class Threads final : public Ranks {
     if (not_written) throw NotWritten{};
     if (wrong) throw Wrong{fmt::format("{}: {}", what, wrong->what()), wrong->why};
     if (const std::string failure = fabric.failure(); !failure.empty())
-      throw Wrong{fmt::format("{}: {}", what, failure),
-                  diagnosis(failure_of(failure, fabric.deadlock()))};
+      throw Wrong{fmt::format("{}: {}", what, failure), diagnosis(failure_of(fabric.deadlock()))};
     return outcomes;
   }
 
  private:
-  static Failure failure_of(const std::string& text, const std::optional<Deadlock>& deadlock) {
-    if (!deadlock) return {.text = text};
-    return {.text = text,
-            .deadlock = !deadlock->for_finished,
+  static Failure failure_of(const std::optional<Deadlock>& deadlock) {
+    if (!deadlock) return {};
+    return {.deadlock = !deadlock->for_finished,
             .sends = deadlock->sending,
             .receives = deadlock->receiving,
             .waits_for_finished = deadlock->for_finished};

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <latch>
 
+#include "core/comm/transport/control.h"
 #include "tests/support/ranks.h"
 
 using namespace lockstep;
@@ -152,4 +153,15 @@ TEST_CASE("invalid members, elements and names are rejected, with no read past t
             rank.endpoint, {0, 1}, "world", rank.transport->open_channels(Group::channels_taken)};
       }),
       "already has a group named world"));
+}
+
+TEST_CASE("gather_to_all gives every rank all texts, in rank order, whatever they contain") {
+  const std::vector<std::string> texts{"3 x", "", std::string("\0 1\n", 4), "last"};
+  std::atomic<int> right = 0;
+  const std::string failure = on_threads(modelled_options(4), [&](Rank& rank) {
+    const std::string& mine = texts[static_cast<std::size_t>(rank.id)];
+    if (gather_to_all(*rank.transport, mine) == texts) ++right;
+  });
+  CHECK(failure == "");
+  CHECK(right == 4);
 }

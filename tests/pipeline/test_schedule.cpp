@@ -17,12 +17,14 @@ Schedule rows(const std::string& csv) {
   return schedule_from_csv(csv, "given");
 }
 
-void check_said(const Schedule& schedule, const std::string& expected) {
+void check_said(const Schedule& schedule, const std::string& expected,
+                ScheduleFault fault = ScheduleFault::other) {
   std::string said;
   try {
     validate(schedule);
-  } catch (const ScheduleError& error) {
+  } catch (const InvalidSchedule& error) {
     said = error.what();
+    CHECK(error.fault == fault);
   }
   CHECK(said == "given: " + expected);
 }
@@ -88,19 +90,24 @@ TEST_CASE("an action's name and category") {
 }
 
 TEST_CASE("a missing action is named, with the rank that should run it") {
-  check_said(rows("0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n"), "1F1 is missing; rank 1 should run it");
+  check_said(rows("0F0,0F1,0B0,0B1\n1F0,1B0,1B1\n"), "1F1 is missing; rank 1 should run it",
+             ScheduleFault::missing);
   check_said(rows("0F0,0F1,0B0,0B1\n1F0,1F1,1B1\n"),
              "the backward of stage 1 for microbatch 0 (1B0, or 1I0 and 1W0) is missing; rank 1 "
-             "should run it");
-  check_said(rows("0F0,0I0\n1F0,1B0\n"), "0W0 is missing; rank 0 should run it");
-  check_said(rows("0F0,0W0\n1F0,1B0\n"), "0I0 is missing; rank 0 should run it");
+             "should run it",
+             ScheduleFault::missing);
+  check_said(rows("0F0,0I0\n1F0,1B0\n"), "0W0 is missing; rank 0 should run it",
+             ScheduleFault::missing);
+  check_said(rows("0F0,0W0\n1F0,1B0\n"), "0I0 is missing; rank 0 should run it",
+             ScheduleFault::missing);
   CHECK_THROWS_WITH_AS(rows("0F0,0B70000\n"), "given: has a microbatch 70000, but only 2 actions",
                        ScheduleError);
   Schedule schedule = rows("0F0,0B0\n");
   schedule.microbatches = 70001;
   check_said(schedule,
              "has 2 actions; 1 stages and 70001 microbatches take at least 140002 (a forward and a "
-             "backward each)");
+             "backward each)",
+             ScheduleFault::too_few);
 }
 
 TEST_CASE("a superfluous action is named") {
@@ -109,13 +116,15 @@ TEST_CASE("a superfluous action is named") {
              "stage 0 has B as well as I or W for microbatch 0; B includes both");
   check_said(rows("0F0,0B0,0W0\n"),
              "stage 0 has B as well as I or W for microbatch 0; B includes both");
-  check_said(rows("0F0,0B0\n1F0,0F1,1B0,0B1\n"), "rank 1 runs 0F1, but stage 0 is on rank 0");
+  check_said(rows("0F0,0B0\n1F0,0F1,1B0,0B1\n"), "rank 1 runs 0F1, but stage 0 is on rank 0",
+             ScheduleFault::wrong_stage);
 
   Schedule schedule = rows("0F0,0B0\n1F0,1B0\n");
   schedule.actions[1][0].microbatch = 1;
-  check_said(schedule, "rank 1 runs 1F1, but microbatches are 0 to 0");
+  check_said(schedule, "rank 1 runs 1F1, but microbatches are 0 to 0",
+             ScheduleFault::no_microbatch);
   schedule.actions[1][0] = {Op::forward, -1, 0};
-  check_said(schedule, "rank 1 runs -1F0, but stages are 0 to 1");
+  check_said(schedule, "rank 1 runs -1F0, but stages are 0 to 1", ScheduleFault::wrong_stage);
 }
 
 TEST_CASE("a placement that does not fit is named") {
@@ -135,9 +144,12 @@ TEST_CASE("a placement that does not fit is named") {
 }
 
 TEST_CASE("an action before its own rank's dependency is named") {
-  check_said(rows("0F0,0W0,0I0\n"), "rank 0 runs 0W0 before 0I0, whose result it uses");
-  check_said(rows("0B0,0F0\n"), "rank 0 runs 0B0 before its forward 0F0");
-  check_said(rows("0I0,0F0,0W0\n"), "rank 0 runs 0I0 before its forward 0F0");
+  check_said(rows("0F0,0W0,0I0\n"), "rank 0 runs 0W0 before 0I0, whose result it uses",
+             ScheduleFault::weight_first);
+  check_said(rows("0B0,0F0\n"), "rank 0 runs 0B0 before its forward 0F0",
+             ScheduleFault::backward_first);
+  check_said(rows("0I0,0F0,0W0\n"), "rank 0 runs 0I0 before its forward 0F0",
+             ScheduleFault::backward_first);
 }
 
 TEST_CASE("a deadlock is reported as the cycle of waiting ranks") {
@@ -145,29 +157,34 @@ TEST_CASE("a deadlock is reported as the cycle of waiting ranks") {
     check_said(rows("0F0,0B0,0F1,0B1\n"
                     "1F0,1F1,1B0,1B1\n"),
                "deadlock: rank 0 waits in 0B0 for 1B0, which rank 1 runs after 1F1, which waits "
-               "for 0F1, which rank 0 runs after 0B0");
+               "for 0F1, which rank 0 runs after 0B0",
+               ScheduleFault::deadlock);
   }
   SUBCASE("of backwards in halves") {
     check_said(rows("0F0,0I0,0W0,0F1,0B1\n"
                     "1F0,1F1,1I0,1W0,1B1\n"),
                "deadlock: rank 0 waits in 0I0 for 1I0, which rank 1 runs after 1F1, which waits "
-               "for 0F1, which rank 0 runs after 0I0");
+               "for 0F1, which rank 0 runs after 0I0",
+               ScheduleFault::deadlock);
   }
   SUBCASE("of three ranks, one of which would go on if it could") {
     check_said(rows("0F0,3F0,0B0,3B0\n"
                     "1F0,4F0,4B0,1B0\n"
                     "2F0,5F0,5B0,2B0\n"),
                "deadlock: rank 0 waits in 0B0 for 1B0, in which rank 1 waits for 2B0, in which "
-               "rank 2 waits for 3B0, which rank 0 runs after 0B0");
+               "rank 2 waits for 3B0, which rank 0 runs after 0B0",
+               ScheduleFault::deadlock);
     check_said(rows("0F0,3F0,3B0,0B0\n"
                     "1F0,4F0,1B0,4B0\n"
                     "2F0,5F0,5B0,2B0\n"),
                "deadlock: rank 0 waits in 3B0 for 4B0, which rank 1 runs after 1B0, which waits "
-               "for 2B0, in which rank 2 waits for 3B0");
+               "for 2B0, in which rank 2 waits for 3B0",
+               ScheduleFault::deadlock);
   }
   SUBCASE("of one rank with itself") {
     check_said(rows("1F0,0F0,1B0,0B0\n"),
-               "deadlock: rank 0 waits in 1F0 for 0F0, which rank 0 runs after 1F0");
+               "deadlock: rank 0 waits in 1F0 for 0F0, which rank 0 runs after 1F0",
+               ScheduleFault::deadlock);
   }
   SUBCASE("of others than the first that is stuck") {
     check_said(rows("0F0,0F1,0B0,0B1\n"
@@ -175,6 +192,7 @@ TEST_CASE("a deadlock is reported as the cycle of waiting ranks") {
                     "2F0,2B0,2F1,2B1\n"
                     "3F0,3F1,3B0,3B1\n"),
                "deadlock: rank 2 waits in 2B0 for 3B0, which rank 3 runs after 3F1, which waits "
-               "for 2F1, which rank 2 runs after 2B0");
+               "for 2F1, which rank 2 runs after 2B0",
+               ScheduleFault::deadlock);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace lockstep {
 
@@ -32,6 +33,21 @@ std::vector<std::string> gather_to_root(Transport& transport, const std::string&
   }
   std::vector<std::string> all{mine};
   for (int rank = 1; rank < transport.size(); ++rank) all.push_back(receive_text(transport, rank));
+  return all;
+}
+
+std::vector<std::string> gather_to_all(Transport& transport, const std::string& mine) {
+  std::string joined;  // "5 hello0 3 one": each text after its size
+  for (const std::string& each : gather_to_root(transport, mine))
+    joined += std::to_string(each.size()) + ' ' + each;
+  joined = broadcast_from_root(transport, joined);
+  std::vector<std::string> all;
+  for (std::string_view left = joined; !left.empty();) {
+    const std::size_t text = left.find(' ') + 1,
+                      size = std::stoull(std::string{left.substr(0, text)});
+    all.emplace_back(left.substr(text, size));
+    left.remove_prefix(text + size);
+  }
   return all;
 }
 

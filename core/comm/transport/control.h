@@ -17,6 +17,8 @@ std::string receive_text(Transport& transport, int from);
 /// Gathers every rank's `mine` on rank 0, in rank order, over the control channel. Returns an empty
 /// list on the other ranks.
 std::vector<std::string> gather_to_root(Transport& transport, const std::string& mine);
+/// The same, on every rank.
+std::vector<std::string> gather_to_all(Transport& transport, const std::string& mine);
 /// Returns texts[i] on rank i; only rank 0's `texts` count.
 std::string scatter_from_root(Transport& transport, const std::vector<std::string>& texts);
 /// Returns rank 0's `text` on every rank.

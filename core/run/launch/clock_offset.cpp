@@ -75,14 +75,10 @@ std::vector<HostClock> measure_clocks(Transport& transport, const std::string& h
                                       const std::string& clock,
                                       const std::function<std::int64_t()>& now, int exchanges) {
   // First, every rank learns the host and clock of every rank.
-  std::string all;
-  for (const std::string& each : gather_to_root(transport, host + "\n" + clock + "\n")) all += each;
-  all = broadcast_from_root(transport, all);
-  std::istringstream lines{all};
-  std::vector<HostClock> clocks(static_cast<std::size_t>(transport.size()));
-  for (HostClock& each : clocks) {
-    std::getline(lines, each.host);
-    std::getline(lines, each.clock);
+  std::vector<HostClock> clocks;
+  for (const std::string& each : gather_to_all(transport, host + '\n' + clock)) {
+    const std::size_t line = each.find('\n');
+    clocks.push_back({each.substr(0, line), each.substr(line + 1), {}});
   }
   // Then the first rank on each other clock exchanges messages with rank 0, one rank after another.
   std::vector<int> asking;
@@ -96,12 +92,10 @@ std::vector<HostClock> measure_clocks(Transport& transport, const std::string& h
     if (transport.rank() == 0) answer(transport, rank, now, exchanges);
     if (transport.rank() == rank) mine = ask(transport, now, exchanges);
   }
-  all.clear();
-  for (const std::string& each :
-       gather_to_root(transport, fmt::format("{} {}\n", mine.offset_ns, mine.uncertainty_ns)))
-    all += each;
-  std::istringstream numbers{broadcast_from_root(transport, all)};
-  for (HostClock& each : clocks) numbers >> each.offset.offset_ns >> each.offset.uncertainty_ns;
+  const std::vector<std::string> offsets =
+      gather_to_all(transport, fmt::format("{} {}", mine.offset_ns, mine.uncertainty_ns));
+  for (std::size_t i = 0; i < clocks.size(); ++i)
+    std::istringstream{offsets[i]} >> clocks[i].offset.offset_ns >> clocks[i].offset.uncertainty_ns;
   for (HostClock& each : clocks)
     for (const int rank : asking)
       if (clocks[static_cast<std::size_t>(rank)].clock == each.clock)

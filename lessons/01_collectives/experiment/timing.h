@@ -15,9 +15,9 @@ namespace lockstep {
 /// The maximum of all ranks' values, on every rank; these messages are neither counted nor timed.
 inline Picoseconds largest_of_all(Transport& transport, Picoseconds mine) {
   Picoseconds largest = mine;
-  for (const std::string& each : gather_to_root(transport, std::to_string(mine)))
+  for (const std::string& each : gather_to_all(transport, std::to_string(mine)))
     largest = std::max<Picoseconds>(largest, std::stoll(each));
-  return std::stoll(broadcast_from_root(transport, std::to_string(largest)));
+  return largest;
 }
 
 /// The time when all of this rank's work is done. On a GPU, the host waits for that work.
