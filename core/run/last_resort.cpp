@@ -1,5 +1,6 @@
 #include "core/run/last_resort.h"
 
+#include <execinfo.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -61,6 +62,10 @@ void install_last_resort() {
   const std::string limit = address_space_limit();
   std::snprintf(limit_text, sizeof limit_text, "%s", limit.c_str());
   std::set_terminate(on_terminate);
+  // If an exception passes through libc, as through a call_once, libc loads libgcc at that moment,
+  // and aborts if no memory is left for it. Asking for a backtrace loads it now.
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
   // mpirun reports the signal that ends a rank.
   if (!limit.empty() && !under_mpi()) std::signal(SIGSEGV, on_fault);
 }
