@@ -42,9 +42,13 @@ const ModelBuilder gpt_2;
 
 }  // namespace
 
-void set_model(Plan& plan, const GptConfig& config, std::shared_ptr<const ModelBuilder> builder) {
-  auto parameters = (builder ? *builder : gpt_2).parameters(config);
-  plan.set_model(config, std::move(builder), std::move(parameters));
+void set_model(Plan& plan, const GptConfig& config) {
+  plan.set_model(config, plan.builder(), builder_of(plan).parameters(config));
+}
+
+void set_builder(Plan& plan, std::shared_ptr<const ModelBuilder> builder) {
+  auto parameters = (builder ? *builder : gpt_2).parameters(plan.model());
+  plan.set_model(plan.model(), std::move(builder), std::move(parameters));
 }
 
 const ModelBuilder& builder_of(const Plan& plan) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "core/comm/axis_groups.h"
@@ -91,8 +92,17 @@ class ModelBuilder {
   virtual std::unique_ptr<LossLayer> loss(const LayerSite& site) const;
 };
 
-/// Sets the plan's model to `config`, built by `builder`; null selects the default GPT-2 builder.
-void set_model(Plan& plan, const GptConfig& config, std::shared_ptr<const ModelBuilder> builder);
+/// Sets the plan's model to `config`, built by the plan's builder.
+void set_model(Plan& plan, const GptConfig& config);
+/// Changes one setting of the plan's model: set_model(plan, &GptConfig::tied, true).
+template <class T>
+void set_model(Plan& plan, T GptConfig::*setting, const std::type_identity_t<T>& value) {
+  GptConfig config = plan.model();
+  config.*setting = value;
+  set_model(plan, config);
+}
+/// Sets the builder of the plan's model; null selects the default GPT-2 builder.
+void set_builder(Plan& plan, std::shared_ptr<const ModelBuilder> builder);
 /// Returns the plan's builder, or the default GPT-2 builder if the plan has none.
 const ModelBuilder& builder_of(const Plan& plan);
 

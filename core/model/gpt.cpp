@@ -98,17 +98,9 @@ Gpt::Gpt(const Plan& plan, const Place& place, Device device, Storage storage, A
 Gpt::~Gpt() = default;
 
 std::vector<StoredUnit> Gpt::stored_units() const {
-  std::vector<StoredUnit> stored;
-  for (const Unit& unit : units_) {
-    stored.push_back({.index = unit.index});
-    for (const Parameter* parameter : unit.parameters) {
-      const bool on_two_stages = config_.tied && parameter->order == token_table_order &&
-                                 !(stage_.embedding && stage_.head);
-      stored.back().parameters.push_back(
-          {parameter->order, parameter->slice, parameter->dtype, parameter->frozen, on_two_stages});
-    }
-  }
-  return stored;
+  std::vector<SlicedParameter> held;
+  for (const Parameter* parameter : parameters_) held.push_back({*parameter, parameter->slice});
+  return lockstep::stored_units(config_, stage_, held);
 }
 
 Parameter& Gpt::parameter(int order) const {

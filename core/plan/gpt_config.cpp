@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/plan/divisions.h"
 #include "core/plan/gpt_parameters.h"
 
 namespace lockstep {
@@ -32,17 +33,16 @@ void GptConfig::validate() const {
         "--layers {} --hidden {} --vocab {}: this model is too large to count; use at most {} "
         "layers and {:.0e} parameters",
         layers, hidden, vocabulary, most_layers, most_parameters)};
-  if (hidden % heads != 0) {
-    int fewer = heads, more = heads;
-    while (hidden % fewer != 0) --fewer;
-    while (more < hidden && hidden % more != 0) ++more;
-    throw UsageError{fmt::format(
-        "--heads {}: does not divide --hidden {}, and every head takes an equal share; use "
-        "--heads {}, --heads {} or --hidden {}",
-        heads, hidden, fewer, more,
-        static_cast<std::int64_t>(heads) *
-            ((static_cast<std::int64_t>(hidden) + heads - 1) / heads))};
-  }
+  check_division({.flags = fmt::format("--heads {} with --hidden {}", heads, hidden),
+                  .whole = hidden,
+                  .things = "hidden units",
+                  .by = heads,
+                  .into = fmt::format("{} equal heads", heads)},
+                 [&] {
+                   std::vector<std::string> ways = nearest_divisors("--heads", hidden, heads);
+                   ways.push_back(nearest_multiples("--hidden", heads, hidden).back());
+                   return ways;
+                 });
   if (trained_count() == 0)
     throw UsageError{"--freeze: every unit would be frozen; leave at least one to train"};
 }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/plan/divisions.h"
 
 namespace lockstep {
 
@@ -77,17 +78,26 @@ Mesh::Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& orde
                     ranks_that_work(ranks, product, open > 0)));
 }
 
+Mesh Mesh::along(Axis axis, int ranks) {
+  std::array<int, axis_count> sizes{1, 1, 1, 1};
+  sizes[static_cast<std::size_t>(axis)] = ranks;
+  return {ranks, sizes};
+}
+
+Mesh Mesh::ordered(const std::string& order) const {
+  Mesh mesh = *this;
+  mesh.order_ = parse_order(order);
+  return mesh;
+}
+
 Mesh Mesh::with_experts(int size) const {
   const int line = this->size(Axis::dp_cp);
-  if (size < 1 || line % size != 0) {
-    int fewer = std::clamp(size, 1, line), more = fewer;
-    while (line % fewer != 0) --fewer;
-    while (line % more != 0) ++more;
-    throw UsageError(fmt::format(
-        "--ep {}: experts are divided among the {} ranks of dp and cp, so the size must divide {}; "
-        "use --ep {}{}",
-        size, line, line, fewer, more > fewer ? fmt::format(" or --ep {}", more) : ""));
-  }
+  check_division({.flags = fmt::format("--ep {}", size),
+                  .whole = line,
+                  .things = "ranks of dp and cp",
+                  .by = size,
+                  .into = fmt::format("equal groups of {}", size)},
+                 [&] { return nearest_divisors("--ep", line, size); });
   Mesh mesh = *this;
   mesh.experts_ = size;
   return mesh;

@@ -28,9 +28,15 @@ class Mesh {
   /// is not a permutation of the axes.
   Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& order = "tp,cp,dp,pp");
 
+  /// Returns a mesh whose ranks are all on one axis of the rank layout.
+  static Mesh along(Axis axis, int ranks);
+
   /// Returns this mesh with each layer's experts divided among `size` ranks. Throws UsageError
   /// unless `size` divides the number of ranks of dp × cp.
   Mesh with_experts(int size) const;
+
+  /// Returns this mesh with its axes in another order, as in the constructor.
+  Mesh ordered(const std::string& order) const;
 
   int ranks() const { return ranks_; }
   int size(Axis axis) const;

@@ -1,13 +1,12 @@
 #include "core/plan/plan.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
-#include "core/base/error.h"
+#include "core/plan/divisions.h"
 
 namespace lockstep {
 
@@ -35,11 +34,22 @@ Slice slice_of(const ParameterSpec& spec, const Mesh& mesh, const Place& place) 
 }  // namespace
 
 Plan::Plan(const GptConfig& config, const Mesh& mesh_)
-    : mesh(mesh_),
-      rank_of_stage(static_cast<std::size_t>(mesh_.size(Axis::pp))),
-      model_(config),
+    : model_(config),
       parameters_(std::make_shared<const std::vector<ParameterSpec>>(gpt_parameters(config))) {
+  set_mesh(mesh_);
+}
+
+void Plan::set_mesh(const Mesh& mesh_) {
+  mesh = mesh_;
+  rank_of_stage.resize(static_cast<std::size_t>(mesh.size(Axis::pp)));
   std::iota(rank_of_stage.begin(), rank_of_stage.end(), 0);
+}
+
+Plan Plan::on_one_device() const {
+  Plan one = *this;
+  one.set_mesh({});
+  one.split.clear();
+  return one;
 }
 
 void Plan::set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder> builder,
@@ -101,32 +111,11 @@ std::vector<int> Plan::replicas(int parameter, int rank) const {
 }
 
 std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
-  const StageLayers layers = layers_of(stage);
-  std::vector<StoredUnit> units;
-  if (layers.embedding) units.push_back({.index = 0});
-  for (int block = layers.first; block < layers.last; ++block)
-    units.push_back({.index = block + 1});
-  if (layers.head) units.push_back({.index = model_.layers + 1});
-  const auto unit_at = [&](int number) -> StoredUnit& {
-    return *std::ranges::find(units, number, &StoredUnit::index);
-  };
-  const Held* table = nullptr;  // the table of a tied head
-  const auto store = [&](int unit, const Held& held) {
-    const ParameterSpec& spec = parameters()[static_cast<std::size_t>(held.parameter)];
-    const bool on_two_stages =
-        model_.tied && spec.order == token_table_order && !(layers.embedding && layers.head);
-    unit_at(unit).parameters.push_back(
-        {spec.order, held.slice, spec.dtype, spec.frozen, on_two_stages});
-  };
-  for (const Held& held : place.held) {
-    if (held.stage != stage) continue;
-    const ParameterSpec& spec = parameters()[static_cast<std::size_t>(held.parameter)];
-    if (model_.tied && spec.order == token_table_order) table = &held;
-    const int unit = spec.unit();
-    if (layers.runs(unit, model_)) store(unit, held);
-  }
-  if (layers.head && table != nullptr) store(model_.layers + 1, *table);
-  return units;
+  std::vector<SlicedParameter> held;
+  for (const Held& each : place.held)
+    if (each.stage == stage)
+      held.push_back({parameters()[static_cast<std::size_t>(each.parameter)], each.slice});
+  return stored_units(model_, layers_of(stage), held);
 }
 
 BatchShape Plan::samples(const Place& place, int microbatches) const {
@@ -146,55 +135,18 @@ Boundary Plan::boundary(int microbatches) const {
   return boundary;
 }
 
-Clock Plan::clock() const {
-  return modelled ? Clock::modelled(modelled->cluster, modelled->times) : Clock::wall();
-}
-
-std::string divisions_of_heads(const GptConfig& model, Axis axis, int size) {
-  std::vector<std::string> ways;
-  const auto divides = [&](int t) { return model.heads % t == 0; };
-  for (int t = std::min(size, model.heads); t > 1; --t)
-    if (divides(t)) {
-      ways.push_back(fmt::format("--{} {}", name_of(axis), t));
-      break;
-    }
-  for (int t = size; t <= model.heads; ++t)
-    if (divides(t)) {
-      ways.push_back(fmt::format("--{} {}", name_of(axis), t));
-      break;
-    }
-  const int fewer = model.heads / size * size, more = fewer + size;
-  bool any = false;
-  for (const int heads : {fewer, more})
-    if (heads > 0 && model.hidden % heads == 0) {
-      ways.push_back(fmt::format("--heads {}", heads));
-      any = true;
-    }
-  if (!any)
-    ways.push_back(
-        fmt::format("--heads {} with --hidden {}", more, (model.hidden + more - 1) / more * more));
-  std::string text = ways.back();
-  ways.pop_back();
-  return ways.empty() ? text : fmt::format("{} or {}", fmt::join(ways, ", "), text);
+Clock Plan::clock(double pace) const {
+  return modelled ? Clock::modelled(modelled->cluster, modelled->times, pace) : Clock::wall();
 }
 
 void Plan::validate() const {
   model_.validate();
   layers_of(0);
-  if (const int tp = mesh.size(Axis::tp); model_.heads % tp != 0)
-    throw UsageError(
-        fmt::format("--tp {} with --heads {}: every rank takes the same number of whole heads; use "
-                    "{}",
-                    tp, model_.heads, divisions_of_heads(model_, Axis::tp, tp)));
+  const int tp = mesh.size(Axis::tp);
+  check_heads(model_, fmt::format("--tp {} with --heads {}", tp, model_.heads), Axis::tp, tp);
   if (const int cp = mesh.size(Axis::cp); cp > 1)
     context_positions(batch.context, model_.sequence, 0, cp);
-  const int pieces = mesh.size(Axis::dp) * batch.microbatches;
-  if (pieces == 0 || batch.sequences % pieces != 0)
-    throw UsageError(fmt::format(
-        "--batch {} with --microbatches {}: {} sequences can't be cut into {} equal microbatches; "
-        "use --batch {}",
-        batch.sequences, batch.microbatches, batch.sequences, pieces,
-        std::max(1, batch.sequences / std::max(1, pieces)) * pieces));
+  check_batch(*this, {batch.microbatches});
 }
 
 bool Plan::operator==(const Plan& other) const {

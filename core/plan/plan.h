@@ -16,6 +16,7 @@
 #include "core/plan/mesh.h"
 #include "core/plan/slice.h"
 #include "core/plan/stage_layers.h"
+#include "core/plan/stored_units.h"
 #include "core/time/clock.h"
 
 namespace lockstep {
@@ -36,23 +37,6 @@ struct Held {
   int parameter = 0;  ///< its index in Plan::parameters
   Slice slice;
   bool operator==(const Held&) const = default;
-};
-
-/// One parameter in the form in which a rank stores it, derived from a Plan or a Gpt.
-struct StoredParameter {
-  int order = 0;  ///< ParameterSpec::order
-  Slice slice;
-  DType dtype = DType::f32;
-  bool frozen = false;
-  bool on_two_stages = false;  ///< a tied table whose other use is on another stage
-  bool operator==(const StoredParameter&) const = default;
-};
-
-/// A group of layers that is gathered, run and freed together: the embedding, a block, or the head.
-struct StoredUnit {
-  int index = 0;  ///< numbered as in GptConfig::frozen
-  std::vector<StoredParameter> parameters{};
-  bool operator==(const StoredUnit&) const = default;
 };
 
 /// A rank's coordinates, groups, pipeline stages and slices of the parameters.
@@ -81,7 +65,7 @@ struct Plan {
   /// default mesh is one device.
   Plan(const GptConfig& config = {}, const Mesh& mesh_ = {});
 
-  Mesh mesh;
+  Mesh mesh;  ///< see set_mesh()
   /// For each stage, the rank that holds it, as a coordinate on the pipeline axis.
   std::vector<int> rank_of_stage;
   /// The number of blocks of each stage; empty if blocks are divided as evenly as possible.
@@ -95,6 +79,11 @@ struct Plan {
   /// so, a reduction needs no scratch memory for incoming data.
   bool receives_combine = true;
 
+  /// Sets the mesh, with one stage per rank of the pipeline axis.
+  void set_mesh(const Mesh& mesh_);
+  /// Returns the plan for the same training on one rank, which the parity check compares with.
+  Plan on_one_device() const;
+
   /// Returns the model's configuration, including precision and frozen units.
   const GptConfig& model() const { return model_; }
   /// Returns the builder of the model's layers. The ranks, the single-device reference and the meta
@@ -104,9 +93,9 @@ struct Plan {
   /// The list lives as long as the plan or a copy of it, so there is none of a temporary plan.
   const std::vector<ParameterSpec>& parameters() const& { return *parameters_; }
   const std::vector<ParameterSpec>& parameters() const&& = delete;
-  /// Sets configuration, builder and parameters. Prefer the free function set_model() in
-  /// core/model/builder.h, which calls this one. Throws std::invalid_argument if the parameters are
-  /// out of order.
+  /// Sets configuration, builder and parameters. Prefer the free functions set_model()
+  /// and set_builder() in core/model/builder.h, which call this one. Throws std::invalid_argument
+  /// if the parameters are out of order.
   void set_model(const GptConfig& config, std::shared_ptr<const ModelBuilder> builder,
                  std::vector<ParameterSpec> parameters);
 
@@ -128,8 +117,7 @@ struct Plan {
   /// `parameter` is an index in parameters(), and `rank` must hold a slice of that parameter.
   std::vector<int> replicas(int parameter, int rank) const;
 
-  /// Returns the units that a rank runs on one of its stages, in order, with their stored
-  /// parameters. If the head is tied, its unit includes the token table.
+  /// Returns the units that a rank runs on one of its stages: stored_units().
   std::vector<StoredUnit> units(const Place& place, int stage) const;
 
   /// Returns a rank's share of a step's batch, split into m microbatches.
@@ -142,7 +130,8 @@ struct Plan {
   /// Returns a description of the tensor sent from one stage to the next: (b, s / cp, h).
   Boundary boundary(int microbatches) const;
 
-  Clock clock() const;
+  /// Returns the wall clock, or the modelled clock with this pace (Clock::keep_pace).
+  Clock clock(double pace = 0) const;
 
   /// Throws UsageError, with a one-line message that names the flag, for a plan that cannot run:
   /// heads that --tp does not divide, more stages than layers, a split of other blocks, or a batch
@@ -157,9 +146,5 @@ struct Plan {
   std::shared_ptr<const ModelBuilder> builder_;
   std::shared_ptr<const std::vector<ParameterSpec>> parameters_;
 };
-
-/// Returns the values nearest to `size` and to the model's heads with which the size of `axis`
-/// divides the heads, such as "--tp 3, --tp 6, --heads 4 or --heads 8", for error messages.
-std::string divisions_of_heads(const GptConfig& model, Axis axis, int size);
 
 }  // namespace lockstep

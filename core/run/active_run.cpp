@@ -26,7 +26,7 @@ ActiveRun::ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& c
       progress(console, options.run.steps, options.output.quiet),
       stop(!options.output.save.empty(), options.platform.launch == Launch::mpi),
       recording(console),
-      ranks(options.run.ranks) {}
+      ranks(options.plan.mesh.ranks()) {}
 
 void ActiveRun::lock_save() {
   if (!options.output.save.empty()) save_lock_.emplace("--save", options.output.save);
@@ -45,11 +45,10 @@ void ActiveRun::train(Rank& rank, const std::function<void(Rank&)>& body) {
 }
 
 Batch ActiveRun::batch(const Rank& rank, int step, int microbatches) const {
-  const RunConfig& run = options.run;
   BatchShape samples = rank.plan.samples(rank.place, microbatches);
   if (!info.trains)  // every rank reads the whole batch
-    samples = {.microbatches = microbatches, .size = run.batch / microbatches};
-  return corpus.batch(run.seed, run.trained_steps + step, samples);
+    samples = {.microbatches = microbatches, .size = rank.plan.batch.sequences / microbatches};
+  return corpus.batch(rank.plan.seed, options.run.trained_steps + step, samples);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 #include "core/run/conclusion.h"
+#include "core/model/builder.h"
 
 #include <fmt/format.h>
 
@@ -20,7 +21,7 @@ namespace {
 /// Merges the ranks' traces, and reads them for the report unless a rank's trace is truncated.
 /// Returns whether the trace is complete.
 bool read_trace(ActiveRun& run, Report& report) {
-  const int ranks = run.options.run.ranks;
+  const int ranks = run.options.plan.mesh.ranks();
   if (const std::string why = run.recording.folder.merge(ranks); !why.empty())
     run.recording.warn(why + "; each rank's own file is there");
   if (!run.recording.folder.is_complete(ranks)) return false;
@@ -32,19 +33,19 @@ bool read_trace(ActiveRun& run, Report& report) {
   return true;
 }
 
-void check_finite(const std::vector<double>& losses, const RunConfig& run) {
+void check_finite(const std::vector<double>& losses, const Options& options) {
   const auto lost =
       std::ranges::find_if_not(losses, [](double loss) { return std::isfinite(loss); });
   if (lost == losses.end()) return;
   // The first loss is computed before any update.
-  if (lost == losses.begin() && !run.load.empty())
+  if (lost == losses.begin() && !options.run.load.empty())
     throw RunError(
         fmt::format("the first loss, before any update, is not a number: the values in {} are too "
                     "large; --load "
                     "another checkpoint",
-                    run.load));
+                    options.run.load));
   throw RunError(fmt::format("the loss is not a number from step {} on; try a smaller --lr than {}",
-                             lost - losses.begin(), run.optimizer.learning_rate));
+                             lost - losses.begin(), options.plan.optimizer.learning_rate));
 }
 
 /// Trains on a single device and compares the results with the run's. If the deviation exceeds the
@@ -53,7 +54,7 @@ void check_finite(const std::vector<double>& losses, const RunConfig& run) {
 bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
                   const Tolerance& tolerance, Report& report) {
   Options reference_options = run.options;
-  if (run.info.f32_reference) reference_options.run.model.dtype = DType::f32;
+  if (run.info.f32_reference) set_model(reference_options.plan, &GptConfig::dtype, DType::f32);
   const int steps = run.options.run.steps;
   Progress progress{run.console, steps, run.options.output.quiet || !run.console.terminal};
   const auto train = [&](const std::vector<SumOrder>& orders) {
@@ -65,7 +66,7 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
         orders);
   };
   const Reference reference = train({});
-  report.reference_dtype = reference_options.run.model.dtype;
+  report.reference_dtype = reference_options.plan.model().dtype;
   report.reference_losses = reference.losses;
   report.parity = compare(report.losses, parameters, reference);
   if (run.difference) report.difference = run.difference();
@@ -105,10 +106,10 @@ int conclude(ActiveRun& run) {
 
   bool parity = true;
   const Tolerance& tolerance =
-      is_narrow(options.run.model.dtype) ? run.info.narrow_tolerance : run.info.tolerance;
+      is_narrow(options.plan.model().dtype) ? run.info.narrow_tolerance : run.info.tolerance;
   if (!report.ranks.front().parameters.empty()) {  // a model was trained
     report.losses = collect_losses(report.ranks, options.run.steps);
-    check_finite(report.losses, options.run);
+    check_finite(report.losses, options);
     if (!run.collected.not_saved.empty()) throw RunError(run.collected.not_saved);
     const auto parameters = collect_parameters(report.ranks);
     if (output.parity) parity = check_parity(run, parameters, tolerance, report);
@@ -124,7 +125,7 @@ int conclude(ActiveRun& run) {
     fmt::print("{}\n", traced ? recording.folder.how_to_look(output.view)
                               : "the trace is not complete, so the report has no figures from it" +
                                     recording.folder.where_the_trace_is());
-  if (!parity) print_error("{}", parity_failure(report, tolerance, options.platform.comm));
+  if (!parity) print_error("{}", parity_failure(report, tolerance, options.plan.collectives));
   if (!output.report.empty()) write_text_file(output.report, report.json());
   return parity ? 0 : 1;
 }

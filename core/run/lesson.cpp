@@ -15,6 +15,7 @@
 #include "core/base/printable.h"
 #include "core/base/token.h"
 #include "core/comm/mpi/environment.h"
+#include "core/model/builder.h"
 #include "core/model/checkpoint/checkpoint.h"
 #include "core/model/checkpoint/save_lock.h"
 #include "core/model/stored_state.h"
@@ -48,7 +49,7 @@ void report_failure(RankMessage::Kind kind, const std::string& what) {
 /// Starts the ranks under mpirun and waits for them.
 int launch_processes(const Options& options, const std::string& lesson, int argc, char** argv,
                      SignalWatch& watch) {
-  const auto& [run, platform, output] = options;
+  const auto& [plan, run, platform, output] = options;
   find_mpirun();
   // These only check; rank 0 will hold the locks.
   if (!output.save.empty()) SaveLock{"--save", output.save};
@@ -57,9 +58,9 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
   folder.pass_on();
   Console::detect().pass_on();
   if (!output.view_token.empty()) ::setenv(token_variable, output.view_token.c_str(), 1);
-  return run_under_mpirun(run.ranks, platform.patience_seconds, platform.hosts,
+  return run_under_mpirun(plan.mesh.ranks(), platform.patience_seconds, platform.hosts,
                           !output.save.empty(), argc, argv, watch,
-                          [&, ranks = run.ranks](const std::map<int, std::string>& hosts) {
+                          [&, ranks = plan.mesh.ranks()](const std::map<int, std::string>& hosts) {
                             folder.keep_whole_lines(ranks);
                             folder.merge(ranks);  // merges the files that exist
                             return folder.where_the_trace_is(hosts);
@@ -124,10 +125,10 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   Options& options = *options_;
   RunConfig& run = options.run;
   for (const auto& check : checks_) check(options);
-  if (builder_) run.builder = builder_(options);
-  if (placement_) run.rank_of_stage = placement_(options);
+  if (builder_) set_builder(options.plan, builder_(options));
+  if (placement_) options.plan.rank_of_stage = placement_(options);
   if (info_.trains) {
-    options.plan().validate();
+    options.plan.validate();
     if (!under_mpi()) check_memory(options, available_memory());
   }
   if (options.output.needs_only) {
@@ -135,9 +136,9 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
     return 0;
   }
   corpus_ = std::make_unique<Corpus>(
-      !run.tokens.empty() ? Corpus::from_tokens(run.tokens, run.model)
-      : run.data.empty()  ? Corpus{default_corpus(), run.model, "the lessons' texts"}
-                          : Corpus::from_file(run.data, run.model));
+      !run.tokens.empty() ? Corpus::from_tokens(run.tokens, options.plan.model())
+      : run.data.empty()  ? Corpus{default_corpus(), options.plan.model(), "the lessons' texts"}
+                          : Corpus::from_file(run.data, options.plan.model()));
   if (!options.output.export_to.empty()) check_export(options);
   if (!run.load.empty()) check_checkpoint(options);
 
@@ -150,7 +151,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
 std::vector<Phase> Lesson::phases() const {
   std::vector<Phase> phases;
   for (auto& [m, phase] :
-       phases_for(options_->run.microbatches, [](int m) { return fmt::format("m = {}", m); })) {
+       phases_for(options_->microbatches(), [](int m) { return fmt::format("m = {}", m); })) {
     phase.microbatches = m;
     phases.push_back(std::move(phase));
   }
@@ -159,7 +160,7 @@ std::vector<Phase> Lesson::phases() const {
 
 std::vector<Phase> Lesson::phases(const std::string& before, const std::string& after,
                                   int split) const {
-  const int m = options_->run.microbatches.front();
+  const int m = options_->plan.batch.microbatches;
   const int steps = options_->run.steps;
   std::vector<Phase> phases;
   split = std::clamp(split, 0, steps);
@@ -174,7 +175,7 @@ Phase Lesson::part_of_steps(std::size_t i, std::size_t count) const {
   return {.name = {},
           .first_step = first,
           .steps = static_cast<int>(steps * (i + 1) / count) - first,
-          .microbatches = options_->run.microbatches.front()};
+          .microbatches = options_->plan.batch.microbatches};
 }
 
 void Lesson::load(Rank& rank, const std::vector<Parameter*>& parameters, AdamW& optimizer) {

@@ -82,9 +82,9 @@ class Lesson {
   // For use in the body.
 
   const Options& options() const { return *options_; }
-  const GptConfig& model() const { return options_->run.model; }
-  const AdamWOptions& optimizer() const { return options_->run.optimizer; }
-  std::uint64_t seed() const { return options_->run.seed; }
+  const GptConfig& model() const { return options_->plan.model(); }
+  const AdamWOptions& optimizer() const { return options_->plan.optimizer; }
+  std::uint64_t seed() const { return options_->plan.seed; }
 
   /// The run's steps, divided among the values of --microbatches.
   std::vector<Phase> phases() const;

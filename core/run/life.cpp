@@ -37,7 +37,7 @@ int live_to_the_end(ActiveRun& run, Launcher& launcher, const RankBody& body, Si
   run.recording.finish();
   launcher.gather_traces(run);
   if (interrupted) {
-    if (speaks) run.recording.folder.merge(run.options.run.ranks);
+    if (speaks) run.recording.folder.merge(run.options.plan.mesh.ranks());
     return launcher.report_interruption(interruption(run) +
                                         run.recording.folder.where_the_trace_is());
   }

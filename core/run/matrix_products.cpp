@@ -5,12 +5,13 @@
 
 namespace lockstep {
 
-void load_matrix_products(Stream& compute, const RunConfig& run) {
-  const GptConfig& model = run.model;
-  const int most_microbatches = std::ranges::max(run.microbatches);
-  const std::int64_t rows = std::max(1, run.batch / run.dp / most_microbatches) *
-                            static_cast<std::int64_t>(model.sequence) / run.cp;
-  const std::int64_t h = model.hidden, part = std::max<std::int64_t>(1, h / run.tp);
+void load_matrix_products(Stream& compute, const Options& options) {
+  const GptConfig& model = options.plan.model();
+  const int tp = options.plan.mesh.size(Axis::tp), cp = options.plan.mesh.size(Axis::cp);
+  const int most_microbatches = std::ranges::max(options.microbatches());
+  const std::int64_t rows = std::max(1, options.plan.microbatch_size(most_microbatches)) *
+                            static_cast<std::int64_t>(model.sequence) / cp;
+  const std::int64_t h = model.hidden, part = std::max<std::int64_t>(1, h / tp);
   struct Product {
     std::int64_t in, out;
     bool has_bias;
@@ -23,7 +24,7 @@ void load_matrix_products(Stream& compute, const RunConfig& run) {
       {h, 4 * part, true, WeightLayout::in_out},  // feed-forward
       {4 * part, h, true, WeightLayout::in_out},
       {4 * part, h, false, WeightLayout::in_out},
-      {h, (model.vocabulary + run.tp - 1) / run.tp, false, WeightLayout::out_in},  // head
+      {h, (model.vocabulary + tp - 1) / tp, false, WeightLayout::out_in},  // head
   };
   Gpu& gpu = *compute.gpu();
   const Queue queue = compute.queue();

@@ -10,6 +10,6 @@ namespace lockstep {
 /// that run. One of them may be a receive, which waits for data that another rank can compute only
 /// after this rank's products. So they are loaded before the first receive is posted. (Lockstep's
 /// own kernels are loaded when CUDA starts: core/device/gpu_library.cpp.)
-void load_matrix_products(Stream& compute, const RunConfig& run);
+void load_matrix_products(Stream& compute, const Options& options);
 
 }  // namespace lockstep

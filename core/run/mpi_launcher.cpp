@@ -31,12 +31,12 @@ namespace {
 /// ranks use the modelled clock.
 void agree_on_clock(Transport& transport, Options& options) {
   const std::string mine =
-      fmt::format("{}\n{}", options.platform.clock.name(), options.platform.why_this_clock);
+      fmt::format("{}\n{}", options.clock().name(), options.platform.why_this_clock);
   std::string found;
   for (const std::string& each : gather_to_all(transport, mine))
     if (found.empty() || (found.starts_with("wall") && each.starts_with("modelled"))) found = each;
-  if (found.starts_with(options.platform.clock.name())) return;
-  options.platform.clock = Clock::modelled(Cluster::load(options.platform.cluster));
+  if (found.starts_with(options.clock().name())) return;
+  options.plan.modelled = {Cluster::load(options.platform.cluster)};
   options.platform.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
 }
 
@@ -73,7 +73,7 @@ MpiSession open_session(const Options& options) {
   // If a peer on another host is killed, MPI's writes to its socket must fail, not end this process
   // with SIGPIPE before it has reported its last operations.
   std::signal(SIGPIPE, SIG_IGN);
-  return MpiSession{/*native=*/options.platform.comm == Collectives::native};
+  return MpiSession{/*native=*/options.plan.collectives == Collectives::native};
 }
 
 /// Waits briefly, because mpirun may end before it has forwarded the last output of a rank on
@@ -158,7 +158,7 @@ void MpiLauncher::create_ranks(ActiveRun& run, const GpuPlan& gpus) {
   const std::string start =
       broadcast_from_root(*transport_, has_rank_0() ? std::to_string(steady_nanoseconds()) : "");
   const ClockOffset mine = clocks_[static_cast<std::size_t>(session_.rank())].offset;
-  run.options.platform.clock.set_start_nanoseconds(std::stoll(start) + mine.offset_ns);
+  run.options.platform.start_nanoseconds = std::stoll(start) + mine.offset_ns;
   run.recording.clock_uncertainty_ns = mine.uncertainty_ns;
   rank_ = std::make_unique<Rank>(run.options, std::move(transport_), gpus);
 }

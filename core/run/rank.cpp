@@ -43,7 +43,7 @@ std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Str
   if (nccl) {
     // The GPUs of one process: later, a kernel of NCCL may be waiting for this rank.
     if (in_threads) gpu->reserve(3 * free_memory(*gpu) / 4);
-    load_matrix_products(compute, options.run);
+    load_matrix_products(compute, options);
     return nccl_transport(std::move(transport), compute, options.platform.patience_seconds);
   }
   if (gpu != nullptr) {
@@ -55,7 +55,7 @@ std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Str
 
 /// The run's plan, adapted to the properties of this transport.
 Plan plan_over(const Transport& transport, const Options& options) {
-  Plan plan = options.plan();
+  Plan plan = options.plan;
   plan.receives_combine = transport.combines();
   return plan;
 }
@@ -65,7 +65,7 @@ Plan plan_over(const Transport& transport, const Options& options) {
 Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, const GpuPlan& gpus)
     : id(own_transport->rank()),
       count(own_transport->size()),
-      clock(options.platform.clock),
+      clock(options.clock()),
       trace(options.output.trace != "none"),
       gpu(open_gpu(gpus, id, options.platform.tf32)),
       compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, kind_of(options)}),
@@ -74,7 +74,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
       transport(from_device(std::move(own_transport), compute, options, by_nccl(gpus, options))),
       plan(plan_over(*transport, options)),
       place(plan.place(id)),
-      endpoint{*transport, device, options.platform.comm},
+      endpoint{*transport, device, options.plan.collectives},
       world(endpoint, all_ranks(count), "world", transport->open_channels(Group::channels_taken)),
       groups(endpoint, place, world) {
   trace.set_kernels(options.output.kernels);

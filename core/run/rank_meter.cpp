@@ -27,10 +27,9 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
   if (rank_.id == 0) {
     // The order in which a library's collectives add is not known, and ranks on the meta device do
     // not add at all.
-    const Platform& platform = run_.options.platform;
-    const bool in_order = predicted.sum_order && run_.options.output.parity &&
-                          !run_.info.f32_reference && platform.comm == Collectives::built_in &&
-                          !platform.on_meta();
+    const bool in_order =
+        predicted.sum_order && run_.options.output.parity && !run_.info.f32_reference &&
+        rank_.plan.collectives == Collectives::built_in && !run_.options.platform.on_meta();
     run_.collected.orders.push_back(in_order ? predicted.sum_order() : SumOrder{});
     run_.collected.split_proposals.push_back(predicted.propose_split);
   }
@@ -46,23 +45,22 @@ void RankMeter::begin_phase(const Phase& phase, const Predicted& predicted) {
 
 void RankMeter::begin_trace(const std::string& predicted) {
   const Platform& platform = run_.options.platform;
-  const bool modelled = platform.clock.is_modelled();
-  run_.recording.writer->add(
-      {.run = run_.recording.folder.run,
-       .lesson = run_.info.name,
-       .rank = rank_.id,
-       .ranks = rank_.count,
-       .mesh = rank_.plan.mesh.json(),
-       .device = platform.device,
-       .launch = platform.launch == Launch::mpi ? "mpi" : "threads",
-       .clock = platform.clock.name(),
-       .cluster = modelled ? platform.clock.cluster().name : "",
-       .cluster_description = modelled ? platform.clock.cluster().json() : "",
-       .config = config_json(run_.options),
-       .clock_offset_ns = rank_.clock.start_nanoseconds(),
-       .clock_uncertainty_ns = run_.recording.clock_uncertainty_ns,
-       .predicted = predicted},
-      rank_.trace);
+  const std::optional<ModelledTime>& modelled = rank_.plan.modelled;
+  run_.recording.writer->add({.run = run_.recording.folder.run,
+                              .lesson = run_.info.name,
+                              .rank = rank_.id,
+                              .ranks = rank_.count,
+                              .mesh = rank_.plan.mesh.json(),
+                              .device = platform.device,
+                              .launch = platform.launch == Launch::mpi ? "mpi" : "threads",
+                              .clock = rank_.clock.name(),
+                              .cluster = modelled ? modelled->cluster.name : "",
+                              .cluster_description = modelled ? modelled->cluster.json() : "",
+                              .config = config_json(run_.options),
+                              .clock_offset_ns = rank_.clock.start_nanoseconds(),
+                              .clock_uncertainty_ns = run_.recording.clock_uncertainty_ns,
+                              .predicted = predicted},
+                             rank_.trace);
   traced_ = true;
 }
 
@@ -134,12 +132,14 @@ void RankMeter::record_loss(double loss) {
   rank_.trace.loss(own_mean, rank_.compute.now());
   if (place.coordinate(Axis::dp_cp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;
-  const double tokens =
-      static_cast<double>(options.run.batch) * options.run.model.sequence * (step + 1);
-  run_.progress.show(step + 1,
-                     fmt::format("step {:>3}/{}  {}loss {:.4f}  {:.0f} tokens/s", step + 1, steps,
-                                 options.run.dp * options.run.cp > 1 ? "rank 0's " : "", own_mean,
-                                 tokens / seconds));
+  const double tokens = static_cast<double>(options.plan.batch.sequences) *
+                        options.plan.model().sequence * (step + 1);
+  run_.progress.show(
+      step + 1, fmt::format("step {:>3}/{}  {}loss {:.4f}  {:.0f} tokens/s", step + 1, steps,
+                            options.plan.mesh.size(Axis::dp) * options.plan.mesh.size(Axis::cp) > 1
+                                ? "rank 0's "
+                                : "",
+                            own_mean, tokens / seconds));
 }
 
 void RankMeter::record_values(const std::vector<Parameter*>& parameters) {

@@ -50,7 +50,7 @@ class ThreadLauncher final : public Launcher {
 };
 
 ThreadLauncher::ThreadLauncher(ActiveRun& run)
-    : fabric_(run.options.run.ranks, run.options.platform.patience_seconds,
+    : fabric_(run.options.plan.mesh.ranks(), run.options.platform.patience_seconds,
               [&run](const std::string& line) {
                 print_error("{}{}\n", run.console.start_of_line(), line);
               }) {}
@@ -62,7 +62,7 @@ GpuPlan ThreadLauncher::settle(ActiveRun& run) {
 }
 
 void ThreadLauncher::create_ranks(ActiveRun& run, const GpuPlan& gpus) {
-  run.options.platform.clock.set_start_nanoseconds(steady_nanoseconds());
+  run.options.platform.start_nanoseconds = steady_nanoseconds();
   ranks_ = std::make_unique<ThreadRanks>(run.options, fabric_, gpus);
 }
 
@@ -74,7 +74,7 @@ SignalWatch::Handler ThreadLauncher::on_signal(ActiveRun& run, SignalWatch&) {
     }
     // Keeps the traces written so far, without the help of the ranks.
     run.recording.keep();
-    run.recording.folder.merge(run.options.run.ranks);
+    run.recording.folder.merge(run.options.plan.mesh.ranks());
     print_error("\ninterrupted{}\n", run.recording.folder.where_the_trace_is());
     std::_Exit(interrupted_code);
   };
@@ -108,7 +108,7 @@ int ThreadLauncher::fail(ActiveRun& run) {
   int code = 1;
   run.progress.end();
   run.recording.keep();
-  run.recording.folder.merge(run.options.run.ranks);
+  run.recording.folder.merge(run.options.plan.mesh.ranks());
   const std::string failure = printable(fabric_.failure());
   try {
     throw;

@@ -18,7 +18,7 @@ namespace lockstep {
 
 GpuPlan plan_threads(const Options& options) {
   std::vector<RankPlace> places;
-  for (int id = 0; id < options.run.ranks; ++id)
+  for (int id = 0; id < options.plan.mesh.ranks(); ++id)
     places.push_back(this_place(options, /*local=*/id));
   return GpuPlan{std::move(places)};
 }
@@ -41,9 +41,9 @@ struct Creation {
 // A rank that is waiting inside NCCL for a failed rank cannot be interrupted. If there is such a
 // rank, ends the process.
 ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan)
-    : fabric_(fabric), ranks_(static_cast<std::size_t>(options.run.ranks)) {
+    : fabric_(fabric), ranks_(static_cast<std::size_t>(options.plan.mesh.ranks())) {
   Creation creation;
-  creation.left = options.run.ranks;
+  creation.left = options.plan.mesh.ranks();
   std::vector<std::thread> threads;
   const auto failed = [&](std::exception_ptr error, const std::string& what) {
     {
@@ -53,7 +53,7 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
     }
     fabric.fail(what);
   };
-  for (int id = 0; id < options.run.ranks; ++id) {
+  for (int id = 0; id < options.plan.mesh.ranks(); ++id) {
     const auto create = [&, id] {
       try {
         ranks_[static_cast<std::size_t>(id)] =
@@ -76,7 +76,7 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
       const RunError named{fmt::format("rank {}: {}", id, words_of(error))};
       failed(std::make_exception_ptr(named), named.what());
       std::lock_guard lock{creation.mutex};
-      creation.left -= options.run.ranks - id;
+      creation.left -= options.plan.mesh.ranks() - id;
       break;
     }
   }

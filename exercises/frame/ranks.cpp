@@ -151,10 +151,9 @@ Options options_for(int ranks, const std::string& device) {
   cluster.name = "exercise";
   cluster.within = {.latency_seconds = latency_seconds, .bandwidth = 1e9};
   Options options;
-  options.run.ranks = ranks;
-  options.run.dp = ranks;
+  options.plan.set_mesh(Mesh::along(Axis::dp, ranks));
   options.platform.device = device;
-  options.platform.clock = Clock::modelled(cluster, FixedTimes{});
+  options.plan.modelled = {cluster, FixedTimes{}};
   // A deadlock of threads is detected at once. This is for ranks that never return.
   options.platform.patience_seconds = 2;
   options.output.kernels = true;

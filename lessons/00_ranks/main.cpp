@@ -27,15 +27,16 @@ int main(int argc, char** argv) {
       lesson.flag("--times", 3.0, "how many times as much work the late rank has");
 
   lesson.check([&](const Options& options) {
-    if (late >= options.run.ranks)
-      throw UsageError(fmt::format("--late {}: ranks are 0 to {}", late, options.run.ranks - 1));
+    if (late >= options.plan.mesh.ranks())
+      throw UsageError(
+          fmt::format("--late {}: ranks are 0 to {}", late, options.plan.mesh.ranks() - 1));
     if (!(times > 0 && times <= 1000))
       throw UsageError(fmt::format("--times {}: must be above 0 and at most 1000", times));
   });
 
   return lesson.run([&](Rank& rank) {
     const GptConfig& config = lesson.model();
-    const std::int64_t sequences = lesson.options().run.batch;
+    const std::int64_t sequences = lesson.options().plan.batch.sequences;
     Gpt block{config, rank.device, {.first = 0, .last = 1}, lesson.seed()};  // something to compute
     Tensor x{rank.memory, {sequences, config.sequence, config.hidden}, MemoryCategory::activations};
     fill_with_zeros(rank.device, x);

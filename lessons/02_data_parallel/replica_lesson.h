@@ -31,18 +31,19 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
         fmt::format("--bucket {}: a bucket has at least one layer's gradients; give at least "
                     "1 byte, such as --bucket 200000",
                     bucket_bytes));
-  if (options.run.model.trained_count() < options.run.dp)
-    throw UsageError(fmt::format(
-        "--ranks {}: the model has {} parameters to train, fewer than one for each "
-        "rank; use at most {} ranks",
-        options.run.ranks, options.run.model.trained_count(), options.run.model.trained_count()));
-  if (options.platform.clock.times().any())
+  if (options.plan.model().trained_count() < options.plan.mesh.size(Axis::dp))
+    throw UsageError(
+        fmt::format("--ranks {}: the model has {} parameters to train, fewer than one for each "
+                    "rank; use at most {} ranks",
+                    options.plan.mesh.ranks(), options.plan.model().trained_count(),
+                    options.plan.model().trained_count()));
+  if (options.plan.modelled && options.plan.modelled->times.any())
     throw UsageError(
         "--time: the time of a whole backward does not determine when each layer's gradients are "
         "ready; leave it out, and set the costs with --cluster");
-  if (options.run.optimizer.clip > 0)
+  if (options.plan.optimizer.clip > 0)
     throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
-                                 options.run.optimizer.clip));
+                                 options.plan.optimizer.clip));
 }
 
 /// Adds --bucket, the minimum size of a bucket of `contents`, and the checks of a replica lesson's

@@ -22,9 +22,9 @@ inline LessonInfo tensor_lesson(const std::string& name, const std::string& ques
 
 /// Throws UsageError for options that these lessons do not support.
 inline void check_tensor_lesson(const Options& options) {
-  if (options.run.optimizer.clip > 0)
+  if (options.plan.optimizer.clip > 0)
     throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
-                                 options.run.optimizer.clip));
+                                 options.plan.optimizer.clip));
 }
 
 }  // namespace lockstep

@@ -2,29 +2,31 @@
 
 #include <numeric>
 
+#include "core/plan/divisions.h"
 #include "lessons/06_tensor_parallel/tensor_lesson.h"
 
 namespace lockstep {
 
 /// Throws UsageError for a sequence that the ranks cannot divide into equal shards.
-inline void check_sequence_shards(const Options& options) {
-  const int s = options.run.model.sequence, t = options.run.tp, cp = options.run.cp;
-  if (s % (cp * t) == 0) return;
-  const bool two_chunks = cp > 1 && options.run.context == ContextLayout::zigzag;
-  const int unit = cp * std::lcm(t, two_chunks ? 2 : 1);
-  const int shorter = s / unit * unit, longer = shorter + unit;
-  const std::string shorter_flag = shorter > 0 ? fmt::format("--sequence {} or ", shorter) : "";
-  throw UsageError(
-      fmt::format("--sequence {} with {}--tp {}: each rank takes an equal part of the tokens; use "
-                  "{}--sequence {}",
-                  s, cp > 1 ? fmt::format("--cp {} ", cp) : "", t, shorter_flag, longer));
+inline void check_sequence_shards(const Plan& plan) {
+  const int s = plan.model().sequence;
+  const int t = plan.mesh.size(Axis::tp), cp = plan.mesh.size(Axis::cp);
+  const bool two_chunks = cp > 1 && plan.batch.context == ContextLayout::zigzag;
+  check_division(
+      {.flags = fmt::format("--sequence {} with {}--tp {}", s,
+                            cp > 1 ? fmt::format("--cp {} ", cp) : "", t),
+       .whole = s,
+       .things = "positions",
+       .by = cp * t,
+       .into = fmt::format("{} equal shards", cp * t)},
+      [&] { return nearest_multiples("--sequence", cp * std::lcm(t, two_chunks ? 2 : 1), s); });
 }
 
 /// Throws UsageError for options that sequence parallelism does not support: those of tensor
 /// parallelism, and a sequence that the ranks cannot divide.
 inline void check_sequence_lesson(const Options& options) {
   check_tensor_lesson(options);
-  check_sequence_shards(options);
+  check_sequence_shards(options.plan);
 }
 
 }  // namespace lockstep

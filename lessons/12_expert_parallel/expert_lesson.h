@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/plan/divisions.h"
 #include "core/run/lesson.h"
 #include "lessons/12_expert_parallel/routing.h"
 
@@ -32,14 +33,14 @@ struct RoutingFlags {
   const std::string& routing;
 
   MixtureOfExperts settings(const Options& options) const {
-    return {
-        .experts = experts,
-        .top_k = top_k,
-        .capacity_factor = capacity,
-        .balance = balance,
-        .batch_tokens = static_cast<std::int64_t>(options.run.batch) * options.run.model.sequence,
-        .synthetic = routing == "zipf" ? SyntheticRouting::zipf : SyntheticRouting::balanced,
-        .seed = options.run.seed};
+    return {.experts = experts,
+            .top_k = top_k,
+            .capacity_factor = capacity,
+            .balance = balance,
+            .batch_tokens = static_cast<std::int64_t>(options.plan.batch.sequences) *
+                            options.plan.model().sequence,
+            .synthetic = routing == "zipf" ? SyntheticRouting::zipf : SyntheticRouting::balanced,
+            .seed = options.plan.seed};
   }
 };
 /// The values of the lesson's own flags.
@@ -77,14 +78,12 @@ inline void check_routing(const Options& options, const RoutingFlags& flags, Axi
   if (experts < 1)
     throw UsageError(
         fmt::format("--experts {}: a layer needs at least one expert; use --experts 1", experts));
-  if (experts % n != 0) {
-    const int fewer = experts / n * n;
-    throw UsageError(
-        fmt::format("--experts {} with --{} {}: every rank takes the same number of experts; use "
-                    "{}--experts {}",
-                    experts, name_of(axis), n,
-                    fewer > 0 ? fmt::format("--experts {} or ", fewer) : "", fewer + n));
-  }
+  check_division({.flags = fmt::format("--experts {} with --{} {}", experts, name_of(axis), n),
+                  .whole = experts,
+                  .things = "experts",
+                  .by = n,
+                  .into = fmt::format("{} equal groups", n)},
+                 [&] { return nearest_multiples("--experts", n, experts); });
   if (flags.top_k < 1 || flags.top_k > experts)
     throw UsageError(fmt::format(
         "--top-k {} with --experts {}: a token goes to at least 1 and at most {} experts; use "
@@ -107,7 +106,7 @@ inline void check_routing(const Options& options, const RoutingFlags& flags, Axi
 
 /// Throws UsageError for options that the lesson does not support.
 inline void check_expert_lesson(const Options& options, const ExpertFlags& flags) {
-  const int ep = options.run.ep, tp = options.run.tp;
+  const int ep = options.plan.mesh.size(Axis::ep), tp = options.plan.mesh.size(Axis::tp);
   const bool over_tp = flags.over == "tp";
   if (flags.experts >= 1) {
     if (over_tp && tp == 1)
@@ -123,9 +122,9 @@ inline void check_expert_lesson(const Options& options, const ExpertFlags& flags
                       tp));
   }
   check_routing(options, flags, over_tp ? Axis::tp : Axis::ep, over_tp ? tp : ep);
-  if (options.run.optimizer.clip > 0)
+  if (options.plan.optimizer.clip > 0)
     throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
-                                 options.run.optimizer.clip));
+                                 options.plan.optimizer.clip));
 }
 
 }  // namespace lockstep

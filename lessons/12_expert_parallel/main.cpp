@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
   };
   lesson.build([&](const Options& options) {
     quiet = options.output.quiet;
-    if (options.output.parity) log.set_replay(options.run.dp, options.run.microbatches.front());
+    if (options.output.parity)
+      log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches);
     return builder(flags.settings(options), log);
   });
   lesson.compare([&] {

@@ -23,7 +23,7 @@ inline DryFigures dry_run_experts(const Plan& plan, const Place& place, MixtureO
   moe.given = &given;
   UnreadRoutingLog ignored;
   Plan as_routed = plan;
-  set_model(as_routed, plan.model(), builder(moe, ignored));
+  set_builder(as_routed, builder(moe, ignored));
   std::vector<Action> forward;  // of all microbatches, one after another
   for (int i = 0; i < m; ++i) forward.push_back({Op::forward, 0, i});
   const int steps = routed.give(forward, /*again=*/false, given);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/plan/divisions.h"
 #include "core/run/lesson.h"
 #include "lessons/13_ring_attention/context_parallel.h"
 
@@ -33,31 +34,22 @@ inline const std::string& context_method_flag(Lesson& lesson) {
 }
 
 /// Throws UsageError for a method that cannot divide the heads.
-inline void check_context_method(const Options& options, ContextMethod method) {
-  const RunConfig& run = options.run;
-  if (method != ContextMethod::ulysses || run.model.heads % (run.tp * run.cp) == 0) return;
-  if (run.tp > 1) {
-    const int parts = run.tp * run.cp, heads = (run.model.heads + parts - 1) / parts * parts;
-    throw UsageError(fmt::format(
-        "--method ulysses with --cp {}, --tp {} and --heads {}: every rank takes the same number "
-        "of whole heads; use --heads {}{}, or --method ring",
-        run.cp, run.tp, run.model.heads, heads,
-        run.model.hidden % heads == 0
-            ? ""
-            : fmt::format(" with --hidden {}", (run.model.hidden + heads - 1) / heads * heads)));
-  }
-  throw UsageError(
-      fmt::format("--method ulysses with --cp {} and --heads {}: every rank takes the same number "
-                  "of whole heads; use {}, or --method ring",
-                  run.cp, run.model.heads, divisions_of_heads(run.model, Axis::cp, run.cp)));
+inline void check_context_method(const Plan& plan, ContextMethod method) {
+  if (method != ContextMethod::ulysses) return;
+  const int cp = plan.mesh.size(Axis::cp), tp = plan.mesh.size(Axis::tp);
+  const int heads = plan.model().heads;
+  check_heads(plan.model(),
+              fmt::format("--method ulysses with --cp {}{} and --heads {}", cp,
+                          tp > 1 ? fmt::format(", --tp {}", tp) : "", heads),
+              Axis::cp, cp, tp, ", or --method ring");
 }
 
 /// Throws UsageError for options that the lesson does not support.
 inline void check_context_lesson(const Options& options, ContextMethod method) {
-  if (options.run.optimizer.clip > 0)
+  if (options.plan.optimizer.clip > 0)
     throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
-                                 options.run.optimizer.clip));
-  check_context_method(options, method);
+                                 options.plan.optimizer.clip));
+  check_context_method(options.plan, method);
 }
 
 }  // namespace lockstep

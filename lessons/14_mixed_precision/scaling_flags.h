@@ -38,7 +38,7 @@ inline void check_scaling(const Options& options, double scale, int interval, in
         "--overflow-at {}: --device meta computes no values, so none can overflow; leave one "
         "of the two flags out",
         overflow_at));
-  if (options.run.model.dtype != DType::f16 || scale == 1)
+  if (options.plan.model().dtype != DType::f16 || scale == 1)
     throw UsageError(fmt::format(
         "--overflow-at {}: needs f16 and a loss scale above 1; use --precision f16", overflow_at));
 }

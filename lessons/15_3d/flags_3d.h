@@ -27,32 +27,31 @@ inline LessonInfo three_axes(const std::string& name, const std::string& questio
 }
 
 /// Throws UsageError unless groups of --shard ranks can share the states of a stage.
-inline void check_shard(const Options& options, const Composition& chosen) {
-  const int dp = options.run.dp * options.run.cp, shard = chosen.shard;
+inline void check_shard(const Mesh& mesh, const Composition& chosen) {
+  const int line = mesh.size(Axis::dp_cp), shard = chosen.shard;
   if (shard == 0) return;
   if (chosen.zero == 0)
     throw UsageError(fmt::format(
         "--shard {} with --zero 0: plain data parallelism divides nothing; leave --shard out, or "
         "use --zero 1, 2 or 3",
         shard));
-  if (shard > 1 && dp % shard == 0) return;
-  const int cp = options.run.cp;
-  std::string ways;
-  const auto offer = [&](int size) {
-    ways += fmt::format("{}--shard {}", ways.empty() ? "" : " or ", size);
-  };
-  const auto works = [&](int size) { return size > 1 && dp % size == 0; };
-  int fewer = std::min(shard, dp), more = shard;
-  while (fewer > 1 && !works(fewer)) --fewer;
-  while (more <= dp && !works(more)) ++more;
-  if (works(fewer)) offer(fewer);
-  if (more != fewer && works(more)) offer(more);
-  if (dp == 1) ways = "--dp 2 or more, or leave it out";
-  throw UsageError(
-      fmt::format("--shard {} with --dp {}{}: the ranks of dp{} form equal groups of at least two "
-                  "that share the states; use {}",
-                  shard, options.run.dp, cp > 1 ? fmt::format(" --cp {}", cp) : "",
-                  cp > 1 ? " x cp" : "", ways));
+  const bool has_cp = mesh.size(Axis::cp) > 1;
+  const std::string flags = fmt::format("--shard {} with --dp {}{}", shard, mesh.size(Axis::dp),
+                                        has_cp ? fmt::format(" --cp {}", mesh.size(Axis::cp)) : "");
+  if (line == 1)
+    throw UsageError(flags +
+                     ": one rank shares its states with no other; use --dp 2 or more, or "
+                     "leave it out");
+  const auto ways = [&] { return nearest_divisors("--shard", line, shard, 2); };
+  if (shard == 1)
+    throw UsageError(
+        fmt::format("{}: a group has at least two ranks; use {}", flags, ways().back()));
+  check_division({.flags = flags,
+                  .whole = line,
+                  .things = has_cp ? "ranks of dp x cp" : "ranks of dp",
+                  .by = shard,
+                  .into = fmt::format("equal groups of {}", shard)},
+                 ways);
 }
 
 /// Throws UsageError for options that the lesson does not support.
@@ -66,9 +65,9 @@ inline void check_three_axes(const Options& options, const Composition& chosen) 
     throw UsageError(fmt::format(
         "--zero {}: ZeRO has stages 1 to 3, and 0 is plain data parallelism; use --zero 3",
         chosen.zero));
-  check_shard(options, chosen);
-  if (chosen.sequence_parallel) check_sequence_shards(options);
-  if (options.platform.clock.times().any())
+  check_shard(options.plan.mesh, chosen);
+  if (chosen.sequence_parallel) check_sequence_shards(options.plan);
+  if (options.plan.modelled && options.plan.modelled->times.any())
     throw UsageError(
         "--time: the time of a whole action does not determine when its layers communicate; leave "
         "it out, and set the costs with --cluster");

@@ -28,7 +28,7 @@ inline LessonInfo all_axes(const std::string& name, const std::string& question)
 inline void check_all_axes(const Options& options, const AllAxes& chosen,
                            const RoutingFlags& routing) {
   if (routing.experts != 0) {
-    check_routing(options, routing, Axis::ep, options.run.ep);
+    check_routing(options, routing, Axis::ep, options.plan.mesh.size(Axis::ep));
     if (chosen.zero > 0)
       throw UsageError(
           fmt::format("--zero {} with --experts {}: this lesson does not divide the states of "
@@ -36,12 +36,12 @@ inline void check_all_axes(const Options& options, const AllAxes& chosen,
                       chosen.zero, routing.experts));
   }
   check_three_axes(options, chosen);
-  check_context_method(options, chosen.method);
-  if (chosen.recompute == Recompute::none && options.run.cp > 1)
+  check_context_method(options.plan, chosen.method);
+  if (chosen.recompute == Recompute::none && options.plan.mesh.size(Axis::cp) > 1)
     throw UsageError(fmt::format(
         "--recompute none with --cp {}: attention that meets other ranks' keys never has all "
         "probabilities, so backward recomputes them; use --recompute selective, or --cp 1",
-        options.run.cp));
+        options.plan.mesh.size(Axis::cp)));
 }
 
 /// The lesson's own flags.
@@ -62,7 +62,7 @@ class AllAxesFlags {
   /// Returns the values, once the lesson has parsed its flags.
   AllAxes chosen(const Options& options) const {
     return {data_.with(sequence_ == "on"), context_method(method_), recompute_of(recompute_),
-            routing_.settings(options), options.run.cp};
+            routing_.settings(options), options.plan.mesh.size(Axis::cp)};
   }
 
  private:

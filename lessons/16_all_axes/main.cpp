@@ -20,7 +20,8 @@ int main(int argc, char** argv) {
   lesson.build([&](const Options& options) {
     quiet = options.output.quiet;
     if (options.output.parity)
-      log.set_replay(options.run.dp, options.run.microbatches.front(), options.run.cp);
+      log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches,
+                     options.plan.mesh.size(Axis::cp));
     return builder_of(flags.chosen(options), log);
   });
   lesson.compare([&] {

@@ -17,7 +17,7 @@ inline DryFigures dry_run_routed(const Plan& plan, const Place& place, const Sch
   chosen.moe.given = &given;
   UnreadRoutingLog ignored;
   Plan as_routed = plan;
-  set_model(as_routed, plan.model(), builder_of(chosen, ignored));
+  set_builder(as_routed, builder_of(chosen, ignored));
   const auto& actions = schedule.actions[static_cast<std::size_t>(place.coordinate(Axis::pp))];
   const int steps = routed.give(actions, /*again=*/chosen.recompute == Recompute::full, given);
   return dry_run_mesh(as_routed, place, schedule, chosen, steps);

@@ -98,9 +98,10 @@ class ScheduleFlags {
 
   /// Returns the schedule that a word of --schedule names.
   Schedule named(const std::string& word, const Options& options) {
-    const int microbatches = options.run.microbatches.front();
+    const int microbatches = options.plan.batch.microbatches;
     if (word.ends_with(".csv")) {
-      Schedule schedule = read_schedule("--schedule", word, options.run.pp, microbatches);
+      Schedule schedule =
+          read_schedule("--schedule", word, options.plan.mesh.size(Axis::pp), microbatches);
       check_layers(options, schedule.stages, word);
       return schedule;
     }
@@ -110,25 +111,25 @@ class ScheduleFlags {
           "--schedule '{}': there is no schedule '{}'; use one or several of {}, or a file whose "
           "name ends with .csv",
           words_, word, all_words()));
-    const PipelineSize size{options.run.pp, chunks_ > 0 ? chunks_ : known->least_chunks,
-                            microbatches};
+    const PipelineSize size{options.plan.mesh.size(Axis::pp),
+                            chunks_ > 0 ? chunks_ : known->least_chunks, microbatches};
     const std::string given = chunks_ > 0 ? fmt::format(" --chunks {}", chunks_) : "";
     if (const std::string why = refusal(*known, size); !why.empty())
       throw UsageError(fmt::format("--schedule {}{}: {}", known->word, given, why));
     check_layers(options, size.stages(), std::string{known->name});
     searches_ = searches_ || known->searched;
     Schedule schedule =
-        known->generate(request_for(*known, options.plan(), size, memory_limit_, times_));
+        known->generate(request_for(*known, options.plan, size, memory_limit_, times_));
     validate(schedule);
     return schedule;
   }
 
   static void check_layers(const Options& options, int stages, const std::string& name) {
-    if (options.run.model.layers >= stages) return;
-    throw UsageError(
-        fmt::format("--layers {}: {} has {} stages on {} ranks, and each needs a layer; use "
-                    "--layers {}",
-                    options.run.model.layers, name, stages, options.run.pp, stages));
+    if (options.plan.model().layers >= stages) return;
+    throw UsageError(fmt::format(
+        "--layers {}: {} has {} stages on {} ranks, and each needs a layer; use "
+        "--layers {}",
+        options.plan.model().layers, name, stages, options.plan.mesh.size(Axis::pp), stages));
   }
 
   Lesson& lesson_;

@@ -17,7 +17,7 @@ constexpr std::int64_t megabyte = 1 << 20;
 
 Options two_ranks() {
   Options options;
-  options.run.ranks = options.run.dp = 2;
+  options.plan.set_mesh(Mesh::along(Axis::dp, 2));
   options.output.trace = "none";
   return options;
 }

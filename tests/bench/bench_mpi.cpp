@@ -30,7 +30,7 @@ constexpr std::int64_t megabyte = 1 << 20;
 
 Options four_ranks() {
   Options options;
-  options.run.ranks = options.run.dp = ranks;
+  options.plan.set_mesh(Mesh::along(Axis::dp, ranks));
   options.output.trace = "none";
   return options;
 }

@@ -24,7 +24,6 @@ void against_none(benchmark::State& state, Recompute mode, int sequence, const s
   const GptConfig config{
       .layers = 4, .hidden = 256, .heads = 4, .sequence = sequence, .vocabulary = 256};
   Options options;
-  options.run.ranks = 1;
   const std::string wrong = testing::on_threads(options, [&](Rank& rank) {
     const auto model_of = [&](Recompute of) {
       return std::make_unique<Gpt>(config, rank.device, StageLayers::whole(config), 1,

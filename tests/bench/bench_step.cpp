@@ -79,7 +79,6 @@ class Training {
 void with_training(benchmark::State& state, const GptConfig& config,
                    const std::function<void(Training&)>& body) {
   Options options;
-  options.run.ranks = 1;
   const std::string wrong = testing::on_threads(options, [&](Rank& rank) {
     Training training{rank, config};
     body(training);

@@ -41,11 +41,11 @@ inline const std::vector<CopiesWork>& copies_works() {
 
 inline Options two_copies(const CopiesWork& work) {
   Options options;
-  options.run.ranks = options.run.dp = 2;
-  options.run.model = work.model;
-  options.run.microbatches = {1};
-  options.run.batch = 2 * work.batch;
-  options.run.optimizer.clip = 0;
+  options.plan.set_mesh(Mesh::along(Axis::dp, 2));
+  set_model(options.plan, work.model);
+  options.plan.batch.microbatches = 1;
+  options.plan.batch.sequences = 2 * work.batch;
+  options.plan.optimizer.clip = 0;
   options.output.trace = "none";
   return options;
 }
@@ -59,15 +59,15 @@ class Alone {
   Alone(Rank& rank, const Options& options)
       : rank_(rank),
         options_(options),
-        model_(options.run.model, rank.device, StageLayers::whole(options.run.model),
-               options.run.seed),
-        optimizer_(model_.parameters(), rank.device, options.run.optimizer) {}
+        model_(options.plan.model(), rank.device, StageLayers::whole(options.plan.model()),
+               options.plan.seed),
+        optimizer_(model_.parameters(), rank.device, options.plan.optimizer) {}
 
   void step(const Corpus& corpus, int step) {
     model_.zero_gradients();
-    accumulate_gradients(model_, corpus.batch(options_.run.seed, step,
+    accumulate_gradients(model_, corpus.batch(options_.plan.seed, step,
                                               {.microbatches = 1,
-                                               .size = options_.run.batch / rank_.count,
+                                               .size = options_.plan.batch.sequences / rank_.count,
                                                .replicas = rank_.count,
                                                .replica = rank_.id}));
     optimizer_.step();
@@ -158,7 +158,7 @@ inline Compared compare_steps(Rank& rank, int rounds, const std::function<void(i
 /// Compares overlapped data parallelism to two independent copies.
 inline Compared overlap_against_alone(Rank& rank, const CopiesWork& work, int rounds) {
   const Options options = two_copies(work);
-  const Corpus corpus = testing::copies_corpus(options.run.model);
+  const Corpus corpus = testing::copies_corpus(options.plan.model());
   testing::Copies replicas{rank, options, testing::Scheme::overlap, copies_bucket};
   Alone alone{rank, options};
   return compare_steps(
@@ -173,7 +173,7 @@ inline Compared overlap_against_alone(Rank& rank, const CopiesWork& work, int ro
 /// Compares ZeRO-3 (prefetch 1) to overlapped data parallelism.
 inline Compared zero_3_against_overlap(Rank& rank, const CopiesWork& work, int rounds) {
   const Options options = two_copies(work);
-  const Corpus corpus = testing::copies_corpus(options.run.model);
+  const Corpus corpus = testing::copies_corpus(options.plan.model());
   testing::Copies sharded{rank, options, testing::Scheme::zero_3, copies_bucket, 1};
   testing::Copies replicas{rank, options, testing::Scheme::overlap, copies_bucket};
   const auto step_of = [&](testing::Copies& copies) {

@@ -238,7 +238,7 @@ void measure(Rank& rank, const Flags& flags) {
 int run(int argc, char** argv) {
   const Flags flags = parse(argc, argv);
   Options options;
-  options.run.ranks = options.run.dp = 2;
+  options.plan.set_mesh(Mesh::along(Axis::dp, 2));
   options.output.trace = "none";
   if (!flags.mpi) {
     const std::string failure =

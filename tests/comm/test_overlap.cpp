@@ -59,7 +59,7 @@ TEST_CASE("modelled: 1F1B over collectives on other groups: one timeline, under 
   cluster.within = {1e-6, 1e9};
   cluster.between = {3e-6, 4e8};
   Options options = modelled_options(ranks, cluster);
-  options.run.model = config;
+  set_model(options.plan, config);
   const Corpus corpus = small_corpus(config);
 
   const auto timeline = [&] {

@@ -21,8 +21,9 @@ constexpr double patience = 0.6;
 /// A run with a short time-out, and the notices that it has given. The last kernel of each test
 /// ends by failing the run, so the short time-out does not apply to anything after that kernel.
 struct ImpatientRun {
-  explicit ImpatientRun(int ranks, Clock clock = Clock::modelled({}, {}))
-      : run(options_of(ranks, clock), patience,
+  explicit ImpatientRun(int ranks, const std::optional<ModelledTime>& modelled = ModelledTime{},
+                        double pace = 0)
+      : run(options_of(ranks, modelled, pace), patience,
             [this](const std::string& line) {
               std::lock_guard lock{mutex};
               notices.push_back({line, steady_clock::now()});
@@ -65,9 +66,10 @@ struct ImpatientRun {
   std::latch everybody;
 
  private:
-  static Options options_of(int ranks, const Clock& clock) {
+  static Options options_of(int ranks, const std::optional<ModelledTime>& modelled, double pace) {
     Options options = modelled_options(ranks);
-    options.platform.clock = clock;
+    options.plan.modelled = modelled;
+    options.platform.pace = pace;
     return options;
   }
 };
@@ -77,8 +79,8 @@ const std::string over = "the test is over";
 }  // namespace
 
 TEST_CASE("stalls: a rank that computes beyond the time-out is busy, and a notice says so") {
-  for (const Clock& clock : {Clock::modelled({}, {}), Clock::wall()}) {
-    ImpatientRun busy{3, clock};
+  for (const auto& modelled : {std::optional{ModelledTime{}}, std::optional<ModelledTime>{}}) {
+    ImpatientRun busy{3, modelled};
     const std::string failure = busy([&](Rank& rank) {
       if (rank.id < 2) return busy.receive(rank, rank.id + 1);  // 0 waits for 1, 1 waits for 2
       rank.compute.range({.name = "forward", .category = Category::forward}, [&] {
@@ -129,7 +131,7 @@ TEST_CASE("stalls: a collective waits for a rank that computes") {
 
 TEST_CASE("stalls: a rank that sleeps because of --pace has not stalled, and no notice is given") {
   // One millisecond of modelled time takes 1.5 s.
-  ImpatientRun paced{3, Clock::modelled({}, FixedTimes::parse("forward=1ms"), 1e-3 / 1.5)};
+  ImpatientRun paced{3, ModelledTime{{}, FixedTimes::parse("forward=1ms")}, 1e-3 / 1.5};
   const std::string failure = paced([&](Rank& rank) {
     if (rank.id < 2) return paced.receive(rank, rank.id + 1);
     rank.clock.start_pace();

@@ -80,5 +80,5 @@ claim "a sequence that t does not divide is refused" ended 2
 claim "... with the nearest lengths" complains '--sequence 20 or --sequence 24'
 lesson 07_sequence_parallel --tp 4 --sequence 3
 claim "a sequence shorter than t is refused" ended 2
-claim "... with the one length that is near" complains 'tokens; use --sequence 4'
+claim "... with the one length that is near" complains 'shards; use --sequence 4'
 conclude

@@ -34,34 +34,31 @@ struct Case {
   Options options;
   AllAxes chosen;
   explicit Case(int layers = 2) {
-    options.run.model = {.layers = layers,
-                         .hidden = 128,
-                         .heads = 2,
-                         .sequence = 4,
-                         .vocabulary = 16,
-                         .tied = false};
-    options.run.microbatches = {1};
-    options.run.optimizer.clip = 0;
-    options.platform.clock = Clock::modelled(Cluster::load("free"));
+    set_model(options.plan, {.layers = layers,
+                             .hidden = 128,
+                             .heads = 2,
+                             .sequence = 4,
+                             .vocabulary = 16,
+                             .tied = false});
+    options.plan.batch.microbatches = 1;
+    options.plan.optimizer.clip = 0;
+    options.plan.modelled = {Cluster::load("free")};
     chosen.bucket_bytes = 1;
     chosen.recompute = Recompute::selective;
   }
   void mesh(int dp, int pp, int cp, int tp) {
-    options.run.dp = dp;
-    options.run.pp = pp;
-    options.run.cp = cp;
-    options.run.tp = tp;
-    options.run.ranks = dp * pp * cp * tp;
+    options.plan.set_mesh(Mesh{dp * pp * cp * tp, {tp, cp, dp, pp}});
   }
   /// Runs a step of 1F1B, or of `other`. `combines`: whether sums need no scratch memory.
   DryFigures run(int rank, int m = 1, bool combines = true, const Schedule* other = nullptr) {
-    options.run.microbatches = {m};
-    options.run.batch = m * options.run.dp;
-    options.run.builder = builder_of(chosen, no_log);
-    if (other != nullptr) options.run.rank_of_stage = other->rank_of_stage;
-    Plan plan = options.plan();
+    options.plan.batch.microbatches = m;
+    options.plan.batch.sequences = m * options.plan.mesh.size(Axis::dp);
+    set_builder(options.plan, builder_of(chosen, no_log));
+    if (other != nullptr) options.plan.rank_of_stage = other->rank_of_stage;
+    Plan plan = options.plan;
     plan.receives_combine = combines;
-    const Schedule schedule = other != nullptr ? *other : one_f_one_b(options.run.pp, m);
+    const Schedule schedule =
+        other != nullptr ? *other : one_f_one_b(options.plan.mesh.size(Axis::pp), m);
     return dry_run_mesh(plan, plan.place(rank), schedule, chosen);
   }
 };
@@ -119,7 +116,7 @@ TEST_CASE("by hand: dp x tp") {
   figures = both.run(3, 2, /*combines=*/false);
   CHECK(peak(figures, in_flight) == 403712);
   // A library has scratch of its own.
-  both.options.platform.comm = Collectives::native;
+  both.options.plan.collectives = Collectives::native;
   figures = both.run(3, 2, /*combines=*/false);
   CHECK(peak(figures, in_flight) == 2 * 48);
 }
@@ -218,7 +215,7 @@ TEST_CASE("by hand: ep with a fixed routing") {
   // 1's 3.
   Case experts;
   experts.mesh(2, 1, 1, 1);
-  experts.options.run.ep = 2;
+  experts.options.plan.mesh = experts.options.plan.mesh.with_experts(2);
   experts.chosen.moe = {.experts = 2, .top_k = 1};
   const std::int64_t rows[] = {5, 3};
   for (const int rank : {0, 1}) {

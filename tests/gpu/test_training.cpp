@@ -27,16 +27,16 @@ namespace {
 Options on_gpus(Options options, bool wall = false) {
   options.platform.device = "cuda";
   options.platform.comm_is_open = true;
-  if (wall) options.platform.clock = Clock::wall();
+  if (wall) options.plan.modelled.reset();
   return options;
 }
 
 /// A small model, because the emulator takes a thousand times as long as a GPU.
 Options tiny(Options options, int layers) {
-  options.run.model.layers = layers;
-  options.run.model.hidden = 12;
-  options.run.model.sequence = 7;
-  options.run.batch = options.run.microbatches.front();
+  set_model(options.plan, &GptConfig::layers, layers);
+  set_model(options.plan, &GptConfig::hidden, 12);
+  set_model(options.plan, &GptConfig::sequence, 7);
+  options.plan.batch.sequences = options.plan.batch.microbatches;
   options.run.steps = portion_of(4, 2);
   return options;
 }
@@ -197,7 +197,7 @@ TEST_CASE("collectives and messages between GPUs: by device copies, by NCCL, by 
         Options options = on_gpus(modelled_options(ranks));
         CHECK(on_all(options, check) == "");  // the modelled clock implies copies
         if (!enough_for(ranks)) continue;
-        options.platform.clock = Clock::wall();
+        options.plan.modelled.reset();
         CHECK(on_all(options, check) == "");
         options.platform.comm_is_open = false;
         CHECK(on_all(options, check) == "");
@@ -234,7 +234,7 @@ TEST_CASE("GPipe and 1F1B on GPUs have the bits of one GPU") {
         CAPTURE(m);
         CAPTURE(wall);
         Options options = on_gpus(tiny(small_training(p, m, tied, tied ? 1.0F : 0.0F), 4), wall);
-        const Reference reference = train_on_one_device(options, small_corpus(options.run.model),
+        const Reference reference = train_on_one_device(options, small_corpus(options.plan.model()),
                                                         {{"", 0, options.run.steps, m}});
         for (const Generator& generate : {Generator{gpipe}, Generator{one_f_one_b}})
           CHECK(on_all(options, [&](Rank& rank) {
@@ -250,7 +250,7 @@ TEST_CASE("several stages per rank on GPUs: the bits of one GPU, and the peaks d
     const Schedule schedule = chunk_by_chunk(placement, m, true);
     const Options options =
         on_gpus(tiny(small_training(schedule.ranks, m, true, 1.0F), schedule.stages));
-    const Reference reference = train_on_one_device(options, small_corpus(options.run.model),
+    const Reference reference = train_on_one_device(options, small_corpus(options.plan.model()),
                                                     {{"", 0, options.run.steps, m}});
     CHECK(on_all(options, [&](Rank& rank) {
             return check_parity(
@@ -272,7 +272,7 @@ TEST_CASE("a pipeline's memory peaks and bytes on a GPU match the derived ones")
 TEST_CASE("a modelled timeline is the same on a GPU, to the picosecond") {
   const Options options = on_gpus(tiny(small_training(4, 4), 4));
   CHECK(on_all(options, [&](Rank& rank) {
-          return check_timeline(rank, options.run.model, one_f_one_b(4, 4), 1);
+          return check_timeline(rank, options.plan.model(), one_f_one_b(4, 4), 1);
         }) == "");
 }
 
@@ -281,8 +281,8 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
       {3, DType::f32}, {2, DType::bf16}, {2, DType::f32}, {2, DType::f16}};
   for (const auto& [ranks, dtype] : portion(cases, 2)) {
     Options options = on_gpus(tiny(small_copies(ranks), 2));
-    options.run.batch = 2 * ranks;
-    options.run.model.dtype = dtype;
+    options.plan.batch.sequences = 2 * ranks;
+    set_model(options.plan, &GptConfig::dtype, dtype);
     options.run.steps = portion_of(options.run.steps, 2);
     CHECK(on_all(options, [&](Rank& rank) { return check_copies(rank, options, 1 << 12, 1.0); }) ==
           "");
@@ -292,10 +292,11 @@ TEST_CASE("data parallelism and ZeRO 1, 2, 3 on GPUs have the bits of one GPU ad
 TEST_CASE("tensor and sequence parallelism on GPUs: near one GPU, bytes and memory as derived") {
   for (const auto& [sharing, size] : portion(combinations(all_sharings, sizes), 3)) {
     Options options = on_gpus(small_tensors(size.ranks, sharing));
-    options.run.model = {.layers = 2, .hidden = 12, .heads = 6, .sequence = 6, .vocabulary = 257};
-    options.run.model.dtype = size.dtype;
-    options.run.model.tied = size.ranks == 3;
-    options.run.batch = 2;
+    set_model(options.plan,
+              {.layers = 2, .hidden = 12, .heads = 6, .sequence = 6, .vocabulary = 257});
+    set_model(options.plan, &GptConfig::dtype, size.dtype);
+    set_model(options.plan, &GptConfig::tied, size.ranks == 3);
+    options.plan.batch.sequences = 2;
     options.run.steps = portion_of(4, 2);
     CHECK(on_all(options, [&, same = sharing](Rank& rank) {
             return check_tensors(rank, options, same, nullptr, nullptr, 1.0);
@@ -306,10 +307,11 @@ TEST_CASE("tensor and sequence parallelism on GPUs: near one GPU, bytes and memo
 TEST_CASE("context parallelism on GPUs: near one GPU, bytes and memory as derived") {
   for (const auto& [sequences, size] : portion(combinations(all_sequences, sizes), 4)) {
     Options options = on_gpus(small_sequences(size.ranks, sequences));
-    options.run.model = {.layers = 2, .hidden = 12, .heads = 6, .sequence = 12, .vocabulary = 257};
-    options.run.model.dtype = size.dtype;
-    options.run.model.tied = size.ranks == 3;
-    options.run.batch = 2;
+    set_model(options.plan,
+              {.layers = 2, .hidden = 12, .heads = 6, .sequence = 12, .vocabulary = 257});
+    set_model(options.plan, &GptConfig::dtype, size.dtype);
+    set_model(options.plan, &GptConfig::tied, size.ranks == 3);
+    options.plan.batch.sequences = 2;
     options.run.steps = portion_of(4, 2);
     CHECK(on_all(options, [&, same = sequences](Rank& rank) {
             return check_sequences(rank, options, same, nullptr, nullptr, 1.0);
@@ -322,10 +324,10 @@ TEST_CASE("expert parallelism on GPUs: near one GPU, rows, bytes and memory as d
     const int dp = tp == 1 ? size.ranks : 1;
     ExpertRun run{dp, dp, {.experts = 6, .top_k = 2, .capacity_factor = 1.25}, tp};
     run.options = on_gpus(run.options);
-    run.options.run.model = {
-        .layers = 2, .hidden = 12, .heads = 2, .sequence = 6, .vocabulary = 257};
-    run.options.run.model.dtype = size.dtype;
-    run.options.run.batch = 6;
+    set_model(run.options.plan,
+              {.layers = 2, .hidden = 12, .heads = 2, .sequence = 6, .vocabulary = 257});
+    set_model(run.options.plan, &GptConfig::dtype, size.dtype);
+    run.options.plan.batch.sequences = 6;
     run.options.run.steps = 4;  // after two, the loss is not yet lower
     run.settle();
     CHECK(on_all(run.options, [&](Rank& rank) {
@@ -371,8 +373,8 @@ TEST_CASE("reads that are asked for later arrive with the next wait, each with i
 TEST_CASE("20 steps on a GPU and on the CPU give nearly the same result") {
   Options options = small_copies(1);
   options.run.steps = 20;
-  options.run.batch = 4;
-  const Corpus corpus = copies_corpus(options.run.model);
+  options.plan.batch.sequences = 4;
+  const Corpus corpus = copies_corpus(options.plan.model());
   const std::vector<Phase> phases{{"", 0, options.run.steps, 1}};
   const Reference cpu = train_on_one_device(options, corpus, phases);
   const Reference gpu = train_on_one_device(on_gpus(options), corpus, phases);
@@ -399,14 +401,15 @@ TEST_CASE("a GPU's spans are disjoint or nested, and follow their launch") {
     options.output.kernels = true;
     ThreadRun run{options};
     CHECK(run([&](Rank& rank) {
-            const Corpus corpus = small_corpus(options.run.model);
-            Gpt stage{options.run.model, rank.device,
-                      StageLayers::of(options.run.model, rank.id, rank.count), options.run.seed};
+            const Corpus corpus = small_corpus(options.plan.model());
+            Gpt stage{options.plan.model(), rank.device,
+                      StageLayers::of(options.plan.model(), rank.id, rank.count),
+                      options.plan.seed};
             PipelineExecutor pipeline{rank.endpoint,
                                       rank.world,
                                       one_f_one_b(rank.count, 4),
                                       {&stage},
-                                      stage_boundary(options.run.model, 2)};
+                                      stage_boundary(options.plan.model(), 2)};
             for (int step = 0; step < 2; ++step) {
               Batch batch = corpus.batch(1, step, {.microbatches = 4, .size = 2});
               move_to(rank.device, batch);

@@ -35,10 +35,11 @@ Schedule random_schedule(Options& options, const Composition& chosen, auto&& up_
   const KnownSchedule& known =
       all[static_cast<std::size_t>(up_to(static_cast<int>(all.size()))) - 1];
   const int chunks = std::min(known.most_chunks, known.least_chunks + up_to(2) - 1);
-  options.run.model.layers += options.run.pp * (chunks - 1);
-  int& m = options.run.microbatches.front();
-  m = std::max(m, known.least_microbatches_per_rank * options.run.pp);
-  options.run.batch = options.run.dp * m;
+  const int pp = options.plan.mesh.size(Axis::pp);
+  set_model(options.plan, &GptConfig::layers, options.plan.model().layers + pp * (chunks - 1));
+  int& m = options.plan.batch.microbatches;
+  m = std::max(m, known.least_microbatches_per_rank * pp);
+  options.plan.batch.sequences = options.plan.mesh.size(Axis::dp) * m;
   return place_schedule(options, chosen, known, chunks);
 }
 
@@ -87,9 +88,9 @@ TEST_CASE("dp x pp x tp with the norm of the whole model, and with tied weights"
 TEST_CASE("dp x pp x tp in any order of the axes, and in bf16") {
   for (const int zero : portion<int>({3, 0, 1, 2}, 1)) {
     Options options = small_mesh({2, 2, 2}, /*tied=*/true, /*clip=*/0.5F);
-    options.run.order = "pp,dp,tp,cp";
+    options.plan.mesh = options.plan.mesh.ordered("pp,dp,tp,cp");
     check(options, with_zero(zero));
-    options.run.model.dtype = DType::bf16;
+    set_model(options.plan, &GptConfig::dtype, DType::bf16);
     check(options, with_zero(zero));
   }
 }
@@ -100,7 +101,7 @@ TEST_CASE("hybrid sharding: rows of dp ranks share the states, columns replicate
     check(MeshShape{4, 2, 1}, with_zero(zero, 2), /*tied=*/true, /*clip=*/0.5F);
   }
   Options six = small_mesh({6, 1, 1});
-  six.run.batch = 18;
+  six.plan.batch.sequences = 18;
   check(six, with_zero(3, 3));
 }
 
@@ -123,11 +124,11 @@ TEST_CASE("without dp and tp, what is in flight are the pipeline's own messages"
           const PipelineSize size{p, chunks, m};
           if (!refusal(known, size).empty()) continue;
           Options options = small_mesh({1, p, 1});
-          options.run.model.layers = size.stages();
-          options.run.microbatches = {m};
-          options.run.batch = m;
+          set_model(options.plan, &GptConfig::layers, size.stages());
+          options.plan.batch.microbatches = m;
+          options.plan.batch.sequences = m;
           const Schedule schedule = place_schedule(options, {}, known, chunks);
-          const Plan plan = options.plan();
+          const Plan plan = options.plan;
           for (int rank = 0; rank < p; ++rank) {
             const Predicted predicted = predict_3d(plan, plan.place(rank), schedule, {});
             CAPTURE(known.name);
@@ -175,9 +176,9 @@ TEST_CASE("meta: dp x pp x tp matches the CPU's times, bytes, memory and trace")
     Options options = small_mesh({zero == 3 ? 4 : 2, 2, 2}, tied, tied ? 0.5F : 0, chosen);
     Cluster cluster = Cluster::load("classroom");
     cluster.ranks_per_node = 2;
-    options.platform.clock = Clock::modelled(cluster);
+    options.plan.modelled = {cluster};
     CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
-            const Corpus corpus = copies_corpus(options.run.model);
+            const Corpus corpus = copies_corpus(options.plan.model());
             OnMesh mine{rank, options, chosen};
             for (int step = 0; step < 2; ++step) {
               rank.trace.set_step(step);
@@ -194,7 +195,7 @@ TEST_CASE("meta: any schedule matches the CPU's times, bytes, memory and trace")
     chosen.sequence_parallel = true;
     const Scheduled run = scheduled({2, 2, 2}, word, chunks, 4, chosen, /*tied=*/true, /*clip=*/1);
     CHECK(cpu_against_meta(run.options, [&](Rank& rank, const Note& note) {
-            const Corpus corpus = copies_corpus(run.options.run.model);
+            const Corpus corpus = copies_corpus(run.options.plan.model());
             OnMesh mine{rank, run.options, chosen, &run.schedule};
             mine.train(corpus, 0);
             note();
@@ -218,24 +219,25 @@ TEST_CASE("random meshes, techniques and schedules: bytes and peaks as derived")
     Options options = on_meta(small_mesh(shape, up_to(2) == 1, up_to(2) == 1 ? 0.5F : 0, chosen));
     options.output.trace = "none";
     const char* orders[] = {"tp,cp,dp,pp", "pp,dp,cp,tp", "dp,tp,pp,cp"};
-    options.run.order = orders[up_to(3) - 1];
-    options.run.model = {.layers = shape.pp + up_to(4) - 1,
-                         .hidden = 0,
-                         .heads = shape.tp * up_to(2),
-                         .sequence = shape.tp * up_to(4),
-                         .vocabulary = 256 + up_to(30),
-                         .tied = options.run.model.tied,
-                         .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
-    options.run.model.hidden = options.run.model.heads * up_to(9);
-    options.run.microbatches = {up_to(5)};
+    options.plan.mesh = options.plan.mesh.ordered(orders[up_to(3) - 1]);
+    GptConfig model{.layers = shape.pp + up_to(4) - 1,
+                    .hidden = 0,
+                    .heads = shape.tp * up_to(2),
+                    .sequence = shape.tp * up_to(4),
+                    .vocabulary = 256 + up_to(30),
+                    .tied = options.plan.model().tied,
+                    .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
+    model.hidden = model.heads * up_to(9);
+    set_model(options.plan, model);
+    options.plan.batch.microbatches = up_to(5);
     const Schedule schedule = chosen.zero > 1 || up_to(3) == 1
-                                  ? one_f_one_b(shape.pp, options.run.microbatches.front())
+                                  ? one_f_one_b(shape.pp, options.plan.batch.microbatches)
                                   : random_schedule(options, chosen, up_to);
-    options.run.batch = shape.dp * options.run.microbatches.front() * up_to(2);
+    options.plan.batch.sequences = shape.dp * options.plan.batch.microbatches * up_to(2);
     CAPTURE(trial);
     CHECK(on_all(options, [&](Rank& rank) {
             std::string wrong;
-            const Corpus corpus = copies_corpus(options.run.model);
+            const Corpus corpus = copies_corpus(options.plan.model());
             OnMesh mine{rank, options, chosen, &schedule};
             for (int step = 0; step < 2; ++step) {
               const BytesSent before = rank.transport->bytes_sent();

@@ -39,9 +39,9 @@ struct Case {
     chosen.log = std::make_shared<RoutingRecord>();
     chosen.moe = moe;
     Options options = small_mesh(shape, tied, clip, chosen);
-    options.run.context = layout;
-    options.run.model.dtype = dtype;
-    options.run.ep = ep;
+    options.plan.batch.context = layout;
+    set_model(options.plan, &GptConfig::dtype, dtype);
+    options.plan.mesh = options.plan.mesh.with_experts(ep);
     settle_experts(options, chosen);
     return options;
   }
@@ -178,7 +178,7 @@ TEST_CASE("all axes in any order, with hybrid sharding over dp x cp") {
     Case each{{2, 2, 2, 2}, axes(3, true, ring, Recompute::full), zigzag, true, 0.5F};
     each.chosen.shard = shard;
     Options options = each.options();
-    options.run.order = order;
+    options.plan.mesh = options.plan.mesh.ordered(order);
     CAPTURE(order);
     CHECK(on_all(options, [&](Rank& rank) { return check_mesh(rank, options, each.chosen); }) ==
           "");
@@ -195,9 +195,9 @@ TEST_CASE("meta: all axes match the CPU's times, bytes, memory and trace") {
     Options options = each.options();
     Cluster cluster = Cluster::load("classroom");
     cluster.ranks_per_node = 2;
-    options.platform.clock = Clock::modelled(cluster);
+    options.plan.modelled = {cluster};
     CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
-            const Corpus corpus = copies_corpus(options.run.model);
+            const Corpus corpus = copies_corpus(options.plan.model());
             OnMesh mine{rank, options, each.chosen};
             for (int step = 0; step < 2; ++step) {
               rank.trace.set_step(step);
@@ -225,24 +225,26 @@ TEST_CASE("random meshes and techniques on all axes: bytes and peaks as derived"
       chosen.shard = size;
     Options options = on_meta(small_mesh(shape, up_to(2) == 1, up_to(2) == 1 ? 0.5F : 0, chosen));
     options.output.trace = "none";
-    options.run.context = up_to(2) == 1 ? zigzag : ContextLayout::contiguous;
+    options.plan.batch.context = up_to(2) == 1 ? zigzag : ContextLayout::contiguous;
     const char* orders[] = {"tp,cp,dp,pp", "pp,dp,cp,tp", "dp,tp,pp,cp", "cp,tp,dp,pp"};
-    options.run.order = orders[up_to(4) - 1];
-    options.run.model = {.layers = shape.pp + up_to(4) - 1,
-                         .hidden = 0,
-                         .heads = shape.tp * shape.cp * up_to(2),
-                         .sequence = 2 * shape.tp * shape.cp * up_to(4),
-                         .vocabulary = 256 + up_to(30),
-                         .tied = options.run.model.tied,
-                         .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
-    options.run.model.hidden = options.run.model.heads * up_to(9);
-    options.run.microbatches = {up_to(5)};
-    options.run.batch = shape.dp * options.run.microbatches.front() * up_to(2);
+    options.plan.mesh = options.plan.mesh.ordered(orders[up_to(4) - 1]);
+    GptConfig model{.layers = shape.pp + up_to(4) - 1,
+                    .hidden = 0,
+                    .heads = shape.tp * shape.cp * up_to(2),
+                    .sequence = 2 * shape.tp * shape.cp * up_to(4),
+                    .vocabulary = 256 + up_to(30),
+                    .tied = options.plan.model().tied,
+                    .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
+    model.hidden = model.heads * up_to(9);
+    set_model(options.plan, model);
+    options.plan.batch.microbatches = up_to(5);
+    options.plan.batch.sequences = shape.dp * options.plan.batch.microbatches * up_to(2);
     if (chosen.zero == 0) {
-      options.run.ep = up_to(replicas);
-      while (replicas % options.run.ep != 0) --options.run.ep;
+      int ep = up_to(replicas);
+      while (replicas % ep != 0) --ep;
+      options.plan.mesh = options.plan.mesh.with_experts(ep);
       chosen.moe = {
-          .experts = options.run.ep * up_to(3),
+          .experts = ep * up_to(3),
           .capacity_factor = up_to(2) == 1 ? 0 : 0.5 * up_to(3),
           .synthetic = up_to(2) == 1 ? SyntheticRouting::zipf : SyntheticRouting::balanced,
           .seed = random()};
@@ -253,7 +255,7 @@ TEST_CASE("random meshes and techniques on all axes: bytes and peaks as derived"
     CAPTURE(trial);
     CHECK(on_all(options, [&](Rank& rank) {
             std::string wrong;
-            const Corpus corpus = copies_corpus(options.run.model);
+            const Corpus corpus = copies_corpus(options.plan.model());
             OnMesh mine{rank, options, chosen};
             for (int step = 0; step < 2; ++step) {
               const BytesSent before = rank.transport->bytes_sent();
@@ -262,7 +264,7 @@ TEST_CASE("random meshes and techniques on all axes: bytes and peaks as derived"
               compare_with_prediction(rank, before, mine.predicted, [&](const std::string& what) {
                 wrong +=
                     fmt::format("{}, {}, m {}, rank {}: {}\n", rank.plan.mesh.json(),
-                                text_of(chosen), options.run.microbatches.front(), rank.id, what);
+                                text_of(chosen), options.plan.batch.microbatches, rank.id, what);
               });
             }
             return wrong;

@@ -62,9 +62,9 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
                              GradientSync sync) {
   Plan plan = rank.plan;
   plan.rank_of_stage = schedule.rank_of_stage;
-  const Corpus corpus = small_corpus(options.run.model);
+  const Corpus corpus = small_corpus(options.plan.model());
   Replicated replica{rank, plan, sync, 5'000};
-  AdamW optimizer{replica.parameters, rank.device, options.run.optimizer};
+  AdamW optimizer{replica.parameters, rank.device, options.plan.optimizer};
   Group& pipeline_ranks = rank.group(Axis::pp);
   PipelineUpdate update{rank.endpoint, pipeline_ranks, plan, replica.pointers, optimizer};
   PipelineExecutor pipeline{rank.endpoint, pipeline_ranks, schedule, replica.pointers,
@@ -72,7 +72,8 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
   RankResults record{.rank = rank.id};
   for (int step = 0; step < options.run.steps; ++step) {
     for (Gpt* stage : replica.pointers) stage->zero_gradients();
-    const auto loss = pipeline.step(corpus.batch(options.run.seed, step, plan.samples(rank.place)));
+    const auto loss =
+        pipeline.step(corpus.batch(options.plan.seed, step, plan.samples(rank.place)));
     for (const auto& copies : replica.copies) copies->sum_gradients();
     update.step();
     if (loss) record.losses.emplace_back(step, *loss);
@@ -106,11 +107,8 @@ std::string check_replicated(Rank& rank, const Options& options, const Schedule&
 
 Options replicated(int pp, int dp, const char* order) {
   Options options = small_training(pp, 4);
-  options.run.pp = pp;
-  options.run.dp = dp;
-  options.run.ranks = pp * dp;
-  options.run.order = order;
-  options.run.batch = 4 * dp;
+  options.plan.set_mesh(Mesh{pp * dp, {1, 1, dp, pp}, order});
+  options.plan.batch.sequences = 4 * dp;
   options.run.steps = 6;
   return options;
 }
@@ -140,7 +138,7 @@ TEST_CASE("... and over a pipeline with two stages per rank, with clipping too")
         CAPTURE(dp);
         CAPTURE(clip);
         Options options = replicated(2, dp, "tp,cp,dp,pp");
-        options.run.optimizer.clip = clip;
+        options.plan.optimizer.clip = clip;
         CHECK(on_all(options, [&](Rank& rank) {
                 return check_replicated(rank, options, looped(2, 4), sync);
               }) == "");

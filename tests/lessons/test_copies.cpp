@@ -55,10 +55,10 @@ TEST_CASE("... with tied weights, frozen units, larger buckets, several microbat
     // One microbatch's last bucket (the embedding's) must be reduced before the next microbatch's
     // first bucket (the head's) is allocated. With only one block, these two buckets hold most of
     // an untied model.
-    if (each.microbatches > 1) options.run.model.layers = 1;
-    options.run.model.tied = each.tied;
-    options.run.model.frozen = each.frozen;
-    options.run.microbatches = {each.microbatches};
+    if (each.microbatches > 1) set_model(options.plan, &GptConfig::layers, 1);
+    set_model(options.plan, &GptConfig::tied, each.tied);
+    set_model(options.plan, &GptConfig::frozen, each.frozen);
+    options.plan.batch.microbatches = each.microbatches;
     CAPTURE(each.ranks);
     CAPTURE(each.tied);
     CAPTURE(each.bucket_bytes);
@@ -74,9 +74,9 @@ TEST_CASE("... and in 16 bits, where sums over ranks are rounded at each step") 
     for (const int n : portion<int>({3, 2, 8, 1}, dtype == DType::bf16 ? 2 : 1)) {
       CAPTURE(n);
       Options options = small_copies(n);
-      options.run.model.dtype = dtype;
-      options.run.model.tied = n == 3;
-      if (n == 2) options.run.model.frozen = {1};
+      set_model(options.plan, &GptConfig::dtype, dtype);
+      set_model(options.plan, &GptConfig::tied, n == 3);
+      if (n == 2) set_model(options.plan, &GptConfig::frozen, {1});
       CHECK(on_all(options,
                    [&](Rank& rank) { return check_copies(rank, options, unit_buckets); }) == "");
     }
@@ -87,14 +87,14 @@ TEST_CASE("gradients summed tensor by tensor: bytes and memory as derived, near 
   for (const int n : {2, 3, 8}) {  // no tensor's size is a multiple of 3 or 8
     CAPTURE(n);
     Options options = small_copies(n);
-    options.run.model.tied = n == 3;
-    if (n == 2) options.run.model.frozen = {1};
+    set_model(options.plan, &GptConfig::tied, n == 3);
+    if (n == 2) set_model(options.plan, &GptConfig::frozen, {1});
     CHECK(on_all(options, [&](Rank& rank) {
             std::string wrong;
             const Outcome outcome = train_copies(rank, options, Scheme::tensors, 1, wrong);
             if (rank.id != 0) return wrong;
             const Reference expected = train_on_one_device(
-                options, copies_corpus(options.run.model), {{"", 0, options.run.steps, 1}});
+                options, copies_corpus(options.plan.model()), {{"", 0, options.run.steps, 1}});
             if (!compare(outcome.losses, outcome.parameters, expected)
                      .within({.loss = 1e-6, .parameter = 1e-5}))
               wrong += "far from one device\n";
@@ -107,7 +107,7 @@ TEST_CASE("ZeRO-3 holds one unsharded layer and those that it prefetches") {
   for (const int prefetch : {0, 1, 2, 3, 20}) {
     Options options = small_copies(2);
     options.run.steps = 2;
-    options.run.model.layers = 6;
+    set_model(options.plan, &GptConfig::layers, 6);
     CHECK(on_all(options, [&](Rank& rank) {
             std::string wrong;
             train_copies(rank, options, Scheme::zero_3, unit_buckets, wrong, prefetch);
@@ -141,7 +141,7 @@ TEST_CASE("bytes match the formulas 2Ψ(N-1)/N and 3Ψ(N-1)/N, with padding") {
             const std::int64_t psi = layout.elements(), shard = psi / n * 4;
             const auto sum = [](const Predicted& predicted) { return total(bytes_of(predicted)); };
             // Padding is less than 64 elements per parameter plus N per bucket.
-            const std::int64_t real = options.run.model.parameter_count();
+            const std::int64_t real = options.plan.model().parameter_count();
             const auto parameters = static_cast<std::int64_t>(plan.parameters().size());
             if (psi < real || psi >= real + 64 * parameters + n * 5) throw RunError("padding");
             if (sum(predict_data_parallel(plan, place, GradientSync::bucket, unit_buckets)) !=
@@ -164,7 +164,7 @@ TEST_CASE("the effect of frozen and tied parameters, computed by hand") {
     CHECK(run([&](Rank& rank) {
             Copies copies{rank, options, scheme, unit_buckets};
             CHECK(rank.transport->bytes_sent() == BytesSent{});
-            copies.backward(copies_corpus(options.run.model), 0);
+            copies.backward(copies_corpus(options.plan.model()), 0);
             copies.update();
             if (rank.id == 0) bytes = rank.transport->bytes_sent();
           }) == "");
@@ -178,15 +178,16 @@ TEST_CASE("the effect of frozen and tied parameters, computed by hand") {
   CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, half}, {all_gather, half}}));
   CHECK(sent(Scheme::zero_3) == bytes_of({{reduce_scatter, half}, {all_gather, 2 * half}}));
 
-  options.run.model.frozen = {2};  // freeze a block, which ZeRO-3 still unshards twice
+  // Freeze a block, which ZeRO-3 still unshards twice.
+  set_model(options.plan, &GptConfig::frozen, {2});
   const std::int64_t less = half - 4 * 5'440 / 2;
   CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * less}}));
   CHECK(sent(Scheme::zero_1) == bytes_of({{reduce_scatter, less}, {all_gather, less}}));
   CHECK(sent(Scheme::zero_3) == bytes_of({{reduce_scatter, less}, {all_gather, 2 * half}}));
 
-  options.run.model.frozen = {};
-  options.run.model.tied =
-      true;  // the embedding's bucket is also unsharded for both uses of the head
+  set_model(options.plan, &GptConfig::frozen, {});
+  // The embedding's bucket is also unsharded for both uses of the head.
+  set_model(options.plan, &GptConfig::tied, true);
   const std::int64_t tied = 4 * (3 * 5'440 + 5'440 + 128) / 2, table = 4 * 5'440 / 2;
   CHECK(sent(Scheme::overlap) == bytes_of({{all_reduce, 2 * tied}}));
   CHECK(sent(Scheme::zero_2) == bytes_of({{reduce_scatter, tied}, {all_gather, tied}}));
@@ -198,8 +199,8 @@ TEST_CASE(
     "halves of backward may be separated, and microbatches interleaved, as schedules require") {
   for (const int ranks : {1, 2, 3}) {
     Options options = small_copies(ranks);
-    options.run.microbatches = {2};
-    options.run.model.tied = ranks == 2;
+    options.plan.batch.microbatches = 2;
+    set_model(options.plan, &GptConfig::tied, ranks == 2);
     // `order` lists steps of microbatch 0 or 1: forward (F), backward (B), or backward's input half
     // (I) or weight half (W). Returns the gradients that the optimizer would read afterwards.
     const auto gradients_after = [&](Scheme scheme, const std::vector<const char*>& order) {
@@ -208,7 +209,7 @@ TEST_CASE(
       CHECK(run([&](Rank& rank) {
               Copies copies{rank, options, scheme, unit_buckets, 1, /*pipelined=*/true};
               const Batch batch =
-                  copies_corpus(options.run.model).batch(1, 0, rank.plan.samples(rank.place));
+                  copies_corpus(options.plan.model()).batch(1, 0, rank.plan.samples(rank.place));
               copies.zero_gradients();
               std::array<Stash, 2> stashes;
               for (const char* step : order) {
@@ -276,27 +277,27 @@ TEST_CASE("a destroyed technique leaves the model and other hooks as they were")
             Count count;
             const HookScope outer{model, count};
             const Batch batch =
-                copies_corpus(options.run.model).batch(1, 0, rank.plan.samples(rank.place));
-            const AdamWOptions adamw = options.run.optimizer;
+                copies_corpus(options.plan.model()).batch(1, 0, rank.plan.samples(rank.place));
+            const AdamWOptions adamw = options.plan.optimizer;
             const auto train = [&](auto&& technique) {
               model.zero_gradients();
               accumulate_gradients(model, batch);
               technique();
             };
             if (scheme == Scheme::zero_1) {
-              Zero1 zero{model, rank.world, unit_buckets, adamw, options.run.seed};
+              Zero1 zero{model, rank.world, unit_buckets, adamw, options.plan.seed};
               train([&] { zero.wait(); });
             } else if (scheme == Scheme::zero_2) {
-              Zero2 zero{model, rank.world, unit_buckets, adamw, options.run.seed};
+              Zero2 zero{model, rank.world, unit_buckets, adamw, options.plan.seed};
               train([&] { zero.wait(); });
             } else if (scheme == Scheme::zero_3) {
-              Zero3 zero{model, rank.world, unit_buckets, adamw, options.run.seed};
+              Zero3 zero{model, rank.world, unit_buckets, adamw, options.plan.seed};
               train([&] { zero.wait(); });
             } else {
               DataParallel copies{model, rank.world, unit_buckets};
               train([&] { copies.sum_gradients(); });
             }
-            const int units = options.run.model.layers + 2;
+            const int units = options.plan.model().layers + 2;
             if (count.units != units) throw RunError("the outer hooks did not see every unit");
             if (rank.memory.current().bytes != memory.bytes) throw RunError("other memory");
             if (numbers() != values) throw RunError("other values");
@@ -312,13 +313,13 @@ TEST_CASE("ZeRO-3 tells the trace which parameters a rank holds in full, and whe
   ThreadRun run{options};
   CHECK(run([&](Rank& rank) {
           Gpt model{rank.plan, rank.place, rank.device, Storage::none};
-          Zero3 zero{model, rank.world, unit_buckets, options.run.optimizer, options.run.seed};
+          Zero3 zero{model, rank.world, unit_buckets, options.plan.optimizer, options.plan.seed};
           const Batch batch =
-              copies_corpus(options.run.model).batch(1, 0, rank.plan.samples(rank.place));
+              copies_corpus(options.plan.model()).batch(1, 0, rank.plan.samples(rank.place));
           accumulate_gradients(model, batch);
           zero.wait();
         }) == "");
-  const Plan plan = options.plan();
+  const Plan plan = options.plan;
   std::map<std::string, std::int64_t> size;  // of each module's parameters
   for (const ParameterSpec& spec : plan.parameters())
     size[module_of(spec.name)] += 4 * spec.shape.elements();

@@ -20,20 +20,20 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
       CAPTURE(ranks);
       CAPTURE(layers);
       Options options = on_meta(small_copies(ranks));
-      options.run.model = {.layers = layers, .hidden = 128, .heads = 2, .sequence = 16};
-      options.run.model.vocabulary = 256;
+      set_model(options.plan, {.layers = layers, .hidden = 128, .heads = 2, .sequence = 16});
+      set_model(options.plan, &GptConfig::vocabulary, 256);
       options.run.steps = 1;
       Cluster cluster;
       cluster.flops = 1e12;
       // Returns the duration of one step in seconds, and the bytes that a rank sends in that step.
       const auto step = [&](Scheme scheme) {
-        options.platform.clock = Clock::modelled(cluster);
+        options.plan.modelled = {cluster};
         std::pair<double, std::int64_t> result;
         ThreadRun run{options};
         CHECK(run([&](Rank& rank) {
                 Copies copies{rank, options, scheme, unit_buckets};
                 const Picoseconds begin = rank.compute.now();
-                copies.backward(copies_corpus(options.run.model), 0);
+                copies.backward(copies_corpus(options.plan.model()), 0);
                 copies.update();
                 if (rank.id == 0)
                   result = {seconds(rank.compute.now() - begin),
@@ -43,7 +43,7 @@ TEST_CASE("with communication as long as backward, overlap leaves little of it e
       };
       const auto [computing, bytes] = step(Scheme::overlap);
       const double backward =
-          seconds(stage_times(options.plan_of_one_device(), 0, /*microbatches=*/ranks).backward);
+          seconds(stage_times(options.plan.on_one_device(), 0, /*microbatches=*/ranks).backward);
       cluster.within.bandwidth = static_cast<double>(bytes) / backward;
       const double after = step(Scheme::bucket).first - computing;
       const double exposed = step(Scheme::overlap).first - computing;
@@ -69,14 +69,14 @@ TEST_CASE("a modelled step is compute and exposed communication, whose parts fol
         cluster.launch_seconds = 1e-6;
         if (has_latency) cluster.within.latency_seconds = 3e-6;
         if (has_bandwidth) cluster.within.bandwidth = 1e9;
-        options.platform.clock = Clock::modelled(cluster);
+        options.plan.modelled = {cluster};
         ThreadRun run{options};
         CHECK(run([&](Rank& rank) {
                 Copies copies{rank, options, scheme, unit_buckets};
                 for (int step = 0; step < 2; ++step) {
                   rank.trace.set_step(step);
                   rank.compute.range({.name = "step", .category = Category::step}, [&] {
-                    copies.backward(copies_corpus(options.run.model), step);
+                    copies.backward(copies_corpus(options.plan.model()), step);
                     copies.update();
                   });
                 }
@@ -101,14 +101,15 @@ TEST_CASE("a modelled step is compute and exposed communication, whose parts fol
 
 TEST_CASE("prefetching hides the all-gathers; without it every all-gather is exposed") {
   Options options = small_copies(4);
-  options.run.model = {.layers = 8, .hidden = 64, .heads = 2, .sequence = 32, .vocabulary = 256};
+  set_model(options.plan,
+            {.layers = 8, .hidden = 64, .heads = 2, .sequence = 32, .vocabulary = 256});
   const auto step = [&](Scheme scheme, int prefetch) {
     Picoseconds time = 0;
     ThreadRun run{options};
     CHECK(run([&](Rank& rank) {
             Copies copies{rank, options, scheme, unit_buckets, prefetch};
             const Picoseconds begin = rank.compute.now();
-            copies.backward(copies_corpus(options.run.model), 0);
+            copies.backward(copies_corpus(options.plan.model()), 0);
             copies.update();
             if (rank.id == 0) time = rank.compute.now() - begin;
           }) == "");

@@ -70,9 +70,9 @@ TEST_CASE("expert parallelism with replicas of experts, microbatches, and on one
   check_twice(4, 1, moe);
   check_twice(1, 1, moe);
   check_twice(2, 2, moe, [](Options& options) {
-    options.run.microbatches = {2};
-    options.run.model.tied = true;
-    options.run.model.layers = 3;
+    options.plan.batch.microbatches = 2;
+    set_model(options.plan, &GptConfig::tied, true);
+    set_model(options.plan, &GptConfig::layers, 3);
   });
 }
 
@@ -86,15 +86,15 @@ TEST_CASE("experts over the tensor-parallel group: near one device, bytes and me
 TEST_CASE("expert parallelism in bf16") {
   for (const double capacity : {0.0, 1.0})
     check_twice(2, 2, {.experts = 4, .top_k = 2, .capacity_factor = capacity},
-                [](Options& options) { options.run.model.dtype = DType::bf16; });
+                [](Options& options) { set_model(options.plan, &GptConfig::dtype, DType::bf16); });
 }
 
 TEST_CASE("one expert without a choice is the dense MLP, to the last bit") {
   ExpertRun run{1, 1, {.experts = 1, .top_k = 1}};
-  const Plan sparse = run.options.plan_of_one_device();
+  const Plan sparse = run.options.plan.on_one_device();
   Options plain = run.options;
-  plain.run.builder = nullptr;
-  const Plan dense = plain.plan_of_one_device();
+  set_builder(plain.plan, nullptr);
+  const Plan dense = plain.plan.on_one_device();
   SoloDevice device;
   Gpt with{sparse, sparse.place(0), device}, without{dense, dense.place(0), device};
   const auto twin = [&](const Parameter& parameter) -> Parameter& {  // of the dense model
@@ -110,7 +110,7 @@ TEST_CASE("one expert without a choice is the dense MLP, to the last bit") {
       std::copy_n(twin(*parameter).value.f32(), parameter->value.elements(),
                   parameter->value.f32());
   const Batch batch =
-      copies_corpus(run.options.run.model).batch(1, 0, {.microbatches = 1, .size = 4});
+      copies_corpus(run.options.plan.model()).batch(1, 0, {.microbatches = 1, .size = 4});
   CHECK(accumulate_gradients(with, batch) == accumulate_gradients(without, batch));
   for (Parameter* parameter : with.parameters()) {
     CAPTURE(parameter->name);
@@ -132,8 +132,7 @@ TEST_CASE("the load-balance loss balances the load") {
     double worst = 0;
     for (int layer = 0; layer < 2; ++layer)
       worst = std::max(
-          worst,
-          load_of(run.options.plan(), run.moe, *run.log, layer, Part::last_fifth).imbalance());
+          worst, load_of(run.options.plan, run.moe, *run.log, layer, Part::last_fifth).imbalance());
     return worst;
   };
   const double without = imbalance(0), with = imbalance(0.1);
@@ -150,11 +149,11 @@ TEST_CASE("parameters grow with E; FLOPs per token grow with k, and with E only 
     ExpertRun run{1, 1, {.experts = experts, .top_k = k}};
     run.options = on_meta(run.options);
     // On this cluster, a matrix product takes one picosecond per FLOP, and nothing else takes time.
-    run.options.platform.clock = Clock::modelled(Cluster{.flops = 1e12});
+    run.options.plan.modelled = {Cluster{.flops = 1e12}};
     Measured result;
     CHECK(on_all(run.options, [&](Rank& rank) {
             ExpertRank mine{rank, run};
-            mine.backward(copies_corpus(run.options.run.model), 0);
+            mine.backward(copies_corpus(run.options.plan.model()), 0);
             result.flops = rank.compute.now();
             for (const Parameter* parameter : mine.model().parameters())
               result.parameters += parameter->value.elements();
@@ -162,7 +161,7 @@ TEST_CASE("parameters grow with E; FLOPs per token grow with k, and with E only 
           }) == "");
     return result;
   };
-  const GptConfig config = ExpertRun{1, 1, {}}.options.run.model;
+  const GptConfig config = ExpertRun{1, 1, {}}.options.plan.model();
   const Measured few = measured(2, 2);
   // 64 experts divide the choices of the 192 tokens evenly.
   for (const auto& [experts, k] : {std::pair{64, 2}, {64, 1}, {8, 2}}) {
@@ -192,7 +191,7 @@ TEST_CASE("meta: bytes and memory as derived; the popular expert's incast costs 
             const auto before = rank.transport->bytes_sent();
             rank.memory.reset_peak();
             Predicted predicted = run.predict(rank, expert_buckets);
-            mine.backward(copies_corpus(run.options.run.model), 0);
+            mine.backward(copies_corpus(run.options.plan.model()), 0);
             predicted.at_end(predicted);
             compare_with_prediction(rank, before, predicted,
                                     [&](const std::string& what) { wrong += what + "\n"; });
@@ -200,7 +199,7 @@ TEST_CASE("meta: bytes and memory as derived; the popular expert's incast costs 
             longest = std::max(longest, rank.compute.now());
             return wrong;
           }) == "");
-    CHECK(check_conservation(run.options.plan(), run.moe, *run.log) == "");
+    CHECK(check_conservation(run.options.plan, run.moe, *run.log) == "");
     return longest;
   };
   const Picoseconds balanced = step(SyntheticRouting::balanced, 0);
@@ -229,10 +228,10 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
     });
   };
   CHECK(complaint({"--experts", "6"}) ==
-        "--experts 6 with --ep 4: every rank takes the same number of experts; use --experts 4 or "
+        "--experts 6 with --ep 4: 6 experts do not divide into 4 equal groups; use --experts 4 or "
         "--experts 8");
   CHECK(complaint({"--experts", "2"}) ==
-        "--experts 2 with --ep 4: every rank takes the same number of experts; use --experts 4");
+        "--experts 2 with --ep 4: 2 experts do not divide into 4 equal groups; use --experts 4");
   CHECK(complaint({"--experts", "0"}) ==
         "--experts 0: a layer needs at least one expert; use --experts 1");
   CHECK(complaint({"--top-k", "9"}) ==
@@ -242,16 +241,14 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
   CHECK(complaint({"--balance", "-1"}).starts_with("--balance -1: a coefficient is at least 0"));
   CHECK(complaint({"--routing", "zipf"}) ==
         "--routing zipf: only the meta device needs it; use --device meta, or --routing learned");
-  CHECK(
-      complaint({"--ep", "3"}) ==
-      "--ep 3: experts are divided among the 4 ranks of dp and cp, so the size must divide 4; use "
-      "--ep 2 or --ep 4");
+  CHECK(complaint({"--ep", "3"}) ==
+        "--ep 3: 4 ranks of dp and cp do not divide into equal groups of 3; use --ep 2 or --ep 4");
   CHECK(complaint({"--experts-over", "tp"}) ==
         "--experts-over tp: there is no tensor-parallel group; use --tp 2, or --experts-over dp");
   CHECK(complaint({"--tp", "2"}).starts_with("--tp 2 with --experts-over dp: "));
   CHECK(complaint({"--tp", "2", "--ep", "2", "--experts-over", "tp"}) ==
         "--ep 2 with --experts-over tp: the ranks of --tp divide the experts; use --ep 1");
   CHECK(complaint({"--tp", "4", "--experts-over", "tp", "--experts", "6"}) ==
-        "--experts 6 with --tp 4: every rank takes the same number of experts; use --experts 4 or "
+        "--experts 6 with --tp 4: 6 experts do not divide into 4 equal groups; use --experts 4 or "
         "--experts 8");
 }

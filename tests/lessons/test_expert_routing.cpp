@@ -113,13 +113,13 @@ TEST_CASE("all tokens to one expert, and none to others: nothing is lost, the re
                 const auto before = rank.transport->bytes_sent();
                 rank.memory.reset_peak();
                 Predicted predicted = run.predict(rank, expert_buckets);
-                mine.backward(copies_corpus(run.options.run.model), 0);
+                mine.backward(copies_corpus(run.options.plan.model()), 0);
                 predicted.at_end(predicted);
                 compare_with_prediction(rank, before, predicted,
                                         [&](const std::string& what) { wrong += what + "\n"; });
                 return wrong;
               }) == "");
-        const Plan plan = run.options.plan();
+        const Plan plan = run.options.plan;
         CHECK(check_conservation(plan, run.moe, *run.log) == "");
         const std::int64_t tokens = 4 * 24;
         for (int rank = 0; rank < 2; ++rank) {
@@ -139,11 +139,11 @@ TEST_CASE("every pair of ranks: the bytes of all-to-alls are those of the routin
   CHECK(ranks([&](Rank& rank) {
           ExpertRank mine{rank, run};
           for (int step = 0; step < steps; ++step) {
-            mine.backward(copies_corpus(run.options.run.model), step);
+            mine.backward(copies_corpus(run.options.plan.model()), step);
             mine.update();
           }
         }) == "");
-  const std::int64_t row = 4 * run.options.run.model.hidden;
+  const std::int64_t row = 4 * run.options.plan.model().hidden;
   for (const auto& rank : ranks.ranks) {
     std::vector<std::int64_t> sent(4), derived(4);
     const std::vector<std::string> lanes = rank->trace.lanes();
@@ -174,7 +174,7 @@ TEST_CASE("a choice that differs from the ranks' is reported; in a tie, one devi
     // As if the second rank had chosen another expert for token 5 in layer 1.
     std::int32_t& choice = run.log->calls(1, 1).front().choices[5];
     choice = (choice + 1) % 4;
-    const Plan plan = run.options.plan_of_one_device();
+    const Plan plan = run.options.plan.on_one_device();
     SoloDevice device;
     Gpt model{plan, plan.place(0), device};
     if (tie)
@@ -182,7 +182,7 @@ TEST_CASE("a choice that differs from the ranks' is reported; in a tie, one devi
         if (parameter->order % orders_of_a_unit == static_cast<int>(ExpertSlot::router))
           std::fill_n(parameter->value.f32(), parameter->value.elements(), 0.0F);
     const Batch batch =
-        copies_corpus(run.options.run.model).batch(1, 0, {.microbatches = 2, .size = 4});
+        copies_corpus(run.options.plan.model()).batch(1, 0, {.microbatches = 2, .size = 4});
     accumulate_gradients(model, batch);
     bool found = false;
     for (const Flip& flip : run.log->flips()) {
@@ -202,14 +202,14 @@ TEST_CASE(
   run.options.run.steps = 1;
   // In this model, all experts are equally probable, so one device would take any recorded choice.
   const auto train_tied = [&] {
-    const Plan plan = run.options.plan_of_one_device();
+    const Plan plan = run.options.plan.on_one_device();
     SoloDevice device;
     Gpt model{plan, plan.place(0), device};
     for (Parameter* parameter : model.parameters())
       if (parameter->order % orders_of_a_unit == static_cast<int>(ExpertSlot::router))
         std::fill_n(parameter->value.f32(), parameter->value.elements(), 0.0F);
     accumulate_gradients(
-        model, copies_corpus(run.options.run.model).batch(1, 0, {.microbatches = 2, .size = 4}));
+        model, copies_corpus(run.options.plan.model()).batch(1, 0, {.microbatches = 2, .size = 4}));
   };
   const auto train_ranks = [&] {
     CHECK(on_all(run.options, [&](Rank& rank) {

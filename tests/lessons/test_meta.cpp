@@ -23,19 +23,20 @@ class RandomSettings {
 
   int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
 
-  Options options(int ranks) {
+  Options options(Axis axis, int ranks) {
     Options options;
-    options.run.ranks = ranks;
-    options.run.model = {.layers = ranks + below(3),
-                         .hidden = 4 * (1 + below(4)),
-                         .heads = 1 + below(2),
-                         .sequence = 3 + below(9),
-                         .vocabulary = 256 + below(3),
-                         .tied = below(2) == 0};
-    if (below(3) == 0) options.run.model.frozen = {below(ranks + 1)};
-    if (below(3) == 0) options.run.model.dtype = below(2) == 0 ? DType::bf16 : DType::f16;
-    options.run.microbatches = {1 + below(3)};
-    options.run.batch = options.run.microbatches.front() * ranks * (1 + below(2));
+    options.plan.set_mesh(Mesh::along(axis, ranks));
+    set_model(options.plan, {.layers = ranks + below(3),
+                             .hidden = 4 * (1 + below(4)),
+                             .heads = 1 + below(2),
+                             .sequence = 3 + below(9),
+                             .vocabulary = 256 + below(3),
+                             .tied = below(2) == 0});
+    if (below(3) == 0) set_model(options.plan, &GptConfig::frozen, {below(ranks + 1)});
+    if (below(3) == 0)
+      set_model(options.plan, &GptConfig::dtype, below(2) == 0 ? DType::bf16 : DType::f16);
+    options.plan.batch.microbatches = 1 + below(3);
+    options.plan.batch.sequences = options.plan.batch.microbatches * ranks * (1 + below(2));
     options.run.steps = 2;
     options.output.kernels = below(3) == 0;
     Cluster cluster;
@@ -46,8 +47,8 @@ class RandomSettings {
     cluster.launch_seconds = 1e-7 * below(2);
     cluster.within = {1.3e-7, 3.7e9};
     cluster.between = {1.1e-6, 4.1e8};
-    options.platform.clock = Clock::modelled(
-        cluster, below(4) == 0 ? FixedTimes::parse("forward=3us,backward=7us") : FixedTimes{});
+    options.plan.modelled = {
+        cluster, below(4) == 0 ? FixedTimes::parse("forward=3us,backward=7us") : FixedTimes{}};
     return options;
   }
 
@@ -64,14 +65,13 @@ TEST_CASE("meta: data parallelism and ZeRO in random settings match the CPU") {
     RandomSettings settings{seed};
     const Scheme scheme = schemes[seed % 6];
     const int ranks = 1 + settings.below(6);
-    Options options = settings.options(ranks);
-    options.run.dp = ranks;
+    Options options = settings.options(Axis::dp, ranks);
     const std::int64_t bucket = settings.below(2) == 0 ? 1 : 5'000;
     const int prefetch = settings.below(4);
     CAPTURE(seed);
     CAPTURE(name_of(scheme));
-    CHECK(training_against_meta<Copies>(options, copies_corpus(options.run.model), scheme, bucket,
-                                        prefetch) == "");
+    CHECK(training_against_meta<Copies>(options, copies_corpus(options.plan.model()), scheme,
+                                        bucket, prefetch) == "");
   }
 }
 
@@ -79,17 +79,16 @@ TEST_CASE("meta: pipelines in random settings match the CPU") {
   for (unsigned seed = 1; seed <= 32; ++seed) {
     RandomSettings settings{seed};
     const int ranks = 1 + settings.below(6);
-    Options options = settings.options(ranks);
-    options.run.pp = ranks;
-    options.run.optimizer.clip = settings.below(2) == 0 ? 0.0F : 1.0F;
+    Options options = settings.options(Axis::pp, ranks);
+    options.plan.optimizer.clip = settings.below(2) == 0 ? 0.0F : 1.0F;
     const auto generate = settings.below(2) == 0 ? gpipe : one_f_one_b;
-    const int m = options.run.microbatches.front();
+    const int m = options.plan.batch.microbatches;
     CAPTURE(seed);
     CHECK(cpu_against_meta(options, [&](Rank& rank, const Note& note) {
-            const Corpus corpus = small_corpus(options.run.model);
+            const Corpus corpus = small_corpus(options.plan.model());
             Group& ranks_of_pipeline = rank.group(Axis::pp);
             Gpt stage{rank.plan, rank.place, rank.device};
-            AdamW optimizer{stage.parameters(), rank.device, options.run.optimizer};
+            AdamW optimizer{stage.parameters(), rank.device, options.plan.optimizer};
             PipelineUpdate update{rank.endpoint, ranks_of_pipeline, rank.plan, {&stage}, optimizer};
             PipelineExecutor pipeline{rank.endpoint,
                                       ranks_of_pipeline,
@@ -99,8 +98,9 @@ TEST_CASE("meta: pipelines in random settings match the CPU") {
             for (int step = 0; step < options.run.steps; ++step) {
               rank.trace.set_step(step);
               stage.zero_gradients();
-              pipeline.step(corpus.batch(options.run.seed, step,
-                                         {.microbatches = m, .size = options.run.batch / m}));
+              pipeline.step(
+                  corpus.batch(options.plan.seed, step,
+                               {.microbatches = m, .size = options.plan.batch.sequences / m}));
               note();
               update.step();
               note();
@@ -112,16 +112,16 @@ TEST_CASE("meta: pipelines in random settings match the CPU") {
 TEST_CASE("meta: GPT-3 on 64 ranks with ZeRO-3 holds the bytes of the formulas") {
   Options options = on_meta(small_copies(64));
   options.output.trace = "none";
-  options.run.model = {
-      .layers = 96, .hidden = 12288, .heads = 96, .sequence = 64, .vocabulary = 50257};
-  options.run.batch = 64;
+  set_model(options.plan,
+            {.layers = 96, .hidden = 12288, .heads = 96, .sequence = 64, .vocabulary = 50257});
+  options.plan.batch.sequences = 64;
   options.run.steps = 1;
-  options.platform.clock = Clock::modelled(Cluster::load("a100"));
+  options.plan.modelled = {Cluster::load("a100")};
   std::mutex mutex;
   std::string wrong;
   ThreadRun run{options};
   CHECK(run([&](Rank& rank) {
-          const Corpus corpus = copies_corpus(options.run.model);
+          const Corpus corpus = copies_corpus(options.plan.model());
           Copies copies{rank, options, Scheme::zero_3, 1};
           rank.memory.reset_peak();
           copies.backward(corpus, 0);

@@ -246,7 +246,7 @@ TEST_CASE("a run as good as one device's is distinguished from one that is not")
 TEST_CASE("impossible loss scaling flags give one clear line") {
   Options options;
   options.run.steps = 10;
-  options.run.model.dtype = DType::f16;
+  set_model(options.plan, &GptConfig::dtype, DType::f16);
   const auto said = [&](double scale, int interval, int overflow_at) {
     return usage_error([&] { check_scaling(options, scale, interval, overflow_at); });
   };
@@ -255,7 +255,7 @@ TEST_CASE("impossible loss scaling flags give one clear line") {
   CHECK(contains(said(0, 0, -1), "--growth-interval 0: must be"));
   CHECK(said(0, 1, 10) == "--overflow-at 10: steps are 0 to 9");
   CHECK(contains(said(1, 1, 3), "--overflow-at 3: needs f16 and a loss scale above 1"));
-  options.run.model.dtype = DType::bf16;
+  set_model(options.plan, &GptConfig::dtype, DType::bf16);
   CHECK(contains(said(0, 1, 3), "use --precision f16"));
   CHECK_NOTHROW(check_scaling(options, 0, 1, -1));
 }

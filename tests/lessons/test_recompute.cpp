@@ -105,7 +105,7 @@ TEST_CASE("in a pipeline: the bits of one device that recomputes nothing") {
   for (const bool tied : {false, true}) {
     const Options one = lockstep::testing::small_training(1, 4, tied);
     const Reference reference = train_on_one_device(
-        one, lockstep::testing::small_corpus(one.run.model), {{"", 0, one.run.steps, 4}});
+        one, lockstep::testing::small_corpus(one.plan.model()), {{"", 0, one.run.steps, 4}});
     const Options options = lockstep::testing::small_training(4, 4, tied);
     for (const Recompute mode : modes)
       for (const auto generate : {one_f_one_b, halves_apart}) {

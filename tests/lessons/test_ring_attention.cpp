@@ -21,15 +21,15 @@ namespace {
 void show(const Options& options, const Sequences& sequences, const Deviation& deviation) {
   if (std::getenv("LOCKSTEP_SHOW_PARITY") == nullptr) return;
   fmt::print("{:<20} N {} {}{}: losses {:.1e}, parameters {:.1e}, first gradients {:.1e}\n",
-             name_of(sequences), options.run.cp, name_of(options.run.model.dtype),
-             options.run.model.tied ? ", tied" : "", deviation.loss, deviation.parameter,
-             deviation.gradient);
+             name_of(sequences), options.plan.mesh.size(Axis::cp),
+             name_of(options.plan.model().dtype), options.plan.model().tied ? ", tied" : "",
+             deviation.loss, deviation.parameter, deviation.gradient);
 }
 
 /// Checks a run against one device, and against a second run, which must have the same bits.
 Outcome check_twice(const Options& options, const Sequences& sequences) {
   CAPTURE(name_of(sequences));
-  CAPTURE(options.run.cp);
+  CAPTURE(options.plan.mesh.size(Axis::cp));
   Outcome outcomes[2];
   Deviation deviation;
   for (Outcome& outcome : outcomes)
@@ -56,9 +56,9 @@ TEST_CASE("context parallelism: near one device, bytes and memory as derived") {
 TEST_CASE("context parallelism with tied weights and several microbatches") {
   for (const auto& [sequences, n] : portion(combinations(all_sequences, std::vector{2, 3}), 6)) {
     Options options = small_sequences(n, sequences);
-    options.run.model.tied = true;
-    options.run.microbatches = {2};
-    options.run.batch = 4;
+    set_model(options.plan, &GptConfig::tied, true);
+    options.plan.batch.microbatches = 2;
+    options.plan.batch.sequences = 4;
     check_twice(options, sequences);
   }
 }
@@ -66,7 +66,7 @@ TEST_CASE("context parallelism with tied weights and several microbatches") {
 TEST_CASE("context parallelism in bf16") {
   for (const auto& [sequences, n] : portion(combinations(all_sequences, std::vector{2, 3, 8}), 6)) {
     Options options = small_sequences(n, sequences);
-    options.run.model.dtype = DType::bf16;
+    set_model(options.plan, &GptConfig::dtype, DType::bf16);
     check_twice(options, sequences);
   }
 }
@@ -108,20 +108,21 @@ TEST_CASE("bytes per rank, layer and microbatch: K and V 2 (N-1) hops, dK and dV
         CAPTURE(n);
         const auto sent = [&](int layers) {
           Options options = small_sequences(n, sequences);
-          options.run.model.layers = layers;
-          options.run.microbatches = {m};
+          set_model(options.plan, &GptConfig::layers, layers);
+          options.plan.batch.microbatches = m;
           std::vector<BytesSent> all(static_cast<std::size_t>(n));
           CHECK(on_threads(options, [&](Rank& rank) {
                   SharedSequences shared{rank, options};
-                  shared.backward(copies_corpus(options.run.model), 0);
+                  shared.backward(copies_corpus(options.plan.model()), 0);
                   all[static_cast<std::size_t>(rank.id)] = rank.transport->bytes_sent();
                 }) == "");
           return all;
         };
         const auto three = sent(3), two = sent(2);
         const Options options = small_sequences(n, sequences);
-        const std::int64_t bsh = options.run.batch / m * std::int64_t{options.run.model.sequence} *
-                                 options.run.model.hidden;
+        const std::int64_t bsh = options.plan.batch.sequences / m *
+                                 std::int64_t{options.plan.model().sequence} *
+                                 options.plan.model().hidden;
         for (std::size_t rank = 0; rank < three.size(); ++rank) {
           const BytesSent layer = three[rank] - two[rank];
           const auto is = [&](Operation operation, std::int64_t elements) {
@@ -146,14 +147,14 @@ TEST_CASE("N ranks with N times the sequence: activations and messages constant,
       for (const int n : {2, 4, 8, 16}) {
         Options options = on_meta(small_sequences(n, sequences));
         options.output.trace = "none";
-        options.run.model.heads = 16;
-        options.run.model.dtype = dtype;
-        options.run.model.sequence = 6 * n;
+        set_model(options.plan, &GptConfig::heads, 16);
+        set_model(options.plan, &GptConfig::dtype, dtype);
+        set_model(options.plan, &GptConfig::sequence, 6 * n);
         MemoryUse peak;
         CHECK(on_threads(options, [&](Rank& rank) {
                 SharedSequences shared{rank, options};
                 rank.memory.reset_peak();
-                shared.backward(copies_corpus(options.run.model), 0);
+                shared.backward(copies_corpus(options.plan.model()), 0);
                 shared.update();
                 if (rank.id == n - 1) peak = rank.memory.peak();
               }) == "");
@@ -181,16 +182,17 @@ TEST_CASE("random shapes: bytes and every memory peak are as predicted") {
     const int n = up_to(7), m = up_to(3);
     Options options = on_meta(small_sequences(n, sequences));
     options.output.trace = "none";
-    options.run.model = {.layers = up_to(4),
-                         .hidden = 0,
-                         .heads = n * up_to(3),
-                         .sequence = 2 * n * up_to(9),
-                         .vocabulary = 256 + up_to(200),
-                         .tied = up_to(2) == 1};
-    options.run.model.hidden = options.run.model.heads * up_to(9);
-    options.run.model.dtype = trial % 4 < 2 ? DType::f32 : DType::bf16;
-    options.run.microbatches = {m};
-    options.run.batch = m * up_to(3);
+    GptConfig model{.layers = up_to(4),
+                    .hidden = 0,
+                    .heads = n * up_to(3),
+                    .sequence = 2 * n * up_to(9),
+                    .vocabulary = 256 + up_to(200),
+                    .tied = up_to(2) == 1};
+    model.hidden = model.heads * up_to(9);
+    model.dtype = trial % 4 < 2 ? DType::f32 : DType::bf16;
+    set_model(options.plan, model);
+    options.plan.batch.microbatches = m;
+    options.plan.batch.sequences = m * up_to(3);
     CAPTURE(trial);
     CAPTURE(name_of(sequences));
     CAPTURE(n);
@@ -201,7 +203,7 @@ TEST_CASE("random shapes: bytes and every memory peak are as predicted") {
             for (int step = 0; step < 2; ++step) {
               const BytesSent before = rank.transport->bytes_sent();
               rank.memory.reset_peak();
-              shared.backward(copies_corpus(options.run.model), step);
+              shared.backward(copies_corpus(options.plan.model()), step);
               shared.update();
               compare_with_prediction(rank, before, shared.predicted, [&](const std::string& what) {
                 wrong += fmt::format("rank {}: {}\n", rank.id, what);
@@ -219,13 +221,13 @@ TEST_CASE("meta: context parallelism matches the CPU's times, bytes, memory and 
       CAPTURE(n);
       Options options = small_sequences(n, sequences);
       options.run.steps = 2;
-      options.run.model.tied = n == 2;
-      options.run.microbatches = {n == 3 ? 2 : 1};
+      set_model(options.plan, &GptConfig::tied, n == 2);
+      options.plan.batch.microbatches = n == 3 ? 2 : 1;
       options.output.kernels = true;
       Cluster cluster = Cluster::load("classroom");
       cluster.ranks_per_node = 2;
-      options.platform.clock = Clock::modelled(cluster);
-      CHECK(training_against_meta<SharedSequences>(options, copies_corpus(options.run.model)) ==
+      options.plan.modelled = {cluster};
+      CHECK(training_against_meta<SharedSequences>(options, copies_corpus(options.plan.model())) ==
             "");
     }
 }
@@ -238,7 +240,7 @@ TEST_CASE("gathered keys give the ring's bits in the forward pass") {
       options.run.steps = 1;
       CHECK(on_threads(options, [&](Rank& rank) {
               SharedSequences shared{rank, options};
-              const double loss = shared.backward(copies_corpus(options.run.model), 0);
+              const double loss = shared.backward(copies_corpus(options.plan.model()), 0);
               if (rank.id == 2) losses.push_back(loss);
             }) == "");
     }

@@ -16,9 +16,9 @@ namespace {
 /// Two steps of a model with a layer for each of up to 24 stages.
 Options two_steps(const PipelineSize& size) {
   Options options = small_training(size.ranks, size.microbatches);
-  options.run.model.layers = 24;
-  options.run.model.hidden = 16;
-  options.run.batch = size.microbatches;
+  set_model(options.plan, &GptConfig::layers, 24);
+  set_model(options.plan, &GptConfig::hidden, 16);
+  options.plan.batch.sequences = size.microbatches;
   options.run.steps = 2;
   return options;
 }
@@ -43,9 +43,9 @@ TEST_CASE("every known schedule: the bits of one device") {
     const Schedule schedule = known->generate(size);
     Reference& reference = references[size.microbatches];
     if (reference.losses.empty())
-      reference =
-          train_on_one_device(two_steps({1, 1, size.microbatches}), small_corpus(options.run.model),
-                              {{"", 0, options.run.steps, size.microbatches}});
+      reference = train_on_one_device(two_steps({1, 1, size.microbatches}),
+                                      small_corpus(options.plan.model()),
+                                      {{"", 0, options.run.steps, size.microbatches}});
     CAPTURE(to_string(schedule.actions[0].back()));
     CHECK(on_all(options, [&](Rank& rank) {
             return check_parity(
@@ -71,10 +71,10 @@ TEST_CASE("every known schedule: executed on the modelled clock as simulated, to
     for (const Cluster& cluster : {costly, free}) {
       const Schedule schedule = known->generate(size);
       Options options = modelled_options(size.ranks, cluster);
-      options.run.model = two_steps(size).run.model;
-      options.run.model.layers = size.stages();
+      set_model(options.plan, two_steps(size).plan.model());
+      set_model(options.plan, &GptConfig::layers, size.stages());
       CHECK(on_all(options, [&](Rank& rank) {
-              return check_timeline(rank, options.run.model, schedule, 1);
+              return check_timeline(rank, options.plan.model(), schedule, 1);
             }) == "");
     }
 }

@@ -21,15 +21,15 @@ namespace {
 void show(const Options& options, Sharing sharing, const Deviation& deviation) {
   if (std::getenv("LOCKSTEP_SHOW_PARITY") == nullptr) return;
   fmt::print("{:<10} t {} {}{}: losses {:.1e}, parameters {:.1e}, first gradients {:.1e}\n",
-             name_of(sharing), options.run.tp, name_of(options.run.model.dtype),
-             options.run.model.tied ? ", tied" : "", deviation.loss, deviation.parameter,
-             deviation.gradient);
+             name_of(sharing), options.plan.mesh.size(Axis::tp),
+             name_of(options.plan.model().dtype), options.plan.model().tied ? ", tied" : "",
+             deviation.loss, deviation.parameter, deviation.gradient);
 }
 
 /// Checks a run against one device, and against a second run, which must have the same bits.
 Outcome check_twice(const Options& options, Sharing sharing) {
   CAPTURE(name_of(sharing));
-  CAPTURE(options.run.tp);
+  CAPTURE(options.plan.mesh.size(Axis::tp));
   Outcome outcomes[2];
   Deviation deviation;
   for (Outcome& outcome : outcomes)
@@ -61,10 +61,10 @@ TEST_CASE("inputs that are gathered again have the bits of inputs that are kept"
 TEST_CASE("tensor and sequence parallelism with tied weights and several microbatches") {
   for (const auto& [sharing, t] : portion(combinations(all_sharings, std::vector{2, 3}), 3)) {
     Options options = small_tensors(t, sharing);
-    options.run.model.tied = true;
-    options.run.model.vocabulary = 256;
-    options.run.microbatches = {2};
-    options.run.model.layers = 3;
+    set_model(options.plan, &GptConfig::tied, true);
+    set_model(options.plan, &GptConfig::vocabulary, 256);
+    options.plan.batch.microbatches = 2;
+    set_model(options.plan, &GptConfig::layers, 3);
     check_twice(options, sharing);
   }
 }
@@ -74,10 +74,8 @@ TEST_CASE("replicas of tensor- and sequence-parallel ranks, in any order of the 
   for (const auto& [sharing, order] : portion(combinations(all_sharings, orders), 3)) {
     CAPTURE(order);
     Options options = small_tensors(2, sharing);
-    options.run.ranks = 6;
-    options.run.dp = 3;
-    options.run.order = order;
-    options.run.batch = 6;
+    options.plan.set_mesh(Mesh{6, {2, 1, 3, 1}, order});
+    options.plan.batch.sequences = 6;
     check_twice(options, sharing);
   }
 }
@@ -85,7 +83,7 @@ TEST_CASE("replicas of tensor- and sequence-parallel ranks, in any order of the 
 TEST_CASE("tensor and sequence parallelism in bf16") {
   for (const auto& [sharing, t] : portion(combinations(all_sharings, std::vector{2, 3, 8}), 3)) {
     Options options = small_tensors(t, sharing);
-    options.run.model.dtype = DType::bf16;
+    set_model(options.plan, &GptConfig::dtype, DType::bf16);
     check_twice(options, sharing);
   }
 }
@@ -96,20 +94,20 @@ TEST_CASE("bytes per rank, layer and microbatch: 8 b s h (t-1)/t elements; regat
       for (const int m : {1, 2}) {
         const auto sent = [&](int layers) {
           Options options = small_tensors(t, sharing);
-          options.run.model.layers = layers;
-          options.run.microbatches = {m};
+          set_model(options.plan, &GptConfig::layers, layers);
+          options.plan.batch.microbatches = m;
           std::vector<std::int64_t> totals(static_cast<std::size_t>(t));
           CHECK(on_threads(options, [&](Rank& rank) {
                   SharedLayers shared{rank, options, sharing};
-                  shared.backward(copies_corpus(options.run.model), 0);
+                  shared.backward(copies_corpus(options.plan.model()), 0);
                   totals[static_cast<std::size_t>(rank.id)] = total(rank.transport->bytes_sent());
                 }) == "");
           return totals;
         };
         const auto three = sent(3), two = sent(2);
         const Options options = small_tensors(t, sharing);
-        const std::int64_t b = options.run.batch / m, s = options.run.model.sequence,
-                           h = options.run.model.hidden;
+        const std::int64_t b = options.plan.batch.sequences / m, s = options.plan.model().sequence,
+                           h = options.plan.model().hidden;
         const std::int64_t per_microbatch =
             (sharing == Sharing::regathered ? 10 : 8) * b * s * h * (t - 1) / t;
         // Once per step, sequence parallelism sums the gradients of two LayerNorms, 4 h elements.
@@ -125,7 +123,7 @@ TEST_CASE("padding of the vocabulary stays zero, in the values and in the gradie
   CHECK(on_threads(options, [&](Rank& rank) {
           SharedLayers shared{rank, options, Sharing::tensor};
           for (int step = 0; step < 3; ++step) {
-            shared.backward(copies_corpus(options.run.model), step);
+            shared.backward(copies_corpus(options.plan.model()), step);
             shared.update();
           }
           if (rank.id != 2) return;
@@ -153,16 +151,17 @@ TEST_CASE("random shapes: bytes, what is saved and every memory peak, to the byt
     const int t = up_to(6), m = up_to(3);
     Options options = on_meta(small_tensors(t, sharing));
     options.output.trace = "none";
-    options.run.model = {.layers = up_to(4),
-                         .hidden = 0,
-                         .heads = t * up_to(3),
-                         .sequence = t * up_to(5),
-                         .vocabulary = 256 + up_to(200),
-                         .tied = up_to(2) == 1};
-    options.run.model.hidden = options.run.model.heads * up_to(9);
-    options.run.model.dtype = trial % 2 == 0 ? DType::f32 : DType::bf16;
-    options.run.microbatches = {m};
-    options.run.batch = m * up_to(3);
+    GptConfig model{.layers = up_to(4),
+                    .hidden = 0,
+                    .heads = t * up_to(3),
+                    .sequence = t * up_to(5),
+                    .vocabulary = 256 + up_to(200),
+                    .tied = up_to(2) == 1};
+    model.hidden = model.heads * up_to(9);
+    model.dtype = trial % 2 == 0 ? DType::f32 : DType::bf16;
+    set_model(options.plan, model);
+    options.plan.batch.microbatches = m;
+    options.plan.batch.sequences = m * up_to(3);
     CAPTURE(trial);
     CAPTURE(name_of(sharing));
     CAPTURE(t);
@@ -231,13 +230,13 @@ TEST_CASE("meta: tensor and sequence parallelism match the CPU's times, bytes, m
       CAPTURE(t);
       Options options = small_tensors(t, sharing);
       options.run.steps = 2;
-      options.run.model.tied = t == 2;
-      options.run.microbatches = {t == 3 ? 2 : 1};
+      set_model(options.plan, &GptConfig::tied, t == 2);
+      options.plan.batch.microbatches = t == 3 ? 2 : 1;
       options.output.kernels = true;
       Cluster cluster = Cluster::load("classroom");
       cluster.ranks_per_node = 2;
-      options.platform.clock = Clock::modelled(cluster);
-      CHECK(training_against_meta<SharedLayers>(options, copies_corpus(options.run.model),
+      options.plan.modelled = {cluster};
+      CHECK(training_against_meta<SharedLayers>(options, copies_corpus(options.plan.model()),
                                                 sharing) == "");
     }
 }
@@ -248,13 +247,12 @@ TEST_CASE("impossible divisions: the message names the flags and the nearest val
     return lockstep::test::usage_error([&] { plan.validate(); });
   };
   CHECK(complaint(6, 96, 4) ==
-        "--tp 4 with --heads 6: every rank takes the same number of whole heads; use --tp 3, --tp "
-        "6, --heads 4 or --heads 8");
+        "--tp 4 with --heads 6: 6 heads do not divide into 4 equal groups; use --tp 3, --tp 6, "
+        "--heads 4 or --heads 8");
+  CHECK(complaint(4, 64, 3) ==
+        "--tp 3 with --heads 4: 4 heads do not divide into 3 equal groups; use --tp 2, --tp 4 or "
+        "--heads 6 with --hidden 66");
   CHECK(
-      complaint(4, 64, 3) ==
-      "--tp 3 with --heads 4: every rank takes the same number of whole heads; use --tp 2, --tp 4 "
-      "or --heads 6 with --hidden 66");
-  CHECK(complaint(2, 64, 4) ==
-        "--tp 4 with --heads 2: every rank takes the same number of whole heads; use --tp 2 or "
-        "--heads 4");
+      complaint(2, 64, 4) ==
+      "--tp 4 with --heads 2: 2 heads do not divide into 4 equal groups; use --tp 2 or --heads 4");
 }

@@ -152,7 +152,7 @@ TEST_CASE("a value of config.json that can't be is named, and the others are not
   spill(path, R"({"n_layer": 3, "n_layer": 4})");
   refused({"'n_layer' twice"});
   spill(path, R"({"n_layer": 3, "n_embd": 8, "n_head": 3, "n_positions": 4, "vocab_size": 9})");
-  refused({"--heads 3", "does not divide"});
+  refused({"--heads 3", "3 equal heads"});
   spill(path, "[]");
   refused({"a list is not an object"});
   std::filesystem::remove(path);

@@ -27,7 +27,8 @@ Layout layout_of(int dp, int tp, int pp, bool zero = false) {
   const GptConfig model{
       .layers = 6, .hidden = 16, .heads = 4, .sequence = 8, .vocabulary = 37, .tied = true};
   Plan plan{model, Mesh{dp * tp * pp, {tp, 1, dp, pp}}};
-  set_model(plan, model, std::make_shared<const SplitModel>(0));
+  set_model(plan, model);
+  set_builder(plan, std::make_shared<const SplitModel>(0));
   return {plan, zero};
 }
 
@@ -118,11 +119,12 @@ TEST_CASE("any plan loads what any other has saved, with experts and chunks of s
     GptConfig model = saver.model();
     model.dtype = DType::f32;
     model.frozen = {};
-    set_model(saver, model, saver.builder());
+    set_model(saver, model);
     Plan loader = random_plan(random);
     while (loader.stages() > model.layers || model.heads % loader.mesh.size(Axis::tp) != 0)
       loader = random_plan(random);
-    set_model(loader, model, saver.builder());
+    set_model(loader, model);
+    set_builder(loader, saver.builder());
     loader.split = random_split(random, model.layers, loader.stages());
     const WholeState whole{saver, static_cast<std::uint64_t>(round)};
     const std::string path = folder / "run";

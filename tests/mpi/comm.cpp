@@ -52,9 +52,9 @@ namespace {
 
 Options options_of(int ranks, Collectives comm) {
   Options options;
-  options.run.ranks = options.run.pp = ranks;
-  options.platform.comm = comm;
-  if (comm == Collectives::built_in) options.platform.clock = Clock::modelled(Cluster{});
+  options.plan.set_mesh(Mesh::along(Axis::pp, ranks));
+  options.plan.collectives = comm;
+  if (comm == Collectives::built_in) options.plan.modelled = {Cluster{}};
   return options;
 }
 

@@ -56,13 +56,13 @@ int main() {
       const Options options = small_training(p, m);
       Reference reference;
       if (session.rank() == 0)
-        reference = train_on_one_device(options, small_corpus(options.run.model),
+        reference = train_on_one_device(options, small_corpus(options.plan.model()),
                                         {{"", 0, options.run.steps, m}});
       for (const auto& [name, generate] : generators) {
         check(options,
               [&](Rank& rank) { return check_parity(rank, options, generate, reference); });
         check(options, [&](Rank& rank) {
-          return check_timeline(rank, options.run.model, generate(p, m), 1);
+          return check_timeline(rank, options.plan.model(), generate(p, m), 1);
         });
       }
       check(options, [&](Rank& rank) { return check_memory(rank, options, gpipe(p, m), m); });
@@ -79,7 +79,7 @@ int main() {
       const Options options = small_training(p, m, tied, clip);
       Reference reference;
       if (session.rank() == 0)
-        reference = train_on_one_device(options, small_corpus(options.run.model),
+        reference = train_on_one_device(options, small_corpus(options.plan.model()),
                                         {{"", 0, options.run.steps, m}});
       std::mt19937 random{9};
       std::vector<Schedule> schedules{one_f_one_b(p, m),
@@ -92,19 +92,20 @@ int main() {
         });
         check(options, [&](Rank& rank) { return check_memory(rank, options, schedule); });
         if (schedule.stages > 1)
-          check(options,
-                [&](Rank& rank) { return check_timeline(rank, options.run.model, schedule, 1); });
+          check(options, [&](Rank& rank) {
+            return check_timeline(rank, options.plan.model(), schedule, 1);
+          });
       }
     }
     // Checks the lessons' schedules with up to two chunks per rank, and an m that p does not
     // divide.
     for (const int m : portion<int>({p + 1, 2 * p}, 1)) {
       Options options = small_training(p, m);
-      options.run.model.layers = 16;
+      set_model(options.plan, &GptConfig::layers, 16);
       options.run.steps = 4;
       Reference reference;
       if (session.rank() == 0)
-        reference = train_on_one_device(options, small_corpus(options.run.model),
+        reference = train_on_one_device(options, small_corpus(options.plan.model()),
                                         {{"", 0, options.run.steps, m}});
       for (const KnownSchedule& known : known_schedules())
         for (const PipelineSize& size : {PipelineSize{p, 1, m}, PipelineSize{p, 2, m}}) {
@@ -116,32 +117,33 @@ int main() {
           });
           check(options, [&](Rank& rank) { return check_memory(rank, options, schedule); });
           if (schedule.stages > 1)
-            check(options,
-                  [&](Rank& rank) { return check_timeline(rank, options.run.model, schedule, 1); });
+            check(options, [&](Rank& rank) {
+              return check_timeline(rank, options.plan.model(), schedule, 1);
+            });
         }
     }
     for (const bool tied : {false, true}) {
       Options options = small_copies(p);
-      options.run.model.tied = tied;
-      if (tied && p > 2) options.run.model.frozen = {2};
+      set_model(options.plan, &GptConfig::tied, tied);
+      if (tied && p > 2) set_model(options.plan, &GptConfig::frozen, {2});
       check(options, [&](Rank& rank) { return check_copies(rank, options, 1); });
     }
     Options options = small_copies(p);
-    options.run.model.layers = 1;
-    options.run.microbatches = {24 % (2 * p) == 0 ? 2 : 1};
+    set_model(options.plan, &GptConfig::layers, 1);
+    options.plan.batch.microbatches = 24 % (2 * p) == 0 ? 2 : 1;
     check(options, [&](Rank& rank) { return check_copies(rank, options, 40'000); });
-    options.run.model.dtype = DType::bf16;
+    set_model(options.plan, &GptConfig::dtype, DType::bf16);
     check(options, [&](Rank& rank) { return check_copies(rank, options, 10'000'000); });
     const std::vector dtypes{DType::f32, DType::bf16};
     for (const auto& [sharing, dtype] : portion(combinations(all_sharings, dtypes), 3)) {
       Options shared = small_tensors(p, sharing);
-      shared.run.model.dtype = dtype;
+      set_model(shared.plan, &GptConfig::dtype, dtype);
       check(shared,
             [&, sharing = sharing](Rank& rank) { return check_tensors(rank, shared, sharing); });
     }
     for (const auto& [sequences, dtype] : portion(combinations(all_sequences, dtypes), 3)) {
       Options shared = small_sequences(p, sequences);
-      shared.run.model.dtype = dtype;
+      set_model(shared.plan, &GptConfig::dtype, dtype);
       check(shared, [&, sequences = sequences](Rank& rank) {
         return check_sequences(rank, shared, sequences);
       });
@@ -195,7 +197,7 @@ int main() {
         mesh.platform.launch = Launch::mpi;
         if (zero == 0) {
           chosen.moe = {.experts = 12, .top_k = 2, .capacity_factor = 1};
-          mesh.run.ep = shape.dp * shape.cp;
+          mesh.plan.mesh = mesh.plan.mesh.with_experts(shape.dp * shape.cp);
           settle_experts(mesh, chosen);
         }
         check(mesh, [&](Rank& rank) { return check_mesh(rank, mesh, chosen); });

@@ -322,9 +322,12 @@ TEST_CASE("random schedules: what a run's trace says is what the simulated one s
     cluster.flops = 1.7e10;
     cluster.memory_bandwidth = 2.3e10;
     Options options = testing::modelled_options(schedule.ranks, cluster);
-    options.run.model = {
-        .layers = schedule.stages + 1, .hidden = 16, .heads = 2, .sequence = 8, .vocabulary = 256};
-    const GptConfig& config = options.run.model;
+    set_model(options.plan, {.layers = schedule.stages + 1,
+                             .hidden = 16,
+                             .heads = 2,
+                             .sequence = 8,
+                             .vocabulary = 256});
+    const GptConfig& config = options.plan.model();
     PipelineTimes times;
     testing::ThreadRun run{options};
     CHECK(run([&](Rank& rank) {

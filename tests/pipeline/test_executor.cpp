@@ -23,7 +23,7 @@ TEST_CASE("GPipe and 1F1B match one device bitwise, and learn") {
   for (const int m : {1, 2, 3, 4, 8, 16}) {
     const Options one = small_training(1, m);
     const Reference reference =
-        train_on_one_device(one, small_corpus(one.run.model), {{"", 0, one.run.steps, m}});
+        train_on_one_device(one, small_corpus(one.plan.model()), {{"", 0, one.run.steps, m}});
     for (const int p : {1, 2, 4, 8})
       for (const auto& [name, generate] : generators) {
         CAPTURE(name);
@@ -38,7 +38,7 @@ TEST_CASE("tied heads and clipped gradients: the same bits too") {
   for (const auto& [tied, clip] : {std::pair{true, 0.0F}, {false, 0.5F}, {true, 0.5F}}) {
     const Options one = small_training(1, 4, tied, clip);
     const Reference reference =
-        train_on_one_device(one, small_corpus(one.run.model), {{"", 0, one.run.steps, 4}});
+        train_on_one_device(one, small_corpus(one.plan.model()), {{"", 0, one.run.steps, 4}});
     for (const int p : {1, 2, 3, 4}) {
       const Options options = small_training(p, 4, tied, clip);
       CHECK(on_all(options, [&](Rank& rank) {
@@ -51,12 +51,12 @@ TEST_CASE("tied heads and clipped gradients: the same bits too") {
 TEST_CASE("in bf16 and f16 too, tied heads and clipping included") {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     Options one = small_training(1, 4, true, 0.5F);
-    one.run.model.dtype = dtype;
+    set_model(one.plan, &GptConfig::dtype, dtype);
     const Reference reference =
-        train_on_one_device(one, small_corpus(one.run.model), {{"", 0, one.run.steps, 4}});
+        train_on_one_device(one, small_corpus(one.plan.model()), {{"", 0, one.run.steps, 4}});
     for (const int p : {2, 3}) {
       Options options = small_training(p, 4, true, 0.5F);
-      options.run.model.dtype = dtype;
+      set_model(options.plan, &GptConfig::dtype, dtype);
       CHECK(on_all(options, [&](Rank& rank) {
               return check_parity(rank, options, gpipe, reference);
             }) == "");
@@ -73,7 +73,7 @@ TEST_CASE("modelled: a run has the hand-computed times, to the picosecond") {
   for (const worked::Case& c : worked::cases()) {
     CAPTURE(c.name);
     Options options = modelled_options(c.schedule.ranks, worked::cluster(c, bytes), times);
-    options.run.model = config;
+    set_model(options.plan, config);
     std::mutex mutex;
     std::string wrong;
     const std::string failure = on_threads(options, [&](Rank& rank) {
@@ -146,10 +146,10 @@ TEST_CASE("a batch that does not fit, or an invalid schedule, is refused") {
   const Options options = small_training(1, 2);
   const auto failure = [&](const Schedule& schedule, const BatchShape& shape, int sequence = 16) {
     return on_threads(options, [&](Rank& rank) {
-      Gpt stage{options.run.model, rank.device, StageLayers::whole(options.run.model), 1};
+      Gpt stage{options.plan.model(), rank.device, StageLayers::whole(options.plan.model()), 1};
       PipelineExecutor pipeline{
           rank.endpoint, rank.world, schedule, {&stage}, {{1, sequence, 32}, DType::f32}};
-      pipeline.step(small_corpus(options.run.model).batch(1, 0, shape));
+      pipeline.step(small_corpus(options.plan.model()).batch(1, 0, shape));
     });
   };
   CHECK(failure(gpipe(1, 2), {.microbatches = 2, .size = 1}) == "");
@@ -168,10 +168,11 @@ TEST_CASE("numbers of models or ranks that differ from the schedule's are reject
   const Options options = small_training(2, 2);
   const auto failure = [&](const Schedule& schedule, int models) {
     return on_threads(options, [&](Rank& rank) {
-      Gpt stage{options.run.model, rank.device, StageLayers::of(options.run.model, rank.id, 2), 1};
+      Gpt stage{options.plan.model(), rank.device,
+                StageLayers::of(options.plan.model(), rank.id, 2), 1};
       PipelineExecutor pipeline{rank.endpoint, rank.world, schedule,
                                 std::vector<Gpt*>(static_cast<std::size_t>(models), &stage),
-                                stage_boundary(options.run.model, 1)};
+                                stage_boundary(options.plan.model(), 1)};
     });
   };
   CHECK(failure(gpipe(1, 2), 1).find("1 ranks for a group of 2") != std::string::npos);
@@ -179,8 +180,8 @@ TEST_CASE("numbers of models or ranks that differ from the schedule's are reject
   CHECK(failure(gpipe(2, 2), 2).find("2 models for the 1 stages") != std::string::npos);
   CHECK(failure(gpipe(2, 2), 1) == "");
   CHECK(on_threads(options, [&](Rank& rank) {
-          Gpt stage{options.run.model, rank.device, StageLayers::of(options.run.model, rank.id, 2),
-                    1};
+          Gpt stage{options.plan.model(), rank.device,
+                    StageLayers::of(options.plan.model(), rank.id, 2), 1};
           AdamW optimizer{stage.parameters(), rank.device};
           Plan plan = rank.plan;
           plan.rank_of_stage = {0, 1, 1, 0};

@@ -34,8 +34,8 @@ Options training_of(const Schedule& schedule, bool tied, float clip) {
 }
 
 Reference reference_of(const Options& options) {
-  return train_on_one_device(options, small_corpus(options.run.model),
-                             {{"", 0, options.run.steps, options.run.microbatches.front()}});
+  return train_on_one_device(options, small_corpus(options.plan.model()),
+                             {{"", 0, options.run.steps, options.plan.batch.microbatches}});
 }
 
 std::string parity_of(const Schedule& schedule, const Options& options, const Reference& reference,
@@ -75,9 +75,9 @@ TEST_CASE("several stages per rank in bf16, and with a frozen tied table: the bi
   for (const bool frozen : {false, true}) {
     const auto adapted = [&](Options options) {
       if (frozen)
-        options.run.model.frozen = {0};
+        set_model(options.plan, &GptConfig::frozen, {0});
       else
-        options.run.model.dtype = DType::bf16;
+        set_model(options.plan, &GptConfig::dtype, DType::bf16);
       return options;
     };
     const Reference reference = reference_of(adapted(small_training(1, m, true, 0.5F)));

@@ -28,13 +28,13 @@ TEST_CASE("random schedules: bytes, every peak and the timeline are as predicted
     Options options = modelled_options(schedule.ranks, cluster);
     // A tied table with both uses in one stage makes the last backward slower than the others,
     // which PipelineTimes cannot express.
-    options.run.model = tiny_model(schedule, schedule.stages > 1 && pick(random, 0, 1) == 1);
-    options.run.microbatches = {schedule.microbatches};
-    options.run.batch = pick(random, 1, 2) * schedule.microbatches;
-    options.run.optimizer.clip = pick(random, 0, 1) == 1 ? 0.5F : 0.0F;
+    set_model(options.plan, tiny_model(schedule, schedule.stages > 1 && pick(random, 0, 1) == 1));
+    options.plan.batch.microbatches = schedule.microbatches;
+    options.plan.batch.sequences = pick(random, 1, 2) * schedule.microbatches;
+    options.plan.optimizer.clip = pick(random, 0, 1) == 1 ? 0.5F : 0.0F;
     CHECK(on_all(options, [&](Rank& rank) { return check_memory(rank, options, schedule); }) == "");
     CHECK(on_all(options, [&](Rank& rank) {
-            return check_timeline(rank, options.run.model, schedule, 1);
+            return check_timeline(rank, options.plan.model(), schedule, 1);
           }) == "");
   }
 }
@@ -53,15 +53,15 @@ TEST_CASE("random schedules, half of them shuffled, run by the wall clock or are
     const std::string fault = complaint(schedule);
     CAPTURE(fault);
     Options options;
-    options.run.ranks = options.run.pp = schedule.ranks;
-    options.run.model = tiny_model(schedule, false);
+    options.plan.set_mesh(Mesh::along(Axis::pp, schedule.ranks));
+    set_model(options.plan, tiny_model(schedule, false));
     std::atomic<int> refused = 0;
     CHECK(on_all(options, [&](Rank& rank) -> std::string {
-            StageModels stages{rank, options.run.model, schedule, 1};
+            StageModels stages{rank, options.plan.model(), schedule, 1};
             try {
               PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
-                                        stage_boundary(options.run.model, 1)};
-              Batch batch = small_corpus(options.run.model)
+                                        stage_boundary(options.plan.model(), 1)};
+              Batch batch = small_corpus(options.plan.model())
                                 .batch(1, 0, {.microbatches = schedule.microbatches, .size = 1});
               move_to(rank.device, batch);
               pipeline.step(batch);

@@ -152,13 +152,14 @@ TEST_CASE("a checkpoint that one plan saves loads in another: every element has 
     Plan saver = random_plan(random);
     GptConfig in_f32 = saver.model();
     in_f32.dtype = DType::f32;
-    set_model(saver, in_f32, saver.builder());
+    set_model(saver, in_f32);
     // The same model on another mesh that is valid for it.
     Plan loader = random_plan(random);
     while (loader.stages() > saver.model().layers ||
            saver.model().heads % loader.mesh.size(Axis::tp) != 0)
       loader = random_plan(random);
-    set_model(loader, saver.model(), saver.builder());
+    set_model(loader, saver.model());
+    set_builder(loader, saver.builder());
     loader.split = random_split(random, saver.model().layers, loader.stages());
 
     // The values that the ranks of the first plan hold are all different.
@@ -286,5 +287,5 @@ TEST_CASE("an impossible plan gives one line") {
   CHECK(unlike(complaint_of<UsageError>([] {
                  Mesh{4, {2, 1, 2, 1}}.with_experts(3);
                }),
-               {"--ep 3", "dp and cp", "divide 2"}) == "");
+               {"--ep 3", "2 ranks of dp and cp", "use --ep 2"}) == "");
 }

@@ -30,12 +30,12 @@ GpuPlan plan_of(const std::vector<std::string>& gpus, bool nccl = true) {
 
 Options asked(int ranks, const std::string& clock = "auto", const std::string& comm = "auto") {
   Options options;
-  options.run.ranks = ranks;
+  options.plan.set_mesh(Mesh::along(Axis::dp, ranks));
   options.platform.device = "cuda";
   options.platform.clock_is_open = clock == "auto";
-  if (clock == "modelled") options.platform.clock = Clock::modelled(Cluster{});
+  if (clock == "modelled") options.plan.modelled = {Cluster{}};
   options.platform.comm_is_open = comm == "auto";
-  if (comm == "native") options.platform.comm = Collectives::native;
+  if (comm == "native") options.plan.collectives = Collectives::native;
   return options;
 }
 
@@ -60,16 +60,16 @@ TEST_CASE("with a GPU per rank the run uses the wall clock and NCCL's collective
   const GpuPlan plan = plan_of({"a/1", "b/1"});
   Options options = asked(2);
   settle_on_gpus(plan, options);
-  CHECK_FALSE(options.platform.clock.is_modelled());
+  CHECK_FALSE(options.plan.modelled);
   CHECK(options.platform.why_this_clock == "each of 2 ranks has its own GPU");
-  CHECK(options.platform.comm == Collectives::native);
+  CHECK(options.plan.collectives == Collectives::native);
   CHECK(by_nccl(plan, options));
   CHECK(plan.summary(options) ==
         "each rank has its own GPU (GPU X); messages and collectives use NCCL");
 
   Options rings = asked(2, "auto", "ring");
   settle_on_gpus(plan, rings);
-  CHECK(rings.platform.comm == Collectives::built_in);
+  CHECK(rings.plan.collectives == Collectives::built_in);
   CHECK(by_nccl(plan, rings));
 }
 
@@ -77,9 +77,9 @@ TEST_CASE("if ranks share GPUs, or time is modelled, messages go through the hos
   const GpuPlan plan = plan_of({"a/1", "a/1", "a/2"});
   Options options = asked(3);
   settle_on_gpus(plan, options);
-  CHECK(options.platform.clock.is_modelled());
+  CHECK(options.plan.modelled);
   CHECK(options.platform.why_this_clock == "3 ranks share 2 GPUs");
-  CHECK(options.platform.comm == Collectives::built_in);
+  CHECK(options.plan.collectives == Collectives::built_in);
   CHECK_FALSE(by_nccl(plan, options));
   CHECK(plan.summary(options).find("copies on the device") != std::string::npos);
   options.platform.launch = Launch::mpi;
@@ -88,7 +88,7 @@ TEST_CASE("if ranks share GPUs, or time is modelled, messages go through the hos
   Options modelled = asked(2, "modelled");
   settle_on_gpus(plan_of({"a/1", "a/2"}), modelled);
   CHECK_FALSE(by_nccl(plan_of({"a/1", "a/2"}), modelled));
-  CHECK(modelled.platform.comm == Collectives::built_in);
+  CHECK(modelled.plan.collectives == Collectives::built_in);
 }
 
 TEST_CASE(
@@ -100,12 +100,12 @@ TEST_CASE(
   Options options = asked(2, "wall");
   settle_on_gpus(plan, options);
   CHECK(by_nccl(plan, options));
-  CHECK(options.platform.comm == Collectives::native);
+  CHECK(options.plan.collectives == Collectives::native);
   CHECK(plan.summary(options) ==
         "2 ranks share 1 GPU (GPU X); messages use NCCL, as each process has its own NCCL_HOSTID");
   Options by_itself = asked(2);
   settle_on_gpus(plan, by_itself);
-  CHECK(by_itself.platform.clock.is_modelled());
+  CHECK(by_itself.plan.modelled);
   CHECK_FALSE(by_nccl(plan, by_itself));
 }
 
@@ -113,8 +113,8 @@ TEST_CASE("a build without NCCL runs without it") {
   const GpuPlan plan = plan_of({"a/1", "a/2"}, /*nccl=*/false);
   Options options = asked(2);
   settle_on_gpus(plan, options);
-  CHECK_FALSE(options.platform.clock.is_modelled());
-  CHECK(options.platform.comm == Collectives::built_in);
+  CHECK_FALSE(options.plan.modelled);
+  CHECK(options.plan.collectives == Collectives::built_in);
   CHECK_FALSE(by_nccl(plan, options));
   CHECK(plan.summary(options).find("no NCCL") != std::string::npos);
 }

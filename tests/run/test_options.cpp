@@ -51,14 +51,14 @@ struct Wrong {
 
 TEST_CASE("without flags a lesson uses its defaults") {
   const auto options = parse({});
-  CHECK(options->run.ranks == 4);
-  CHECK(options->run.pp == 4);
-  CHECK(options->run.dp == 1);
+  CHECK(options->plan.mesh.ranks() == 4);
+  CHECK(options->plan.mesh.size(Axis::pp) == 4);
+  CHECK(options->plan.mesh.size(Axis::dp) == 1);
   CHECK(options->run.steps == 30);
-  CHECK(options->run.batch == 16);
-  CHECK(options->run.microbatches == std::vector<int>{8});
+  CHECK(options->plan.batch.sequences == 16);
+  CHECK(options->microbatches() == std::vector<int>{8});
   CHECK(options->platform.launch == Launch::threads);
-  CHECK(options->run.seed == 1);
+  CHECK(options->plan.seed == 1);
   CHECK(options->platform.patience_seconds == 60);
   CHECK_FALSE(options->platform.hosts.any());
   CHECK(options->output.parity);
@@ -66,12 +66,12 @@ TEST_CASE("without flags a lesson uses its defaults") {
 }
 
 TEST_CASE("without --ranks, the sizes of the lesson's axes determine the number of ranks") {
-  CHECK(parse({"--pp", "3"})->run.ranks == 3);
+  CHECK(parse({"--pp", "3"})->plan.mesh.ranks() == 3);
   const LessonInfo two_axes{.name = "15 3D", .question = "?", .axes = {Axis::dp, Axis::tp}};
   const auto options = parse({"--dp", "2", "--tp", "4"}, two_axes);
-  CHECK(options->run.ranks == 8);
-  CHECK(options->run.tp == 4);
-  CHECK(parse({"--tp", "2"}, two_axes)->run.dp == 2);  // the lesson's 4 ranks
+  CHECK(options->plan.mesh.ranks() == 8);
+  CHECK(options->plan.mesh.size(Axis::tp) == 4);
+  CHECK(parse({"--tp", "2"}, two_axes)->plan.mesh.size(Axis::dp) == 2);  // the lesson's 4 ranks
 }
 
 TEST_CASE("a lesson's own sizes of its axes apply if no flag gives a size") {
@@ -83,9 +83,9 @@ TEST_CASE("a lesson's own sizes of its axes apply if no flag gives a size") {
                               .sizes = {{Axis::pp, 2}, {Axis::tp, 2}}};
   const auto is = [&](const std::vector<std::string>& flags, int dp, int pp, int tp) {
     const auto options = parse(flags, three_axes);
-    CHECK(options->run.dp == dp);
-    CHECK(options->run.pp == pp);
-    CHECK(options->run.tp == tp);
+    CHECK(options->plan.mesh.size(Axis::dp) == dp);
+    CHECK(options->plan.mesh.size(Axis::pp) == pp);
+    CHECK(options->plan.mesh.size(Axis::tp) == tp);
   };
   is({}, 2, 2, 2);
   is({"--ranks", "16", "--batch", "64"}, 4, 2, 2);
@@ -105,10 +105,10 @@ TEST_CASE("a lesson's own sizes of its axes apply if no flag gives a size") {
 TEST_CASE("only some lessons have a precision flag") {
   const LessonInfo narrow{
       .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};
-  CHECK(parse({}, narrow)->run.model.dtype == DType::bf16);
-  CHECK(parse({"--precision", "f16"}, narrow)->run.model.dtype == DType::f16);
-  CHECK(parse({"--precision", "f32"}, narrow)->run.model.dtype == DType::f32);
-  CHECK(parse({})->run.model.dtype == DType::f32);
+  CHECK(parse({}, narrow)->plan.model().dtype == DType::bf16);
+  CHECK(parse({"--precision", "f16"}, narrow)->plan.model().dtype == DType::f16);
+  CHECK(parse({"--precision", "f32"}, narrow)->plan.model().dtype == DType::f32);
+  CHECK(parse({})->plan.model().dtype == DType::f32);
   CHECK(refusal({"--precision", "bf16"}) ==
         "--precision bf16: no such flag; --help lists all flags");
   CHECK(refusal({"--rank", "3"}) ==
@@ -136,30 +136,30 @@ TEST_CASE("flags set what they name") {
                               "4",         "--trace",
                               "here",      "--quiet",
                               "--timeout", "2.5"});
-  CHECK(options->run.ranks == 2);
-  CHECK(options->run.pp == 2);
+  CHECK(options->plan.mesh.ranks() == 2);
+  CHECK(options->plan.mesh.size(Axis::pp) == 2);
   CHECK(options->run.steps == 7);
-  CHECK(options->run.batch == 12);
-  CHECK(options->run.model.layers == 6);
-  CHECK(options->run.model.hidden == 32);
-  CHECK(options->run.model.tied);
-  CHECK(options->run.optimizer.learning_rate == 0.5F);
-  CHECK(options->run.seed == 18446744073709551615U);
+  CHECK(options->plan.batch.sequences == 12);
+  CHECK(options->plan.model().layers == 6);
+  CHECK(options->plan.model().hidden == 32);
+  CHECK(options->plan.model().tied);
+  CHECK(options->plan.optimizer.learning_rate == 0.5F);
+  CHECK(options->plan.seed == 18446744073709551615U);
   CHECK_FALSE(options->output.parity);
   CHECK(options->output.view == "127.0.0.1:7077");
-  CHECK(options->run.microbatches == std::vector<int>{4});
+  CHECK(options->microbatches() == std::vector<int>{4});
   CHECK(options->output.quiet);
   CHECK(options->platform.patience_seconds == 2.5);
   CHECK(parse({"--pace", "0.5", "--timeout", "2.5"})->platform.patience_seconds == 2.5);
 }
 
 TEST_CASE("several microbatches are a sweep") {
-  CHECK(parse({"--microbatches", "1,2,16"}, sweeping_lesson)->run.microbatches ==
+  CHECK(parse({"--microbatches", "1,2,16"}, sweeping_lesson)->microbatches() ==
         std::vector<int>{1, 2, 16});
   CHECK(unlike(refusal({"--steps", "2", "--microbatches", "1,2,4"}, sweeping_lesson),
                {"--steps 2", "3 values"}) == "");
   CHECK(unlike(refusal({"--batch", "13", "--microbatches", "2,3"}, sweeping_lesson),
-               {"--batch 13", "--batch 12 can"}) == "");
+               {"--batch 13", "use --batch 12"}) == "");
 }
 
 TEST_CASE("an impossible request gives one line with the flag, the value and a remedy") {
@@ -265,9 +265,9 @@ TEST_CASE("a large run on the meta device writes a trace only if it is asked to"
 TEST_CASE("on the meta device the clock is modelled, however many cores there are") {
   for (const char* ranks : {"1", "128"}) {
     const auto options = parse({"--device", "meta", "--ranks", ranks, "--layers", "128"});
-    CHECK(options->platform.clock.is_modelled());
+    CHECK(options->plan.modelled);
     CHECK(options->platform.why_this_clock == "the meta device computes nothing");
-    CHECK(options->platform.comm == Collectives::built_in);
+    CHECK(options->plan.collectives == Collectives::built_in);
     CHECK_FALSE(options->platform.on_gpus());
   }
   CHECK(parse({"--device", "meta", "--clock", "modelled"})->platform.why_this_clock ==
@@ -308,7 +308,7 @@ TEST_CASE("a checkpoint's folder holds nothing else") {
 TEST_CASE("a model that this machine cannot hold is refused before it is built") {
   const auto options = parse({"--layers", "8", "--hidden", "64"});
   const double least = least_memory(*options);
-  const auto parameters = static_cast<double>(options->run.model.parameter_count());
+  const auto parameters = static_cast<double>(options->plan.model().parameter_count());
   CHECK(least > 16 * parameters);
   CHECK(least < 100 * parameters);
   CHECK_NOTHROW(check_memory(*options, static_cast<std::int64_t>(least) + 1));
@@ -380,7 +380,7 @@ TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
   const std::string good = (folder.path() / "good.safetensors").string();
   {
     Options options;
-    options.run.model = config;
+    set_model(options.plan, config);
     options.output.save = good;
     Clock clock = Clock::wall();
     Recorder silent{false};
@@ -423,7 +423,7 @@ TEST_CASE("an empty value, such as an unset shell variable gives, is refused") {
 TEST_CASE("the wall clock is the default if each rank has a core") {
   const int cores = available_cores();
   const auto kind = [](const std::vector<std::string>& flags) {
-    return parse(flags)->platform.clock.kind();
+    return parse(flags)->clock().kind();
   };
   const std::string more = std::to_string(cores + 1);
   CHECK(kind({"--ranks", "1"}) == ClockKind::wall);
@@ -438,15 +438,15 @@ TEST_CASE("the wall clock is the default if each rank has a core") {
         more + " ranks share " + std::to_string(cores) + " cores");
   CHECK(parse({"--clock", "wall"})->platform.why_this_clock == "chosen by --clock");
   const auto timed = parse({"--time", "forward=3ms", "--cluster", "free"});
-  CHECK(timed->platform.clock.times().of(Category::forward) == 3'000'000'000);
-  CHECK(timed->platform.clock.cluster().name == "free");
+  CHECK(timed->plan.modelled->times.of(Category::forward) == 3'000'000'000);
+  CHECK(timed->plan.modelled->cluster.name == "free");
 }
 
 TEST_CASE("--defaults applies where a flag is not given") {
   const std::string demo = "--ranks 2 --microbatches 4 --pace 0.5";
   const auto options = parse({"--defaults", demo, "--microbatches=2"});
-  CHECK(options->run.ranks == 2);
-  CHECK(options->run.microbatches == std::vector<int>{2});
+  CHECK(options->plan.mesh.ranks() == 2);
+  CHECK(options->microbatches() == std::vector<int>{2});
   CHECK(options->platform.pace == 0.5);
   CHECK(refusal({"--defaults", demo, "--batch", "3"}).find("--microbatches 4") !=
         std::string::npos);

@@ -39,23 +39,24 @@ inline const char* name_of(const Sequences& sequences) {
 
 /// Selects how the ranks of cp divide sequences.
 inline void set_sequences(Options& options, const Sequences& sequences) {
-  options.run.context = sequences.layout;
-  options.run.builder = std::make_shared<const ContextParallel<>>(sequences.method);
+  options.plan.batch.context = sequences.layout;
+  set_builder(options.plan, std::make_shared<const ContextParallel<>>(sequences.method));
 }
 
 /// A model that is small enough to train a few times but still learns. N may be 1, 2, 3, 4 or 8: 2N
 /// divides the sequence, and N divides the heads.
 inline Options small_sequences(int n, const Sequences& sequences) {
   Options options;
-  options.run.ranks = options.run.cp = n;
-  options.run.model = {.layers = 2, .hidden = 48, .heads = 24, .sequence = 48, .vocabulary = 257};
+  options.plan.set_mesh(Mesh::along(Axis::cp, n));
+  set_model(options.plan,
+            {.layers = 2, .hidden = 48, .heads = 24, .sequence = 48, .vocabulary = 257});
   set_sequences(options, sequences);
-  options.run.microbatches = {1};
-  options.run.batch = 2;
+  options.plan.batch.microbatches = 1;
+  options.plan.batch.sequences = 2;
   options.run.steps = training_steps();
-  options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
-  options.run.optimizer.clip = 0;
-  options.platform.clock = Clock::modelled(Cluster::load("classroom"));
+  options.plan.optimizer.learning_rate = 1e-3F;  // the lessons' default
+  options.plan.optimizer.clip = 0;
+  options.plan.modelled = {Cluster::load("classroom")};
   return options;
 }
 
@@ -66,7 +67,7 @@ class SharedSequences {
       : rank_(rank),
         options_(options),
         model_(rank.plan, rank.place, rank.device, Storage::own, &rank.groups),
-        optimizer_(model_.parameters(), rank.device, options.run.optimizer),
+        optimizer_(model_.parameters(), rank.device, options.plan.optimizer),
         replicas_(model_, rank.group(Axis::cp), one_bucket) {
     replicas_.set(GradientSync::bucket);
     predicted = predict_context_parallel(rank.plan, rank.place);
@@ -75,7 +76,7 @@ class SharedSequences {
   /// Computes the complete gradients of a step, and returns this rank's share of the loss.
   double backward(const Corpus& corpus, int step) {
     model_.zero_gradients();
-    Batch batch = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
+    Batch batch = corpus.batch(options_.plan.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, batch);
     const double loss = accumulate_gradients(model_, batch);
     replicas_.sum_gradients();

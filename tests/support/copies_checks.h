@@ -54,7 +54,7 @@ class Copies {
       : rank_(rank), options_(options), scheme_(scheme) {
     model_ = std::make_unique<Gpt>(rank.plan, rank.place, rank.device, storage_of(scheme));
     Gpt& model = *model_;
-    const AdamWOptions& adamw = options.run.optimizer;
+    const AdamWOptions& adamw = options.plan.optimizer;
     if (scheme == Scheme::bucket || scheme == Scheme::overlap || scheme == Scheme::tensors) {
       optimizer_ = std::make_unique<AdamW>(model.parameters(), rank.device, adamw);
       copies_ = std::make_unique<DataParallel>(model, rank.world, bucket_bytes);
@@ -64,13 +64,13 @@ class Copies {
       copies_->set(sync);
       predicted = predict_data_parallel(rank.plan, rank.place, sync, bucket_bytes);
     } else if (scheme == Scheme::zero_1) {
-      zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw, options.run.seed);
+      zero_1_ = std::make_unique<Zero1>(model, rank.world, bucket_bytes, adamw, options.plan.seed);
       predicted = predict_zero_1(rank.plan, rank.place, bucket_bytes);
     } else if (scheme == Scheme::zero_2) {
-      zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw, options.run.seed);
+      zero_2_ = std::make_unique<Zero2>(model, rank.world, bucket_bytes, adamw, options.plan.seed);
       predicted = predict_zero_2(rank.plan, rank.place, bucket_bytes);
     } else {
-      const auto seed = options.run.seed;
+      const auto seed = options.plan.seed;
       if (pipelined)
         zero_3_ = std::make_unique<PipelinedZero3>(model, rank.world, bucket_bytes, adamw, seed);
       else
@@ -93,7 +93,7 @@ class Copies {
   /// share of the loss.
   double backward(const Corpus& corpus, int step) {
     zero_gradients();
-    Batch mine = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
+    Batch mine = corpus.batch(options_.plan.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, mine);
     return accumulate_gradients(*model_, mine);
   }
@@ -146,14 +146,15 @@ class Copies {
 /// or 8. None of its sizes is a multiple of N or of 64.
 inline Options small_copies(int ranks) {
   Options options;
-  options.run.ranks = options.run.dp = ranks;
-  options.run.model = {.layers = 3, .hidden = 20, .heads = 2, .sequence = 11, .vocabulary = 257};
-  options.run.microbatches = {1};
-  options.run.batch = 24;
+  options.plan.set_mesh(Mesh::along(Axis::dp, ranks));
+  set_model(options.plan,
+            {.layers = 3, .hidden = 20, .heads = 2, .sequence = 11, .vocabulary = 257});
+  options.plan.batch.microbatches = 1;
+  options.plan.batch.sequences = 24;
   options.run.steps = training_steps(50);
-  options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
-  options.run.optimizer.clip = 0;
-  options.platform.clock = Clock::modelled(Cluster::load("ethernet"));
+  options.plan.optimizer.learning_rate = 1e-3F;  // the lessons' default
+  options.plan.optimizer.clip = 0;
+  options.plan.modelled = {Cluster::load("ethernet")};
   return options;
 }
 
@@ -208,7 +209,7 @@ inline std::vector<RankResults> gathered(Rank& rank, const RankResults& mine) {
 /// to `wrong`.
 inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
                             std::int64_t bucket_bytes, std::string& wrong, int prefetch = 1) {
-  const Corpus corpus = copies_corpus(options.run.model);
+  const Corpus corpus = copies_corpus(options.plan.model());
   Copies copies{rank, options, scheme, bucket_bytes, prefetch};
   RankResults record{.rank = rank.id}, first{.rank = rank.id};
   const auto complain = [&](const std::string& what) {
@@ -228,7 +229,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
   }
   // For 16-bit types, compares the master weights, which only their owners have.
   for (const Parameter* parameter :
-       is_narrow(options.run.model.dtype) ? copies.updated() : copies.parameters())
+       is_narrow(options.plan.model().dtype) ? copies.updated() : copies.parameters())
     record.parameters.push_back(
         named(rank.device, *parameter, parameter->master ? parameter->master : parameter->value));
 
@@ -237,18 +238,20 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
   return {collect_losses(records, options.run.steps), collect_parameters(records),
           collect_parameters(firsts),
           train_on_one_device(options, corpus,
-                              {{"", 0, options.run.steps, options.run.microbatches.front()}}, {},
+                              {{"", 0, options.run.steps, options.plan.batch.microbatches}}, {},
                               {copies.order})};
 }
 
 /// Returns the whole model's gradients in the first step, computed on one device.
 inline std::vector<NamedValues> first_gradients(const Options& options) {
-  const Corpus corpus = copies_corpus(options.run.model);
+  const Corpus corpus = copies_corpus(options.plan.model());
   SoloDevice device{options.platform.on_gpus()};
-  Gpt model{options.run.model, device, StageLayers::whole(options.run.model), options.run.seed};
-  const int pieces = options.run.dp * options.run.microbatches.front();
-  Batch batch = corpus.batch(options.run.seed, 0,
-                             {.microbatches = pieces, .size = options.run.batch / pieces});
+  Gpt model{options.plan.model(), device, StageLayers::whole(options.plan.model()),
+            options.plan.seed};
+  const int pieces = options.plan.mesh.size(Axis::dp) * options.plan.batch.microbatches;
+  Batch batch =
+      corpus.batch(options.plan.seed, 0,
+                   {.microbatches = pieces, .size = options.plan.batch.sequences / pieces});
   move_to(device, batch);
   accumulate_gradients(model, batch);
   std::vector<NamedValues> gradients;
@@ -284,8 +287,8 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
   Reference expected;
   std::vector<NamedValues> gradients;
   if (rank.id == 0) {
-    expected = train_on_one_device(options, copies_corpus(options.run.model),
-                                   {{"", 0, options.run.steps, options.run.microbatches.front()}});
+    expected = train_on_one_device(options, copies_corpus(options.plan.model()),
+                                   {{"", 0, options.run.steps, options.plan.batch.microbatches}});
     gradients = first_gradients(options);
   }
   Outcome before;
@@ -298,7 +301,7 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
     const Parity parity = compare(outcome.losses, outcome.parameters, expected);
     // In 16 bits, a sum over ranks loses up to half a unit in the last place at each step, a
     // relative error of 2⁻⁹ in bf16.
-    const bool narrow = is_narrow(options.run.model.dtype);
+    const bool narrow = is_narrow(options.plan.model().dtype);
     const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
                                        : Tolerance{.loss = 1e-6, .parameter = 1e-5};
     if (!parity.within(tolerance))
@@ -317,7 +320,7 @@ inline std::string check_copies(Rank& rank, const Options& options, std::int64_t
     // to the previous ones; data parallelism sums over ranks at the end. The order of additions
     // differs.
     if (scheme == Scheme::bucket ||
-        (scheme == Scheme::zero_2 && options.run.microbatches.front() > 1)) {
+        (scheme == Scheme::zero_2 && options.plan.batch.microbatches > 1)) {
       before = outcome;
       continue;
     }

@@ -19,28 +19,28 @@ struct ExpertRun {
   /// A model that is small enough to train a few times but still learns. `ep` of `dp` ranks divide
   /// the experts among themselves; with tp > 1 and ep = 1, tensor-parallel ranks do.
   ExpertRun(int dp, int ep, const MixtureOfExperts& moe_, int tp = 1) : moe(moe_) {
-    options.run.ranks = dp * tp;
-    options.run.dp = dp;
-    options.run.ep = ep;
-    options.run.tp = tp;
-    options.run.model = {.layers = 2, .hidden = 32, .heads = 4, .sequence = 24, .vocabulary = 257};
-    options.run.microbatches = {1};
-    options.run.batch = dp == 3 ? 6 : 8;
+    options.plan.set_mesh(Mesh{dp * tp, {tp, 1, dp, 1}}.with_experts(ep));
+    set_model(options.plan,
+              {.layers = 2, .hidden = 32, .heads = 4, .sequence = 24, .vocabulary = 257});
+    options.plan.batch.microbatches = 1;
+    options.plan.batch.sequences = dp == 3 ? 6 : 8;
     options.run.steps = training_steps();
-    options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
-    options.run.optimizer.clip = 0;
-    options.platform.clock = Clock::modelled(Cluster::load("classroom"));
+    options.plan.optimizer.learning_rate = 1e-3F;  // the lessons' default
+    options.plan.optimizer.clip = 0;
+    options.plan.modelled = {Cluster::load("classroom")};
     settle();
   }
   /// Call this after changing the options. `replayed`: one device will replay the run.
   void settle(bool replayed = true) {
     log = std::make_unique<RoutingRecord>();
-    if (replayed) log->set_replay(options.run.dp, options.run.microbatches.front());
-    moe.batch_tokens = static_cast<std::int64_t>(options.run.batch) * options.run.model.sequence;
-    options.run.builder = builder()(moe, *log);
+    if (replayed)
+      log->set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches);
+    moe.batch_tokens =
+        static_cast<std::int64_t>(options.plan.batch.sequences) * options.plan.model().sequence;
+    set_builder(options.plan, builder()(moe, *log));
   }
   ExpertBuilder builder() const {
-    return [over_tp = options.run.tp > 1](
+    return [over_tp = options.plan.mesh.size(Axis::tp) > 1](
                const MixtureOfExperts& mixture,
                RoutingLog& routings) -> std::shared_ptr<const ModelBuilder> {
       if (over_tp) return std::make_shared<const ExpertsOverTensorParallel>(mixture, routings);
@@ -49,7 +49,7 @@ struct ExpertRun {
   }
   /// Predicts the step that follows.
   Predicted predict(const RankContext& rank, std::int64_t bucket_bytes) const {
-    return predict_expert_parallel(rank, moe, builder(), *log, options.run.microbatches.front(),
+    return predict_expert_parallel(rank, moe, builder(), *log, options.plan.batch.microbatches,
                                    bucket_bytes);
   }
 
@@ -67,7 +67,7 @@ class ExpertRank {
       : rank_(rank),
         run_(run),
         model_(rank.plan, rank.place, rank.device, Storage::own, &rank.groups),
-        optimizer_(model_.parameters(), rank.device, run.options.run.optimizer),
+        optimizer_(model_.parameters(), rank.device, run.options.plan.optimizer),
         same_experts_(rank.endpoint, rank.plan.mesh.replicas_of_experts(rank.id), "same experts",
                       rank.transport->open_channels(Group::channels_taken)),
         dense_(model_, units_with(model_.stored_units(), false), rank.group(Axis::dp),
@@ -79,7 +79,7 @@ class ExpertRank {
 
   double backward(const Corpus& corpus, int step) {
     model_.zero_gradients();
-    Batch batch = corpus.batch(run_.options.run.seed, step, rank_.plan.samples(rank_.place));
+    Batch batch = corpus.batch(run_.options.plan.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, batch);
     const double loss = accumulate_gradients(model_, batch);
     dense_.sum_gradients();
@@ -101,7 +101,7 @@ class ExpertRank {
 /// Trains, and compares each step's bytes and memory peaks with those derived from its routing.
 /// Appends errors to `wrong`. Returns the results on rank 0.
 inline Outcome train_experts(Rank& rank, ExpertRun& run, std::string& wrong) {
-  const Corpus corpus = copies_corpus(run.options.run.model);
+  const Corpus corpus = copies_corpus(run.options.plan.model());
   ExpertRank mine{rank, run};
   RankResults record{.rank = rank.id}, first{.rank = rank.id};
   const auto complain = [&](const std::string& what) {
@@ -135,13 +135,13 @@ inline Outcome train_experts(Rank& rank, ExpertRun& run, std::string& wrong) {
 /// The whole model's gradients in the first step, computed on one device.
 inline std::vector<NamedValues> first_expert_gradients(const ExpertRun& run) {
   const Options& options = run.options;
-  const Plan plan = options.plan_of_one_device();
+  const Plan plan = options.plan.on_one_device();
   SoloDevice device{options.platform.on_gpus()};
   Gpt model{plan, plan.place(0), device};
-  const int pieces = options.run.dp * options.run.microbatches.front();
-  Batch batch =
-      copies_corpus(options.run.model)
-          .batch(options.run.seed, 0, {.microbatches = pieces, .size = options.run.batch / pieces});
+  const int pieces = options.plan.mesh.size(Axis::dp) * options.plan.batch.microbatches;
+  Batch batch = copies_corpus(options.plan.model())
+                    .batch(options.plan.seed, 0,
+                           {.microbatches = pieces, .size = options.plan.batch.sequences / pieces});
   move_to(device, batch);
   accumulate_gradients(model, batch);
   std::vector<NamedValues> gradients;
@@ -200,16 +200,17 @@ inline std::string check_experts(Rank& rank, ExpertRun& run, Outcome* outcome = 
   const Outcome mine = train_experts(rank, run, wrong);
   if (rank.id != 0) return wrong;
   const auto complain = [&](const std::string& what) { wrong += what + "\n"; };
-  if (run.options.run.tp == 1) wrong += check_conservation(rank.plan, run.moe, *run.log);
+  if (run.options.plan.mesh.size(Axis::tp) == 1)
+    wrong += check_conservation(rank.plan, run.moe, *run.log);
   const Options& options = run.options;
   const Reference expected =
-      train_on_one_device(options, copies_corpus(options.run.model),
-                          {{"", 0, options.run.steps, options.run.microbatches.front()}});
+      train_on_one_device(options, copies_corpus(options.plan.model()),
+                          {{"", 0, options.run.steps, options.plan.batch.microbatches}});
   for (const Flip& flip : run.log->flips())
     if (!flip.adopted)
       complain(fmt::format("rank {}, layer {}, microbatch {}: token {} is {} from a tie",
                            flip.replica, flip.layer, flip.call, flip.token, flip.distance));
-  const bool narrow = is_narrow(options.run.model.dtype);
+  const bool narrow = is_narrow(options.plan.model().dtype);
   const Parity parity = compare(mine.losses, mine.parameters, expected);
   const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
                                      : Tolerance{.loss = 1e-5, .parameter = 1e-4};

@@ -28,11 +28,12 @@ inline std::shared_ptr<const ModelBuilder> builder_of(const LoggedAxes& chosen) 
 
 /// Sets what the experts need to know of the run. Call it once the other options are set.
 inline void settle_experts(Options& options, LoggedAxes& chosen) {
-  RunConfig& run = options.run;
-  chosen.moe.batch_tokens = static_cast<std::int64_t>(run.batch) * run.model.sequence;
-  chosen.context_ranks = run.cp;
-  chosen.log->set_replay(run.dp, run.microbatches.front(), run.cp);
-  run.builder = builder_of(chosen);
+  Plan& plan = options.plan;
+  const int dp = plan.mesh.size(Axis::dp), cp = plan.mesh.size(Axis::cp);
+  chosen.moe.batch_tokens = std::int64_t{plan.batch.sequences} * plan.model().sequence;
+  chosen.context_ranks = cp;
+  chosen.log->set_replay(dp, plan.batch.microbatches, cp);
+  set_builder(plan, builder_of(chosen));
 }
 
 struct MeshShape {
@@ -46,24 +47,20 @@ template <class Chosen = Composition>
 Options small_mesh(const MeshShape& mesh, bool tied = false, float clip = 0,
                    const Chosen& chosen = {}) {
   Options options;
-  options.run.ranks = mesh.ranks();
-  options.run.dp = mesh.dp;
-  options.run.pp = mesh.pp;
-  options.run.cp = mesh.cp;
-  options.run.tp = mesh.tp;
-  options.run.model = {.layers = 5,
-                       .hidden = 48,
-                       .heads = 24,
-                       .sequence = 12 * mesh.cp,
-                       .vocabulary = 257,
-                       .tied = tied};
-  options.run.builder = builder_of(chosen);
-  options.run.microbatches = {3};
-  options.run.batch = 12;
+  options.plan.set_mesh(Mesh{mesh.ranks(), {mesh.tp, mesh.cp, mesh.dp, mesh.pp}});
+  set_model(options.plan, {.layers = 5,
+                           .hidden = 48,
+                           .heads = 24,
+                           .sequence = 12 * mesh.cp,
+                           .vocabulary = 257,
+                           .tied = tied});
+  set_builder(options.plan, builder_of(chosen));
+  options.plan.batch.microbatches = 3;
+  options.plan.batch.sequences = 12;
   options.run.steps = training_steps();
-  options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
-  options.run.optimizer.clip = clip;
-  options.platform.clock = Clock::modelled(Cluster::load("classroom"));
+  options.plan.optimizer.learning_rate = 1e-3F;  // the lessons' default
+  options.plan.optimizer.clip = clip;
+  options.plan.modelled = {Cluster::load("classroom")};
   return options;
 }
 
@@ -113,7 +110,8 @@ class OnMesh {
   /// The schedule is 1F1B, unless `other` is given.
   OnMesh(Rank& rank, const Options& options, const Chosen& chosen, const Schedule* other = nullptr)
       : schedule(other != nullptr ? *other
-                                  : one_f_one_b(options.run.pp, options.run.microbatches.front())),
+                                  : one_f_one_b(options.plan.mesh.size(Axis::pp),
+                                                options.plan.batch.microbatches)),
         predicted(predicted_step(rank, schedule, chosen)),
         rank_(rank),
         options_(options),
@@ -122,7 +120,7 @@ class OnMesh {
         pipeline_(training.pipeline(schedule)) {}
 
   std::optional<double> train(const Corpus& corpus, int step) {
-    Batch mine = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
+    Batch mine = corpus.batch(options_.plan.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, mine);
     if (predicted.at_end) predicted = predicted_step(rank_, schedule, chosen_);
     const std::optional<double> loss = training.step(pipeline_, mine);
@@ -159,19 +157,20 @@ struct Scheduled {
 /// Sets the placement of a schedule that the lessons generate, and returns the schedule.
 inline Schedule place_schedule(Options& options, const Composition& chosen,
                                const KnownSchedule& known, int chunks) {
-  const PipelineSize size{options.run.pp, chunks, options.run.microbatches.front()};
-  options.run.rank_of_stage = placement_of(known, size);
+  const PipelineSize size{options.plan.mesh.size(Axis::pp), chunks,
+                          options.plan.batch.microbatches};
+  options.plan.rank_of_stage = placement_of(known, size);
   const auto times = [&](const Plan& plan, int m) { return times_3d(plan, m, chosen); };
-  return known.generate(request_for(known, options.plan(), size, 0, times));
+  return known.generate(request_for(known, options.plan, size, 0, times));
 }
 
 /// Returns a run of a schedule that the lessons generate.
 inline Scheduled scheduled(const MeshShape& shape, const char* word, int chunks, int microbatches,
                            const Composition& chosen, bool tied = false, float clip = 0) {
   Scheduled run{small_mesh(shape, tied, clip, chosen), {}};
-  run.options.run.model.layers = shape.pp * chunks + 1;
-  run.options.run.microbatches = {microbatches};
-  run.options.run.batch = shape.dp * microbatches;
+  set_model(run.options.plan, &GptConfig::layers, shape.pp * chunks + 1);
+  run.options.plan.batch.microbatches = microbatches;
+  run.options.plan.batch.sequences = shape.dp * microbatches;
   run.schedule = place_schedule(run.options, chosen, *find_schedule(word), chunks);
   return run;
 }
@@ -189,14 +188,14 @@ inline std::vector<NamedValues> collected(Rank& rank, std::vector<NamedValues> t
 /// Returns the first moments of one device after its first step, which are proportional to the
 /// clipped gradients.
 inline std::vector<NamedValues> first_momentum(const Options& options) {
-  const Plan plan = options.plan_of_one_device();
+  const Plan plan = options.plan.on_one_device();
   SoloDevice device{options.platform.on_gpus()};
   Gpt model{plan, plan.place(0), device};
-  AdamW optimizer{model.parameters(), device, options.run.optimizer};
-  const int pieces = options.run.dp * options.run.microbatches.front();
-  Batch batch =
-      copies_corpus(options.run.model)
-          .batch(options.run.seed, 0, {.microbatches = pieces, .size = options.run.batch / pieces});
+  AdamW optimizer{model.parameters(), device, options.plan.optimizer};
+  const int pieces = options.plan.mesh.size(Axis::dp) * options.plan.batch.microbatches;
+  Batch batch = copies_corpus(options.plan.model())
+                    .batch(options.plan.seed, 0,
+                           {.microbatches = pieces, .size = options.plan.batch.sequences / pieces});
   accumulate_gradients(model, batch);
   optimizer.step();
   std::vector<NamedValues> momentum;
@@ -217,7 +216,7 @@ std::string check_mesh(Rank& rank, const Options& options, const Chosen& chosen,
     wrong += fmt::format("{}, {}{}, rank {}: {}\n", rank.plan.mesh.json(), text_of(chosen),
                          schedule != nullptr ? ", " + schedule->name : "", rank.id, what);
   };
-  const Corpus corpus = copies_corpus(options.run.model);
+  const Corpus corpus = copies_corpus(options.plan.model());
   OnMesh mine{rank, options, chosen, schedule};
   RankResults record{.rank = rank.id};
   std::vector<NamedValues> momentum;
@@ -246,10 +245,10 @@ std::string check_mesh(Rank& rank, const Options& options, const Chosen& chosen,
 
   const std::vector<double> losses = collect_losses(records, options.run.steps);
   const Reference expected = train_on_one_device(
-      options, corpus, {{"", 0, options.run.steps, options.run.microbatches.front()}});
+      options, corpus, {{"", 0, options.run.steps, options.plan.batch.microbatches}});
   if (const std::size_t flips = flips_of(chosen); flips > 0)
     complain(fmt::format("{} tokens with other experts than on one device, far from a tie", flips));
-  const bool narrow = is_narrow(options.run.model.dtype);
+  const bool narrow = is_narrow(options.plan.model().dtype);
   const Parity parity = compare(losses, parameters, expected);
   const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
                                      : Tolerance{.loss = 1e-5, .parameter = 1e-4};

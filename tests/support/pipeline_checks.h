@@ -33,18 +33,19 @@ namespace lockstep::testing {
 /// A model that is small enough to train a few hundred times but still learns.
 inline Options small_training(int ranks, int microbatches, bool tied = false, float clip = 0) {
   Options options;
-  options.run.ranks = options.run.pp = ranks;
-  options.run.model = {
-      .layers = 8, .hidden = 32, .heads = 2, .sequence = 16, .vocabulary = 256, .tied = tied};
-  options.run.microbatches = {microbatches};
-  options.run.batch = 2 * microbatches;
+  options.plan.set_mesh(Mesh::along(Axis::pp, ranks));
+  set_model(
+      options.plan,
+      {.layers = 8, .hidden = 32, .heads = 2, .sequence = 16, .vocabulary = 256, .tied = tied});
+  options.plan.batch.microbatches = microbatches;
+  options.plan.batch.sequences = 2 * microbatches;
   options.run.steps = training_steps();
-  options.run.optimizer.learning_rate = 2e-3F;  // twice the lessons' default
-  options.run.optimizer.clip = clip;
+  options.plan.optimizer.learning_rate = 2e-3F;  // twice the lessons' default
+  options.plan.optimizer.clip = clip;
   Cluster cluster;
   cluster.flops = 1e11;
   cluster.within = cluster.between = {1e-6, 1e9};
-  options.platform.clock = Clock::modelled(cluster);
+  options.plan.modelled = {cluster};
   return options;
 }
 
@@ -72,7 +73,7 @@ using Generator = std::function<Schedule(int, int)>;
 inline Plan plan_for(const Rank& rank, const GptConfig& config, const Schedule& schedule,
                      int batch) {
   Plan plan = rank.plan;
-  set_model(plan, config, plan.builder());
+  set_model(plan, config);
   plan.rank_of_stage = schedule.rank_of_stage;
   plan.batch = {.sequences = batch * schedule.microbatches, .microbatches = schedule.microbatches};
   return plan;
@@ -110,21 +111,22 @@ struct StageModels {
 inline std::string check_parity(Rank& rank, const Options& options, const Generator& generate,
                                 const Reference& reference, const ModelBuilder& factory = {},
                                 double left = 0.8) {
-  const Corpus corpus = small_corpus(options.run.model);
-  const int m = options.run.microbatches.front();
+  const Corpus corpus = small_corpus(options.plan.model());
+  const int m = options.plan.batch.microbatches;
   const Schedule schedule = generate(rank.count, m);
-  StageModels stages{rank, options.run.model, schedule, options.run.seed, factory};
-  AdamW optimizer{stages.parameters(), rank.device, options.run.optimizer};
-  PipelineUpdate update{rank.endpoint, rank.world,
-                        plan_for(rank, options.run.model, schedule, options.run.batch / m),
-                        stages.pointers(), optimizer};
+  StageModels stages{rank, options.plan.model(), schedule, options.plan.seed, factory};
+  AdamW optimizer{stages.parameters(), rank.device, options.plan.optimizer};
+  PipelineUpdate update{
+      rank.endpoint, rank.world,
+      plan_for(rank, options.plan.model(), schedule, options.plan.batch.sequences / m),
+      stages.pointers(), optimizer};
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
-                            stage_boundary(options.run.model, options.run.batch / m)};
+                            stage_boundary(options.plan.model(), options.plan.batch.sequences / m)};
   RankResults record{.rank = rank.id};
   for (int step = 0; step < options.run.steps; ++step) {
     stages.zero_gradients();
-    Batch batch =
-        corpus.batch(options.run.seed, step, {.microbatches = m, .size = options.run.batch / m});
+    Batch batch = corpus.batch(options.plan.seed, step,
+                               {.microbatches = m, .size = options.plan.batch.sequences / m});
     move_to(rank.device, batch);
     const auto loss = pipeline.step(batch);
     update.step();
@@ -228,22 +230,22 @@ inline std::string check_timeline(Rank& rank, const GptConfig& config, const Sch
 inline std::string check_memory(Rank& rank, const Options& options, const Schedule& schedule,
                                 std::optional<int> live = {}) {
   const int m = schedule.microbatches;
-  const int batch = options.run.batch / m;
-  const Corpus corpus = small_corpus(options.run.model);
-  StageModels stages{rank, options.run.model, schedule, 1};
-  AdamW optimizer{stages.parameters(), rank.device, options.run.optimizer};
-  const Plan plan = plan_for(rank, options.run.model, schedule, batch);
+  const int batch = options.plan.batch.sequences / m;
+  const Corpus corpus = small_corpus(options.plan.model());
+  StageModels stages{rank, options.plan.model(), schedule, 1};
+  AdamW optimizer{stages.parameters(), rank.device, options.plan.optimizer};
+  const Plan plan = plan_for(rank, options.plan.model(), schedule, batch);
   PipelineUpdate update{rank.endpoint, rank.world, plan, stages.pointers(), optimizer};
   PipelineExecutor pipeline{rank.endpoint, rank.world, schedule, stages.pointers(),
-                            stage_boundary(options.run.model, batch)};
+                            stage_boundary(options.plan.model(), batch)};
   Predicted predicted;
   if (live)
     predicted = predict_pipeline(plan, plan.place(rank.id), schedule);
   else
     dry_run_schedule(plan, plan.place(rank.id), schedule).fill(predicted);
   if (live) {
-    const StageLayers layers = StageLayers::of(options.run.model, rank.id, rank.count);
-    const Footprint footprint{options.run.model, layers, batch};
+    const StageLayers layers = StageLayers::of(options.plan.model(), rank.id, rank.count);
+    const Footprint footprint{options.plan.model(), layers, batch};
     if (*predicted.peak_bytes[MemoryCategory::activations] != footprint.peak(*live))
       return fmt::format("{}, rank {}: predicted for another number of live microbatches than {}",
                          schedule.name, rank.id, *live);

@@ -90,7 +90,8 @@ inline Plan random_plan(std::mt19937& random) {
   plan.batch.sequences = dp * plan.batch.microbatches * (1 + below(2));
   plan.batch.context = below(2) == 0 ? ContextLayout::contiguous : ContextLayout::zigzag;
   plan.seed = random();
-  set_model(plan, model, std::make_shared<const SplitModel>(below(2) * ep * (1 + below(2))));
+  set_model(plan, model);
+  set_builder(plan, std::make_shared<const SplitModel>(below(2) * ep * (1 + below(2))));
   plan.validate();
   return plan;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/model/builder.h"
 #include "core/run/thread_ranks.h"
 
 namespace lockstep::testing {
@@ -18,10 +19,10 @@ namespace lockstep::testing {
 /// Options for `ranks` pipeline ranks, on the modelled clock of `cluster`.
 inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTimes times = {}) {
   Options options;
-  options.run.ranks = ranks;
-  options.run.pp = ranks;
-  options.run.model.layers = std::max(options.run.model.layers, ranks);  // at least one per stage
-  options.platform.clock = Clock::modelled(cluster, times);
+  options.plan.set_mesh(Mesh::along(Axis::pp, ranks));
+  const int layers = std::max(options.plan.model().layers, ranks);  // at least one per stage
+  set_model(options.plan, &GptConfig::layers, layers);
+  options.plan.modelled = {cluster, times};
   return options;
 }
 
@@ -29,7 +30,7 @@ inline Options modelled_options(int ranks, const Cluster& cluster = {}, FixedTim
 /// resolves the automatic choices of clock and collectives.
 struct ThreadRun {
   explicit ThreadRun(Options options, double patience_seconds = 60, Notice notice = {})
-      : fabric(options.run.ranks, patience_seconds, std::move(notice)),
+      : fabric(options.plan.mesh.ranks(), patience_seconds, std::move(notice)),
         made(settled(options), fabric, plan) {}
 
   /// Calls `body` on every rank. Returns the run's error message, or "".
@@ -56,7 +57,8 @@ struct ThreadRun {
   }
 };
 
-/// Calls `body` on `options.run.ranks` ranks in threads. Returns the run's error message, or "".
+/// Calls `body` on `options.plan.mesh.ranks()` ranks in threads. Returns the run's error message,
+/// or "".
 inline std::string on_threads(const Options& options, const std::function<void(Rank&)>& body) {
   return ThreadRun{options}(body);
 }

@@ -37,15 +37,16 @@ inline Predicted predicted_of(Sharing sharing, const Plan& plan, const Place& pl
 /// divides the heads and the sequence, but not the vocabulary.
 inline Options small_tensors(int t, Sharing sharing) {
   Options options;
-  options.run.ranks = options.run.tp = t;
-  options.run.model = {.layers = 2, .hidden = 48, .heads = 24, .sequence = 24, .vocabulary = 257};
-  options.run.builder = builder_of(sharing);
-  options.run.microbatches = {1};
-  options.run.batch = 4;
+  options.plan.set_mesh(Mesh::along(Axis::tp, t));
+  set_model(options.plan,
+            {.layers = 2, .hidden = 48, .heads = 24, .sequence = 24, .vocabulary = 257});
+  set_builder(options.plan, builder_of(sharing));
+  options.plan.batch.microbatches = 1;
+  options.plan.batch.sequences = 4;
   options.run.steps = training_steps();
-  options.run.optimizer.learning_rate = 1e-3F;  // the lessons' default
-  options.run.optimizer.clip = 0;
-  options.platform.clock = Clock::modelled(Cluster::load("classroom"));
+  options.plan.optimizer.learning_rate = 1e-3F;  // the lessons' default
+  options.plan.optimizer.clip = 0;
+  options.plan.modelled = {Cluster::load("classroom")};
   return options;
 }
 
@@ -58,7 +59,7 @@ class SharedLayers {
         rank_(rank),
         options_(options),
         model_(rank.plan, rank.place, rank.device, Storage::own, &rank.groups),
-        optimizer_(model_.parameters(), rank.device, options.run.optimizer) {
+        optimizer_(model_.parameters(), rank.device, options.plan.optimizer) {
     if (rank.place.size(Axis::dp) > 1)
       replicas_.emplace(model_, rank.group(Axis::dp), unit_buckets);
     // After the replicas' hooks, so that they see the summed gradients.
@@ -68,7 +69,7 @@ class SharedLayers {
   /// Computes the gradients of a step, and returns the loss.
   double backward(const Corpus& corpus, int step) {
     model_.zero_gradients();
-    Batch batch = corpus.batch(options_.run.seed, step, rank_.plan.samples(rank_.place));
+    Batch batch = corpus.batch(options_.plan.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, batch);
     return accumulate_gradients(model_, batch);
   }
@@ -94,7 +95,7 @@ class SharedLayers {
 template <class Layers>
 Outcome train_layers(Rank& rank, const Options& options, Layers& layers, const char* name,
                      std::string& wrong) {
-  const Corpus corpus = copies_corpus(options.run.model);
+  const Corpus corpus = copies_corpus(options.plan.model());
   RankResults record{.rank = rank.id}, first{.rank = rank.id};
   const auto complain = [&](const std::string& what) {
     wrong += fmt::format("{}, rank {} of {}: {}\n", name, rank.id, rank.count, what);
@@ -136,12 +137,12 @@ inline std::string check_outcome(const Options& options, const Outcome& mine, co
                                  Deviation* deviation, double left) {
   std::string wrong;
   const Reference expected =
-      train_on_one_device(options, copies_corpus(options.run.model),
-                          {{"", 0, options.run.steps, options.run.microbatches.front()}});
+      train_on_one_device(options, copies_corpus(options.plan.model()),
+                          {{"", 0, options.run.steps, options.plan.batch.microbatches}});
   const auto complain = [&](const std::string& what) {
-    wrong += fmt::format("{} on {} ranks: {}\n", name, options.run.ranks, what);
+    wrong += fmt::format("{} on {} ranks: {}\n", name, options.plan.mesh.ranks(), what);
   };
-  const bool narrow = is_narrow(options.run.model.dtype);
+  const bool narrow = is_narrow(options.plan.model().dtype);
   const Parity parity = compare(mine.losses, mine.parameters, expected);
   const Tolerance tolerance = narrow ? Tolerance{.loss = 1e-2, .parameter = 0.1}
                                      : Tolerance{.loss = 1e-5, .parameter = 1e-4};

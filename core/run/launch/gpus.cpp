@@ -86,7 +86,7 @@ RankPlace RankPlace::from_bytes(const std::string& bytes) {
 RankPlace this_place(const Options& options, int local) {
   RankPlace place{.host = host_name(), .cores = own_cores()};
   if (!options.platform.on_gpus()) return place;
-  if (options.run.ranks > 1) load_kernels_at_start();
+  if (options.plan.mesh.ranks() > 1) load_kernels_at_start();
   const auto& gpus = gpu_library().gpus();
   place.gpu = local % static_cast<int>(gpus.size());
   const GpuInfo& info = gpus[static_cast<std::size_t>(place.gpu)];
@@ -127,7 +127,7 @@ std::string GpuPlan::summary(const Options& options) const {
                        !has_nccl ? "messages go through the hosts: this build has no NCCL"
                        : !by_nccl(*this, options)
                            ? "messages go through the hosts, as the modelled clock requires"
-                       : options.platform.comm == Collectives::native
+                       : options.plan.collectives == Collectives::native
                            ? "messages and collectives use NCCL"
                            : "messages use NCCL, collectives our rings");
   return fmt::format(
@@ -152,7 +152,7 @@ std::string GpuPlan::table() const {
 }
 
 bool by_nccl(const GpuPlan& plan, const Options& options) {
-  return plan.nccl && plan.places.size() > 1 && !options.platform.clock.is_modelled();
+  return plan.nccl && plan.places.size() > 1 && !options.plan.modelled;
 }
 
 void settle_on_gpus(const GpuPlan& plan, Options& options) {
@@ -161,17 +161,17 @@ void settle_on_gpus(const GpuPlan& plan, Options& options) {
   if (options.platform.clock_is_open) {
     std::set<std::string> gpus;
     for (const RankPlace& each : plan.places) gpus.insert(gpu_of(each));
-    options.platform.clock =
-        plan.one_each ? Clock::wall()
-                      : Clock::modelled(cluster_for(options.platform.cluster, options.run.ranks));
+    options.plan.modelled.reset();
+    if (!plan.one_each)
+      options.plan.modelled = {cluster_for(options.platform.cluster, options.plan.mesh.ranks())};
     options.platform.why_this_clock =
         plan.one_each
             ? fmt::format("each of {} has its own GPU", plural(ranks, "rank"))
             : fmt::format("{} share {}", plural(ranks, "rank"), plural(gpus.size(), "GPU"));
   }
   if (by_nccl(plan, options)) {
-    if (options.platform.comm_is_open) options.platform.comm = Collectives::native;
-  } else if (options.platform.comm == Collectives::native && ranks > 1) {
+    if (options.platform.comm_is_open) options.plan.collectives = Collectives::native;
+  } else if (options.plan.collectives == Collectives::native && ranks > 1) {
     throw UsageError(fmt::format(
         "--comm native: {}; leave it out",
         !plan.has_nccl ? "this build has no NCCL"

@@ -107,10 +107,10 @@ struct FlagParser::Impl {
 };
 
 void FlagParser::Impl::shared_flags() {
-  auto& [run, platform, output] = *options;
+  auto& [plan, run, platform, output] = *options;
   given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
   run.steps = info.steps;
-  run.batch = info.batch;
+  plan.batch.sequences = info.batch;
   platform.cluster = info.cluster;
   given.precision = info.precision;
   app.get_formatter()->column_width(34);
@@ -151,7 +151,7 @@ void FlagParser::Impl::shared_flags() {
     choice("--layout", given.layout, {"contiguous", "zigzag"},
            "how the ranks of --cp divide each sequence: N chunks in order, or 2N chunks, of which "
            "rank i takes the i-th from each end");
-  word("--order", run.order, "the mesh's axes, innermost first");
+  word("--order", given.order, "the mesh's axes, innermost first");
 
   app.option_defaults()->group("Clock");
   choice(
@@ -170,19 +170,19 @@ void FlagParser::Impl::shared_flags() {
 
   app.option_defaults()->group("Training");
   number("--steps", run.steps, 1, "training steps");
-  number("--batch", run.batch, 1, "sequences per step, over all microbatches");
+  number("--batch", plan.batch.sequences, 1, "sequences per step, over all microbatches");
   word("--microbatches", given.microbatches,
        info.sweeps ? "microbatches per step; several values are used in turn"
                    : "microbatches per step");
-  number("--layers", run.model.layers, 1, "transformer blocks");
-  number("--hidden", run.model.hidden, 1, "width of the model");
-  number("--heads", run.model.heads, 1, "attention heads; must divide --hidden");
-  number("--sequence", run.model.sequence, 1, "tokens per sequence");
-  number("--vocab", run.model.vocabulary, 1, "tokens in the vocabulary; text needs at least 256");
+  number("--layers", given.model.layers, 1, "transformer blocks");
+  number("--hidden", given.model.hidden, 1, "width of the model");
+  number("--heads", given.model.heads, 1, "attention heads; must divide --hidden");
+  number("--sequence", given.model.sequence, 1, "tokens per sequence");
+  number("--vocab", given.model.vocabulary, 1, "tokens in the vocabulary; text needs at least 256");
   if (std::ranges::count(info.axes, Axis::pp) > 0)
     word("--split", given.split,
          "transformer blocks of each pipeline stage, such as 3,3,2,2 [as even as possible]");
-  app.add_flag("--tied", run.model.tied, "use the token embedding as the output head");
+  app.add_flag("--tied", given.model.tied, "use the token embedding as the output head");
   if (info.freezes)
     word("--freeze", given.freeze,
          "parts that keep their initial values: blocks such as 0,1,2, embedding, head");
@@ -195,7 +195,7 @@ void FlagParser::Impl::shared_flags() {
   app.add_option("--clip", given.clip, "maximum gradient norm; 0: no clipping")
       ->check(positive(true))
       ->capture_default_str();
-  app.add_option("--seed", run.seed, "seed of the initial values and of the order of the data")
+  app.add_option("--seed", plan.seed, "seed of the initial values and of the order of the data")
       ->check([](const std::string& text) {
         std::uint64_t value = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -263,16 +263,16 @@ void FlagParser::Impl::apply_defaults() {
 
 /// Gives the model the shape of the checkpoint to load, except for flags that are given.
 void FlagParser::Impl::adopt_model() {
-  RunConfig& run = options->run;
-  if (run.load.empty()) return;
-  const ModelDescription saved = described_model(run.load);
-  for (auto [flag, value, theirs] : {std::tuple{"--layers", &run.model.layers, saved.layers},
-                                     {"--hidden", &run.model.hidden, saved.hidden},
-                                     {"--heads", &run.model.heads, saved.heads},
-                                     {"--sequence", &run.model.sequence, saved.sequence},
-                                     {"--vocab", &run.model.vocabulary, saved.vocabulary}})
+  if (options->run.load.empty()) return;
+  const ModelDescription saved = described_model(options->run.load);
+  GptConfig& model = given.model;
+  for (auto [flag, value, theirs] : {std::tuple{"--layers", &model.layers, saved.layers},
+                                     {"--hidden", &model.hidden, saved.hidden},
+                                     {"--heads", &model.heads, saved.heads},
+                                     {"--sequence", &model.sequence, saved.sequence},
+                                     {"--vocab", &model.vocabulary, saved.vocabulary}})
     if (app.count(flag) == 0) *value = theirs.value_or(*value);
-  if (app.count("--tied") == 0) run.model.tied = saved.tied.value_or(run.model.tied);
+  if (app.count("--tied") == 0) model.tied = saved.tied.value_or(model.tied);
 }
 
 /// Removes the shared flags that shape or train a model.

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <numeric>
 #include <sstream>
-#include <tuple>
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
+#include "core/model/builder.h"
 #include "core/model/data.h"
+#include "core/plan/divisions.h"
 #include "core/run/options/check_paths.h"
 
 namespace lockstep {
@@ -65,7 +66,8 @@ void choose_clock(const Given& given, Options& options) {
   options.platform.clock_is_open =
       options.platform.on_gpus() && given.clock == "auto" && given.time.empty() && given.pace == 0;
   const int cores = available_cores();
-  const int ranks_here = under_mpi() ? mpi_local_size_from_environment() : options.run.ranks;
+  const int ranks_here =
+      under_mpi() ? mpi_local_size_from_environment() : options.plan.mesh.ranks();
   if (given.clock != "auto") {
     options.platform.why_this_clock = "chosen by --clock";
   } else if (options.platform.on_meta()) {
@@ -74,7 +76,7 @@ void choose_clock(const Given& given, Options& options) {
     options.platform.why_this_clock = "--time and --pace require modelled time";
   } else if (ranks_here <= cores) {
     options.platform.why_this_clock =
-        fmt::format("each of {} ranks has its own core", options.run.ranks);
+        fmt::format("each of {} ranks has its own core", options.plan.mesh.ranks());
   } else {
     options.platform.why_this_clock = fmt::format("{} ranks share {} cores", ranks_here, cores);
   }
@@ -99,12 +101,10 @@ void choose_clock(const Given& given, Options& options) {
       ((options.platform.hosts.any() && !under_mpi()) || options.platform.clock_is_open);
   const Cluster cluster = ranks_choose || !modelled
                               ? Cluster::load(options.platform.cluster)
-                              : cluster_for(options.platform.cluster, options.run.ranks);
-  options.platform.clock =
-      modelled ? Clock::modelled(cluster,
-                                 given.time.empty() ? FixedTimes{} : FixedTimes::parse(given.time),
-                                 given.pace)
-               : Clock::wall();
+                              : cluster_for(options.platform.cluster, options.plan.mesh.ranks());
+  if (modelled)
+    options.plan.modelled = {cluster,
+                             given.time.empty() ? FixedTimes{} : FixedTimes::parse(given.time)};
 }
 
 void choose_collectives(const Given& given, Options& options) {
@@ -113,29 +113,11 @@ void choose_collectives(const Given& given, Options& options) {
   if (options.platform.launch == Launch::threads && !options.platform.on_gpus())
     throw UsageError(
         "--comm native: no library has collectives for threads; leave it out, or use --launch mpi");
-  if (options.platform.clock.is_modelled() && !options.platform.clock_is_open)
+  if (options.plan.modelled && !options.platform.clock_is_open)
     throw UsageError(
         "--comm native: the modelled clock can time only our own algorithms; leave it out, or use "
         "--clock wall");
-  options.platform.comm = Collectives::native;
-}
-
-void check_batch(const Options& options) {
-  int pieces = options.run.dp;  // a multiple of m · dp for every m
-  for (int m : options.run.microbatches) pieces = std::lcm(pieces, m * options.run.dp);
-  for (int m : options.run.microbatches) {
-    if (options.run.batch % (m * options.run.dp) == 0) continue;
-    throw UsageError(
-        fmt::format("--batch {} with --microbatches {}: {} sequences can't be divided into {} "
-                    "equal microbatches; "
-                    "--batch {} can",
-                    options.run.batch, m, options.run.batch, m * options.run.dp,
-                    std::max(options.run.batch / pieces, 1) * pieces));
-  }
-  if (options.run.steps < static_cast<int>(options.run.microbatches.size()))
-    throw UsageError(
-        fmt::format("--steps {}: a sweep over {} values of --microbatches needs a step for each",
-                    options.run.steps, options.run.microbatches.size()));
+  options.plan.collectives = Collectives::native;
 }
 
 }  // namespace
@@ -180,19 +162,50 @@ int ranks_of_sizes(const Given& given, const LessonInfo& info) {
   return static_cast<int>(product);
 }
 
+/// Returns the ranks' mesh. Sizes that are not given are the lesson's if the flags give none, and
+/// otherwise 1; the lesson's first axis takes the remaining ranks. Without --ep, the lesson may
+/// divide the experts among as many ranks as possible.
+Mesh mesh_of(const Given& given, const LessonInfo& info, int ranks) {
+  const bool any_size = given.dp || given.pp || given.cp || given.tp || given.ep;
+  const auto takes = [&](Axis axis) { return std::ranges::count(info.axes, axis) > 0; };
+  const auto size_along = [&](Axis axis, std::optional<int> asked) {
+    const auto found = info.sizes.find(axis);
+    const int otherwise = any_size || found == info.sizes.end() ? 1 : found->second;
+    // If the size is 0, Mesh gives the remaining ranks to this axis.
+    const int size = asked.value_or(info.axes.front() == axis ? 0 : otherwise);
+    if (!takes(axis) && size > 1)
+      throw UsageError(
+          fmt::format("--{} {}: this lesson puts all ranks on the {} axis; leave it out",
+                      name_of(axis), size, name_of(info.axes.front())));
+    return size;
+  };
+  std::array<int, axis_count> sizes{};
+  for (const auto& [axis, asked] : {std::pair{Axis::dp, given.dp},
+                                    {Axis::pp, given.pp},
+                                    {Axis::cp, given.cp},
+                                    {Axis::tp, given.tp}})
+    sizes[static_cast<std::size_t>(axis)] = size_along(axis, asked);
+  int ep = size_along(Axis::ep, given.ep);
+  const Mesh mesh{ranks, sizes, given.order};
+  if (!given.ep && takes(Axis::ep) && (mesh.size(Axis::tp) == 1 || info.experts_over_all))
+    ep = mesh.size(Axis::dp_cp);
+  return mesh.with_experts(ep);
+}
+
 }  // namespace
 
 void settle(const Given& given, const LessonInfo& info, Options& options) {
-  auto& [run, platform, output] = options;
+  auto& [plan, run, platform, output] = options;
   platform.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
-  run.ranks =
+  plan.receives_combine = platform.launch == Launch::threads;
+  const int ranks =
       given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : ranks_of_sizes(given, info));
-  if (under_mpi() && run.ranks != mpi_size_from_environment())
-    throw UsageError(fmt::format("--ranks {}: the launcher started {} processes", run.ranks,
+  if (under_mpi() && ranks != mpi_size_from_environment())
+    throw UsageError(fmt::format("--ranks {}: the launcher started {} processes", ranks,
                                  mpi_size_from_environment()));
   check_meta(given, options);
   if (platform.on_meta() && output.trace.empty() && output.view.empty() &&
-      run.ranks > most_traced_meta_ranks) {
+      ranks > most_traced_meta_ranks) {
     output.trace = "none";
     output.trace_left_out = true;
   }
@@ -208,60 +221,38 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
                     platform.hosts.hosts.empty() ? "--hostfile" : "--hosts",
                     platform.hosts.hosts.empty() ? platform.hosts.hostfile : platform.hosts.hosts));
   if (!under_mpi())
-    platform.hosts.check(run.ranks);  // not on ranks, which may be unable to read the file
-  const bool any_size = given.dp || given.pp || given.cp || given.tp || given.ep;
-  const auto default_size = [&](Axis axis) {
-    const auto size = info.sizes.find(axis);
-    return size == info.sizes.end() ? 1 : size->second;
-  };
-  // If the size is 0, Mesh gives the remaining ranks to this axis, the lesson's first.
-  for (auto [axis, size, asked] : {std::tuple{Axis::dp, &run.dp, given.dp},
-                                   {Axis::pp, &run.pp, given.pp},
-                                   {Axis::cp, &run.cp, given.cp},
-                                   {Axis::tp, &run.tp, given.tp},
-                                   {Axis::ep, &run.ep, given.ep}}) {
-    *size = asked.value_or(info.axes.front() == axis ? 0 : any_size ? 1 : default_size(axis));
-    if (std::ranges::count(info.axes, axis) == 0 && *size > 1)
-      throw UsageError(
-          fmt::format("--{} {}: this lesson puts all ranks on the {} axis; leave it out",
-                      name_of(axis), *size, name_of(info.axes.front())));
-  }
-  const Mesh mesh{run.ranks, {run.tp, run.cp, run.dp, run.pp}, run.order};
-  run.dp = mesh.size(Axis::dp);
-  run.pp = mesh.size(Axis::pp);
-  run.cp = mesh.size(Axis::cp);
-  run.tp = mesh.size(Axis::tp);
-  // Without --ep and tensor parallelism, as many ranks as possible divide the experts.
-  if (!given.ep && (run.tp == 1 || info.experts_over_all) &&
-      std::ranges::count(info.axes, Axis::ep) > 0)
-    run.ep = run.dp * run.cp;
-  run.mesh();  // throws unless --ep fits
+    platform.hosts.check(ranks);  // not on ranks, which may be unable to read the file
+  plan.set_mesh(mesh_of(given, info, ranks));
 
-  run.context = given.layout == "zigzag" ? ContextLayout::zigzag : ContextLayout::contiguous;
-  run.model.frozen = frozen_units(given.freeze, run.model.layers);
-  if (!given.split.empty()) run.split = number_list("--split", given.split, 0);
-  run.microbatches = number_list("--microbatches", given.microbatches, 1);
-  run.optimizer.learning_rate = static_cast<float>(given.learning_rate);
-  run.optimizer.clip = static_cast<float>(given.clip);
-  run.optimizer.weight_decay = 0.1F;
+  plan.batch.context = given.layout == "zigzag" ? ContextLayout::zigzag : ContextLayout::contiguous;
+  if (!given.split.empty()) plan.split = number_list("--split", given.split, 0);
+  const std::vector<int> microbatches = number_list("--microbatches", given.microbatches, 1);
+  plan.batch.microbatches = microbatches.front();
+  if (microbatches.size() > 1) run.sweep = microbatches;
+  plan.optimizer.learning_rate = static_cast<float>(given.learning_rate);
+  plan.optimizer.clip = static_cast<float>(given.clip);
+  plan.optimizer.weight_decay = 0.1F;
   output.parity = given.parity == "on";
   platform.pace = given.pace;
-  run.model.validate();
+  GptConfig model = given.model;
+  model.frozen = frozen_units(given.freeze, model.layers);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    if (given.precision == name_of(dtype)) model.dtype = dtype;
+  model.validate();
+  set_model(plan, model);
   if (!run.tokens.empty() && !run.data.empty())
     throw UsageError(
         fmt::format("--tokens {} with --data {}: a run trains on one of them; leave one out",
                     run.tokens, run.data));
-  if (run.tokens.empty() && run.model.vocabulary < Tokenizer::vocabulary)
+  if (run.tokens.empty() && model.vocabulary < Tokenizer::vocabulary)
     throw UsageError(
         fmt::format("--vocab {}: must be at least {}, because text is read byte by byte",
-                    run.model.vocabulary, Tokenizer::vocabulary));
-  if (run.microbatches.size() > 1 && !info.sweeps)
+                    model.vocabulary, Tokenizer::vocabulary));
+  if (microbatches.size() > 1 && !info.sweeps)
     throw UsageError(
         fmt::format("--microbatches {}: this lesson takes one value; lesson 8 takes several",
                     given.microbatches));
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    if (given.precision == name_of(dtype)) run.model.dtype = dtype;
-  if (is_narrow(run.model.dtype) && given.comm == "native" && !platform.on_gpus())
+  if (is_narrow(model.dtype) && given.comm == "native" && !platform.on_gpus())
     throw UsageError(
         fmt::format("--comm native with --precision {}: MPI has no 16-bit floats; leave one of "
                     "them out",
@@ -270,7 +261,13 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
     throw UsageError(fmt::format(
         "--trace none with --view {}: a viewer receives the trace; leave one of them out",
         output.view));
-  if (info.trains) check_batch(options);
+  if (info.trains) {
+    check_batch(plan, microbatches);
+    if (run.steps < static_cast<int>(microbatches.size()))
+      throw UsageError(
+          fmt::format("--steps {}: a sweep over {} values of --microbatches needs a step for each",
+                      run.steps, microbatches.size()));
+  }
   if (platform.tf32 && !platform.on_gpus())
     throw UsageError("--tf32: applies only to GPUs; use --device cuda, or leave it out");
   check_paths(options);

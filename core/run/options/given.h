@@ -11,6 +11,8 @@ namespace lockstep {
 
 /// The flags as the user gave them, not yet checked against one another.
 struct Given {
+  GptConfig model;
+  std::string order = "tp,cp,dp,pp";  ///< the mesh's axes from the innermost
   std::string microbatches;
   std::string clock = "auto";
   std::string comm = "auto";

@@ -7,9 +7,9 @@
 namespace lockstep {
 
 std::string needs_of(const Options& options) {
-  const auto& [run, platform, output] = options;
+  const auto& [plan, run, platform, output] = options;
   std::string needs =
-      fmt::format("ranks {}\nmicrobatches {}\n", run.ranks, run.microbatches.front());
+      fmt::format("ranks {}\nmicrobatches {}\n", plan.mesh.ranks(), plan.batch.microbatches);
   if (!output.view.empty()) {
     const std::string address = ViewerAddress{output.view}.on_this_machine();
     needs += fmt::format("viewer {}\n", address.empty() ? "elsewhere" : address);

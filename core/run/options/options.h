@@ -15,24 +15,12 @@ namespace lockstep {
 
 enum class Launch { threads, mpi };
 
-/// What a run computes, and on how many ranks.
+/// What a run trains on, for how long, and from where; everything else about it is in its Plan.
 struct RunConfig {
-  int ranks = 4;
-  int dp = 1, pp = 1, cp = 1, tp = 1, ep = 1;
-  ContextLayout context = ContextLayout::contiguous;  ///< of the ranks of cp
-  std::string order = "tp,cp,dp,pp";                  ///< the mesh's axes from the innermost
-  std::vector<int> rank_of_stage{};  ///< Plan::rank_of_stage; empty for one stage per rank of pp
-  std::vector<int> split{};          ///< Plan::split
-
-  GptConfig model;
-  /// Builds the model, on ranks and for the single-device reference; null for plain GPT-2.
-  std::shared_ptr<const ModelBuilder> builder;
-  AdamWOptions optimizer;
   int steps = 30;
-  int batch = 16;                    ///< sequences per step, over all ranks and microbatches
-  std::vector<int> microbatches{8};  ///< m; several values are a sweep, which divides the steps
-                                     ///< among them
-  std::uint64_t seed = 1;
+  /// If --microbatches gives several values of m, all of them: the steps are divided among them,
+  /// and the plan has the first. Otherwise empty.
+  std::vector<int> sweep{};
   std::string data;          ///< a text, or empty for the default corpus
   std::string tokens;        ///< a file of 16-bit tokens, instead of a text
   std::string load;          ///< the checkpoint to start from
@@ -40,25 +28,22 @@ struct RunConfig {
   std::string loaded_state;  ///< identifies the checkpoint's state, for check_unchanged()
   /// The flags that only this lesson has, such as "--overlap", and their values.
   std::vector<std::pair<std::string, std::string>> lesson_flags{};
-
-  Mesh mesh() const { return Mesh{ranks, {tp, cp, dp, pp}, order}.with_experts(ep); }
 };
 
-/// How a run is carried out: where its ranks and tensors are, how messages travel, and the clock.
+/// How a run is carried out: where its ranks and tensors are, and how its clock runs.
 struct Platform {
   Launch launch = Launch::threads;
-  HostChoice hosts;            ///< where mpirun starts ranks
-  std::string device = "cpu";  ///< or "cuda", "meta"
-  bool tf32 = false;           ///< on GPUs: f32 matrix products round their inputs to TF32
-  Collectives comm = Collectives::built_in;
+  HostChoice hosts;              ///< where mpirun starts ranks
+  std::string device = "cpu";    ///< or "cuda", "meta"
+  bool tf32 = false;             ///< on GPUs: f32 matrix products round their inputs to TF32
   bool comm_is_open = false;     ///< --comm auto on GPUs: see settle_on_gpus
   double patience_seconds = 60;  ///< a rank's time-out while no other rank is computing
 
-  Clock clock = Clock::wall();
   bool clock_is_open = false;  ///< --clock auto on GPUs: see settle_on_gpus
   std::string why_this_clock;
-  std::string cluster = "classroom";  ///< a preset's name or a file
-  double pace = 0;                    ///< of the modelled clock; 0: as fast as possible
+  std::string cluster = "classroom";   ///< a preset's name or a file
+  double pace = 0;                     ///< of the modelled clock; 0: as fast as possible
+  std::int64_t start_nanoseconds = 0;  ///< the steady clock's reading at the run's start
 
   bool on_gpus() const { return device == "cuda"; }
   bool on_meta() const { return device == "meta"; }
@@ -83,14 +68,17 @@ struct Output {
 
 /// The flags that all lessons share, checked against one another.
 struct Options {
+  Plan plan;
   RunConfig run;
   Platform platform;
   Output output;
 
-  /// Returns the plan that these options describe.
-  Plan plan() const;
-  /// Returns the plan for the same training on one rank, the parity check's reference.
-  Plan plan_of_one_device() const;
+  /// Returns the values of m that the run uses in turn, usually one.
+  std::vector<int> microbatches() const {
+    return run.sweep.empty() ? std::vector{plan.batch.microbatches} : run.sweep;
+  }
+  /// Returns the run's clock, with its pace and its start.
+  Clock clock() const;
 };
 
 /// The meta device models more ranks than a trace can usefully show: a ring's trace grows with the

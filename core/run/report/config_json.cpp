@@ -15,24 +15,25 @@ double shortest(float value) {
 }  // namespace
 
 std::string config_json(const Options& options) {
-  const RunConfig& run = options.run;
-  nlohmann::ordered_json config{{"layers", run.model.layers},
-                                {"hidden", run.model.hidden},
-                                {"heads", run.model.heads},
-                                {"sequence", run.model.sequence},
-                                {"vocabulary", run.model.vocabulary},
-                                {"tied", run.model.tied},
-                                {"precision", name_of(run.model.dtype)},
+  const auto& [plan, run, platform, output] = options;
+  const GptConfig& model = plan.model();
+  nlohmann::ordered_json config{{"layers", model.layers},
+                                {"hidden", model.hidden},
+                                {"heads", model.heads},
+                                {"sequence", model.sequence},
+                                {"vocabulary", model.vocabulary},
+                                {"tied", model.tied},
+                                {"precision", name_of(model.dtype)},
                                 {"steps", run.steps},
-                                {"batch", run.batch},
-                                {"microbatches", run.microbatches},
-                                {"learning_rate", shortest(run.optimizer.learning_rate)},
-                                {"clip", shortest(run.optimizer.clip)},
-                                {"seed", run.seed}};
+                                {"batch", plan.batch.sequences},
+                                {"microbatches", options.microbatches()},
+                                {"learning_rate", shortest(plan.optimizer.learning_rate)},
+                                {"clip", shortest(plan.optimizer.clip)},
+                                {"seed", plan.seed}};
   if (!run.data.empty()) config["data"] = run.data;
   if (!run.tokens.empty()) config["tokens"] = run.tokens;
   if (!run.load.empty()) config["load"] = run.load;
-  if (!run.model.frozen.empty()) config["frozen"] = run.model.frozen;
+  if (!model.frozen.empty()) config["frozen"] = model.frozen;
   for (const auto& [flag, value] : run.lesson_flags) config[flag] = value;
   return config.dump();
 }

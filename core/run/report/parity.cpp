@@ -22,9 +22,9 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<SumOrder>& orders) {
   SoloDevice one{options.platform.on_gpus(), options.platform.tf32};
   const Device device = one;
-  const Plan plan = options.plan_of_one_device();
+  const Plan plan = options.plan.on_one_device();
   Gpt model{plan, plan.place(0), device};
-  AdamW optimizer{model.parameters(), device, options.run.optimizer};
+  AdamW optimizer{model.parameters(), device, options.plan.optimizer};
   if (!options.run.load.empty()) {
     load_checkpoint(options.run.load, plan, device, model.parameters());
     load_moments(options.run.load, optimizer);
@@ -32,21 +32,21 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
   }
 
   const auto gradients_of = [&](int step, const Phase& phase, const SumOrder& order) -> double {
-    const int m = phase.microbatches, replicas = options.run.dp;
+    const int m = phase.microbatches, replicas = options.plan.mesh.size(Axis::dp);
     const int data = options.run.trained_steps + step;
     if (order.empty()) {
       model.zero_gradients();
       const BatchShape shape{.microbatches = m * replicas,
-                             .size = options.run.batch / (m * replicas)};
-      Batch batch = corpus.batch(options.run.seed, data, shape);
+                             .size = options.plan.batch.sequences / (m * replicas)};
+      Batch batch = corpus.batch(options.plan.seed, data, shape);
       move_to(device, batch);
       return accumulate_gradients(model, batch);
     }
     std::vector<Batch> shares;
     for (int replica = 0; replica < replicas; ++replica)
-      shares.push_back(corpus.batch(options.run.seed, data,
+      shares.push_back(corpus.batch(options.plan.seed, data,
                                     {.microbatches = m,
-                                     .size = options.run.batch / (m * replicas),
+                                     .size = options.plan.batch.sequences / (m * replicas),
                                      .replicas = replicas,
                                      .replica = replica}));
     for (Batch& share : shares) move_to(device, share);

@@ -59,7 +59,7 @@ std::string bubble_table(const Report& report) {
   return table(rows) +
          fmt::format("  formula: {}, for equal stages and free messages. {}\n",
                      bubble_formulas(report),
-                     report.options.platform.clock.is_modelled()
+                     report.options.plan.modelled
                          ? "Simulated: before the run, from the cluster's costs."
                          : "Uneven actions: the same action does not always take "
                            "equally long; on a busy machine, mostly because it waits "
@@ -76,10 +76,10 @@ std::string last_step(const Report& report) {
   std::vector<std::optional<int>> in_flight;
   for (const RankResults& rank : report.ranks)
     in_flight.push_back(rank.phases.back().predicted.in_flight);
-  return idle_table(*report.steps.back(), report.options.run.mesh().group(0, Axis::pp), in_flight) +
+  return idle_table(*report.steps.back(), report.options.plan.mesh.group(0, Axis::pp), in_flight) +
          critical_path_line(*report.steps.back()) +
          (report.balances.back()
-              ? balance_lines(*report.balances.back(), report.options.platform.clock.is_modelled())
+              ? balance_lines(*report.balances.back(), report.options.plan.modelled.has_value())
               : "");
 }
 
@@ -87,8 +87,9 @@ std::string last_step(const Report& report) {
 /// Empty if all ranks form one pipeline; the bubble table then says where the time goes.
 std::string exposure_table(const Report& report) {
   if (report.timeline.ranks().empty() || report.ranks.front().phases.empty()) return {};
-  const RunConfig& run = report.options.run;
-  if (predicts_bubble(report.ranks.front().phases.front().predicted) && run.ranks == run.pp)
+  const Mesh& mesh = report.options.plan.mesh;
+  if (predicts_bubble(report.ranks.front().phases.front().predicted) &&
+      mesh.ranks() == mesh.size(Axis::pp))
     return {};
   TableRows rows{{"ms per rank and step", "step", "compute", "exposed", "transfer", "latency",
                   "late peer", "idle", "communication", "hidden"}};
@@ -108,12 +109,12 @@ std::string exposure_table(const Report& report) {
              "latency{} + waiting for a late peer\n"
              "  communication: a lane carries bytes; hidden: the share of it during which the rank "
              "computes\n",
-             report.options.platform.clock.is_modelled() ? "" : " (measured within transfer)");
+             report.options.plan.modelled ? "" : " (measured within transfer)");
 }
 
 /// The modelled time of each phase's last step, on the slowest rank; empty for runs with a trace.
 std::string step_times(const Report& report) {
-  if (!report.timeline.ranks().empty() || !report.options.platform.clock.is_modelled()) return {};
+  if (!report.timeline.ranks().empty() || !report.options.plan.modelled) return {};
   std::string text;
   const std::vector<Phase> phases = report.phases();
   for (std::size_t p = 0; p < phases.size(); ++p) {
@@ -150,7 +151,7 @@ bool runs_halves(const Timeline& timeline, int step) {
 /// The key to the drawing's symbols; empty if the drawing shows spans that the lesson named itself.
 std::string legend(const Report& report, const Console& console) {
   if (bubble(report.timeline, report.options.run.steps - 1)) {
-    const bool chunks = report.options.plan().stages() > report.options.run.pp;
+    const bool chunks = report.options.plan.stages() > report.options.plan.mesh.size(Axis::pp);
     const bool halves = runs_halves(report.timeline, report.options.run.steps - 1);
     if (console.colour)
       return fmt::format(
@@ -172,7 +173,7 @@ std::string legend(const Report& report, const Console& console) {
 
 std::string parity_text(const Report& report) {
   const Parity& parity = *report.parity;
-  if (report.reference_dtype != report.options.run.model.dtype) {
+  if (report.reference_dtype != report.options.plan.model().dtype) {
     const std::size_t tenth = (report.losses.size() + 9) / 10;
     return fmt::format(
         "against one device in {} over {} steps: the mean loss of the last {} steps is {:.4f} "
@@ -198,7 +199,7 @@ std::string parity_text(const Report& report) {
 }  // namespace
 
 void Report::look_at_timeline(const std::vector<std::function<SplitProposal()>>& propose_split) {
-  const std::vector<int> pipeline = options.run.mesh().group(0, Axis::pp);
+  const std::vector<int> pipeline = options.plan.mesh.group(0, Axis::pp);
   for (const PhaseResults& results : ranks.front().phases) {
     bubbles.push_back(observe_bubble(timeline, results.phase, results.predicted, pipeline));
     steps.push_back(observe_step(timeline, results.phase));
@@ -236,8 +237,7 @@ std::string Report::text(const Console& console) const {
     if (drawing.empty()) continue;
     const auto window = bubble(timeline, step);
     const auto whole = timeline.find_step(step);
-    text += fmt::format("\nstep {}, {}{} time: {:.3f} ms {}\n", step, phase,
-                        options.platform.clock.name(),
+    text += fmt::format("\nstep {}, {}{} time: {:.3f} ms {}\n", step, phase, options.clock().name(),
                         seconds(window ? window->window : whole->end - whole->start) * 1e3,
                         window ? "from the first action to the last" : "of computing and waiting");
     text += drawing;

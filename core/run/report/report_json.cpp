@@ -92,18 +92,17 @@ std::string Report::json() const {
   ordered_json document;
   document["format"] = 1;
   document["lesson"] = lesson;
-  document["ranks"] = options.run.ranks;
-  document["mesh"] = ordered_json::parse(options.run.mesh().json());
+  document["ranks"] = options.plan.mesh.ranks();
+  document["mesh"] = ordered_json::parse(options.plan.mesh.json());
   document["device"] = options.platform.device;
   document["launch"] = options.platform.launch == Launch::mpi ? "mpi" : "threads";
-  document["clock"] = options.platform.clock.name();
+  document["clock"] = options.clock().name();
   document["why_this_clock"] = options.platform.why_this_clock;
-  if (options.platform.clock.is_modelled())
-    document["cluster"] = options.platform.clock.cluster().name;
-  document["sends"] = options.platform.clock.is_modelled() ? "buffered" : "rendezvous";
+  if (options.plan.modelled) document["cluster"] = options.plan.modelled->cluster.name;
+  document["sends"] = options.plan.modelled ? "buffered" : "rendezvous";
   document["config"] = ordered_json::parse(config_json(options));
   if (!ranks.front().phases.empty() && ranks.front().phases.front().predicted.stages > 0)
-    document["config"]["split"] = options.plan().blocks_of_stages();
+    document["config"]["split"] = options.plan.blocks_of_stages();
   document["losses"] = losses;
   document["reference_losses"] = reference_losses;
   if (parity)
@@ -204,7 +203,8 @@ std::string Report::json() const {
   document["not_predicted"] = missing;
   document["step_seconds"] = step_seconds();
   if (!options.platform.on_meta())
-    document["tokens_per_second"] = options.run.batch * options.run.model.sequence / step_seconds();
+    document["tokens_per_second"] =
+        options.plan.batch.sequences * options.plan.model().sequence / step_seconds();
   document["sample"] = sample;
   for (const auto& [name, text] : own) document["results"][name] = ordered_json::parse(text);
   return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";

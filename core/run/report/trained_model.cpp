@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
+#include "core/model/builder.h"
 #include "core/model/checkpoint/checkpoint.h"
 #include "core/model/gpt.h"
 #include "core/model/sample.h"
@@ -22,9 +23,9 @@ namespace {
 /// final parameters (for 16-bit parameters, their master copies).
 struct PlainModel {
   static Plan in_f32(const Options& options) {
-    Options plain = options;
-    plain.run.model.dtype = DType::f32;
-    return plain.plan_of_one_device();
+    Plan plan = options.plan.on_one_device();
+    set_model(plan, &GptConfig::dtype, DType::f32);
+    return plan;
   }
   explicit PlainModel(const Options& options)
       : plan(in_f32(options)), model(plan, plan.place(0), device) {}
@@ -53,10 +54,9 @@ std::string one_line(const std::string& text) {
 
 void check_checkpoint(Options& options) {
   RunConfig& run = options.run;
-  const Plan plan = options.plan();
   const bool checked_by_launcher = under_mpi() && messages_are_collected();
-  run.loaded_state = check_checkpoint_fits(run.load, plan, /*values=*/!checked_by_launcher);
-  run.trained_steps = static_cast<int>(trained_steps(run.load, plan).value_or(0));
+  run.loaded_state = check_checkpoint_fits(run.load, options.plan, /*values=*/!checked_by_launcher);
+  run.trained_steps = static_cast<int>(trained_steps(run.load, options.plan).value_or(0));
   if (run.trained_steps > std::numeric_limits<int>::max() - run.steps)
     throw UsageError(fmt::format("--steps {}: {} has taken {} steps, and steps are counted to {}",
                                  run.steps, run.load, run.trained_steps,
@@ -64,7 +64,7 @@ void check_checkpoint(Options& options) {
 }
 
 void check_export(const Options& options) {
-  const Plan plan = options.plan();
+  const Plan& plan = options.plan;
   const std::vector<ParameterSpec> gpt2 = gpt_parameters(plan.model());
   for (const ParameterSpec& spec : plan.parameters()) {
     const auto same = std::ranges::find(gpt2, spec.name, &ParameterSpec::name);

@@ -22,7 +22,7 @@ inline void check_sizes(const Options& options, int elements, bool sweep, int la
   constexpr int most = 1 << 26;
   if (elements < 1 || elements > most)
     throw UsageError(fmt::format("--elements {}: must be from 1 to {}", elements, most));
-  if (sweep && options.run.ranks < 2)
+  if (sweep && options.plan.mesh.ranks() < 2)
     throw UsageError("--sweep with --ranks 1: a single rank has no peer; use --ranks 2 or more");
   if (!sweep && largest != largest_by_default)
     throw UsageError(fmt::format(

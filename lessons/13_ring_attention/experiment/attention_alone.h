@@ -43,18 +43,18 @@ struct AttentionTimes {
 /// cost only their FLOPs: launches and memory traffic, and with them the merges, are free.
 inline AttentionTimes time_attention(const AttentionAlone& alone) {
   Options options;
-  options.run.ranks = options.run.cp = alone.ranks;
-  options.run.model = alone.model;
-  options.run.context = alone.layout;
-  options.run.builder = std::make_shared<const ContextParallel<>>(alone.method);
-  options.run.batch = alone.batch;
-  options.run.microbatches = {1};
+  options.plan.set_mesh(Mesh::along(Axis::cp, alone.ranks));
+  set_model(options.plan, alone.model);
+  options.plan.batch.context = alone.layout;
+  set_builder(options.plan, std::make_shared<const ContextParallel<>>(alone.method));
+  options.plan.batch.sequences = alone.batch;
+  options.plan.batch.microbatches = 1;
   options.platform.device = "meta";
   options.output.trace = "none";
   Cluster cluster = alone.cluster;
   cluster.launch_seconds = 0;
   cluster.memory_bandwidth = std::numeric_limits<double>::infinity();
-  options.platform.clock = Clock::modelled(cluster);
+  options.plan.modelled = {cluster};
 
   ThreadFabric fabric{alone.ranks};
   const GpuPlan no_gpus;
@@ -62,11 +62,11 @@ inline AttentionTimes time_attention(const AttentionAlone& alone) {
   std::vector<AttentionTimes> times(static_cast<std::size_t>(alone.ranks));
   ranks.run([&](Rank& rank) {
     const GptConfig& model = alone.model;
-    const auto layer = options.run.builder->attention_core({.config = model,
-                                                            .device = rank.device,
-                                                            .layer = 0,
-                                                            .groups = &rank.groups,
-                                                            .context = alone.layout});
+    const auto layer = options.plan.builder()->attention_core({.config = model,
+                                                               .device = rank.device,
+                                                               .layer = 0,
+                                                               .groups = &rank.groups,
+                                                               .context = alone.layout});
     const auto activation = [&](int width) {
       return Tensor{rank.memory,
                     {alone.batch, alone.block(), width},

@@ -1,0 +1,91 @@
+#include "core/plan/divisions.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/base/error.h"
+#include "core/plan/plan.h"
+
+namespace lockstep {
+
+namespace {
+
+/// "A, B or C".
+std::string one_of(std::vector<std::string> ways) {
+  const std::string last = ways.back();
+  ways.pop_back();
+  return ways.empty() ? last : fmt::format("{} or {}", fmt::join(ways, ", "), last);
+}
+
+}  // namespace
+
+void check_division(const Division& division, const std::function<std::vector<std::string>()>& ways,
+                    const std::string& otherwise) {
+  const auto& [flags, whole, things, by, into] = division;
+  if (by > 0 && whole % by == 0) return;
+  throw UsageError(fmt::format("{}: {} {} do not divide into {}; use {}{}", flags, whole, things,
+                               into, one_of(ways()), otherwise));
+}
+
+std::vector<std::string> nearest_multiples(const std::string& flag, std::int64_t by,
+                                           std::int64_t value) {
+  const std::int64_t fewer = value / by * by;
+  std::vector<std::string> ways;
+  if (fewer > 0) ways.push_back(fmt::format("{} {}", flag, fewer));
+  ways.push_back(fmt::format("{} {}", flag, fewer + by));
+  return ways;
+}
+
+std::vector<std::string> nearest_divisors(const std::string& flag, std::int64_t whole,
+                                          std::int64_t value, std::int64_t least) {
+  std::vector<std::string> ways;
+  std::int64_t fewer = std::min(value, whole), more = value + 1;
+  while (fewer >= least && whole % fewer != 0) --fewer;
+  while (more <= whole && whole % more != 0) ++more;
+  if (fewer >= least) ways.push_back(fmt::format("{} {}", flag, fewer));
+  if (more <= whole) ways.push_back(fmt::format("{} {}", flag, more));
+  return ways;
+}
+
+void check_heads(const GptConfig& model, const std::string& flags, Axis axis, int size, int others,
+                 const std::string& otherwise) {
+  const std::int64_t parts = std::int64_t{size} * others, heads = model.heads;
+  const auto find_ways = [&] {
+    std::vector<std::string> ways;
+    if (heads % others == 0)
+      ways = nearest_divisors(fmt::format("--{}", name_of(axis)), heads / others, size, 2);
+    const std::int64_t fewer = heads / parts * parts, more = fewer + parts;
+    const std::size_t without_heads = ways.size();
+    for (const std::int64_t each : {fewer, more})
+      if (each > 0 && model.hidden % each == 0) ways.push_back(fmt::format("--heads {}", each));
+    if (ways.size() == without_heads)
+      ways.push_back(fmt::format("--heads {} with --hidden {}", more,
+                                 (model.hidden + more - 1) / more * more));
+    return ways;
+  };
+  check_division({.flags = flags,
+                  .whole = heads,
+                  .things = "heads",
+                  .by = parts,
+                  .into = fmt::format("{} equal groups", parts)},
+                 find_ways, otherwise);
+}
+
+void check_batch(const Plan& plan, const std::vector<int>& microbatches) {
+  const int dp = plan.mesh.size(Axis::dp);
+  std::int64_t pieces = dp;  // a multiple of m · dp for every m
+  for (const int m : microbatches) pieces = std::lcm(pieces, std::int64_t{m} * dp);
+  for (const int m : microbatches)
+    check_division(
+        {.flags = fmt::format("--batch {} with --microbatches {}", plan.batch.sequences, m),
+         .whole = plan.batch.sequences,
+         .things = "sequences",
+         .by = std::int64_t{m} * dp,
+         .into = fmt::format("{} equal microbatches", std::int64_t{m} * dp)},
+        [&] { return nearest_multiples("--batch", pieces, plan.batch.sequences); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,111 @@
+#include "core/plan/divisions.h"
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <regex>
+
+#include "core/base/error.h"
+#include "core/plan/plan.h"
+#include "tests/support/complaints.h"
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+std::string refusal_of(const std::function<void()>& work) {
+  return complaint_of<UsageError>(work);
+}
+
+}  // namespace
+
+TEST_CASE("divisions: a remainder is refused with the flags and with values that would do") {
+  const auto refusal = [](std::int64_t whole, std::int64_t by) {
+    return refusal_of([&] {
+      check_division(
+          {.flags = "--pages 7 with --readers 2",
+           .whole = whole,
+           .things = "pages",
+           .by = by,
+           .into = "2 equal parts"},
+          [] {
+            return std::vector<std::string>{"--pages 6", "--pages 8", "ink"};
+          },
+          ", or none");
+    });
+  };
+  CHECK(refusal(7, 2) ==
+        "--pages 7 with --readers 2: 7 pages do not divide into 2 equal parts; use --pages 6, "
+        "--pages 8 or ink, or none");
+  CHECK(refusal(8, 2) == "(nothing thrown)");
+  CHECK(refusal(0, 2) == "(nothing thrown)");
+  CHECK(refusal(8, 0) != "(nothing thrown)");
+}
+
+TEST_CASE("divisions: the nearest multiples and divisors") {
+  CHECK(nearest_multiples("-n", 4, 10) == std::vector<std::string>{"-n 8", "-n 12"});
+  CHECK(nearest_multiples("-n", 4, 3) == std::vector<std::string>{"-n 4"});
+  CHECK(nearest_divisors("-n", 12, 5) == std::vector<std::string>{"-n 4", "-n 6"});
+  CHECK(nearest_divisors("-n", 12, 20) == std::vector<std::string>{"-n 12"});
+  CHECK(nearest_divisors("-n", 12, 0) == std::vector<std::string>{"-n 1"});
+  CHECK(nearest_divisors("-n", 7, 5, 2) == std::vector<std::string>{"-n 7"});
+  CHECK(nearest_divisors("-n", 1, 3, 2).empty());
+  for (int whole = 1; whole <= 60; ++whole)
+    for (int value = 1; value <= 70; ++value) {
+      int fewer = 0, more = 0;  // by trying all
+      for (int each = 1; each <= whole; ++each)
+        if (whole % each == 0) {
+          if (each <= value) fewer = each;
+          if (each > value && more == 0) more = each;
+        }
+      std::vector<std::string> expected;
+      for (const int each : {fewer, more})
+        if (each > 0) expected.push_back("-n " + std::to_string(each));
+      CAPTURE(value);
+      CHECK(nearest_divisors("-n", whole, value) == expected);
+    }
+}
+
+TEST_CASE("divisions: every way that a refused number of heads is offered works") {
+  std::mt19937 random{1};
+  const auto up_to = [&](int most) { return 1 + static_cast<int>(random() % unsigned(most)); };
+  for (int trial = 0; trial < 2'000; ++trial) {
+    const int heads = up_to(24), hidden = heads * up_to(9), size = up_to(12), others = up_to(3);
+    const auto refusal = [&](int its_heads, int its_hidden, int its_size) {
+      return refusal_of([&] {
+        GptConfig{.hidden = its_hidden, .heads = its_heads}.validate();
+        check_heads({.hidden = its_hidden, .heads = its_heads}, "these heads", Axis::cp, its_size,
+                    others);
+      });
+    };
+    const std::string text = refusal(heads, hidden, size);
+    CHECK((text == "(nothing thrown)") == (heads % (size * others) == 0));
+    const std::regex way{"--(cp|heads) (\\d+)(?: with --hidden (\\d+))?"};
+    const std::size_t use = text.find("; use ");
+    if (use == std::string::npos) continue;
+    CAPTURE(text);
+    int ways = 0;
+    for (std::sregex_iterator each{text.begin() + static_cast<std::ptrdiff_t>(use), text.end(),
+                                   way};
+         each != std::sregex_iterator{}; ++each, ++ways) {
+      const int number = std::stoi((*each)[2]);
+      const int wider = (*each)[3].matched ? std::stoi((*each)[3]) : hidden;
+      CHECK(((*each)[1] == "cp" ? refusal(heads, hidden, number) : refusal(number, wider, size)) ==
+            "(nothing thrown)");
+    }
+    CHECK(ways > 0);
+  }
+}
+
+TEST_CASE("divisions: a batch divides for every number of microbatches, or none") {
+  Plan plan{{}, Mesh::along(Axis::dp, 2)};
+  plan.batch.sequences = 26;
+  const auto refusal = [&](const std::vector<int>& microbatches) {
+    return refusal_of([&] { check_batch(plan, microbatches); });
+  };
+  CHECK(refusal({1, 13}) == "(nothing thrown)");
+  CHECK(refusal({1, 2, 3}) ==
+        "--batch 26 with --microbatches 2: 26 sequences do not divide into 4 equal microbatches; "
+        "use --batch 24 or --batch 36");
+}
