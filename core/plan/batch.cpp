@@ -10,7 +10,7 @@ std::vector<Positions> context_positions(ContextLayout layout, int sequence, int
   const int chunks = layout == ContextLayout::zigzag ? 2 * n : n;
   check_division({.flags = fmt::format("--sequence {} with --cp {}", sequence, n),
                   .whole = sequence,
-                  .things = "positions",
+                  .items = "positions",
                   .by = chunks,
                   .into = fmt::format("{} equal chunks", chunks)},
                  [&] { return nearest_multiples("--sequence", chunks, sequence); });

@@ -24,9 +24,9 @@ std::string one_of(std::vector<std::string> ways) {
 
 void check_division(const Division& division, const std::function<std::vector<std::string>()>& ways,
                     const std::string& otherwise) {
-  const auto& [flags, whole, things, by, into] = division;
+  const auto& [flags, whole, items, by, into] = division;
   if (by > 0 && whole % by == 0) return;
-  throw UsageError(fmt::format("{}: {} {} do not divide into {}; use {}{}", flags, whole, things,
+  throw UsageError(fmt::format("{}: {} {} do not divide into {}; use {}{}", flags, whole, items,
                                into, one_of(ways()), otherwise));
 }
 
@@ -54,9 +54,8 @@ void check_heads(const GptConfig& model, const std::string& flags, Axis axis, in
                  const std::string& otherwise) {
   const std::int64_t parts = std::int64_t{size} * others, heads = model.heads;
   const auto find_ways = [&] {
-    std::vector<std::string> ways;
-    if (heads % others == 0)
-      ways = nearest_divisors(fmt::format("--{}", name_of(axis)), heads / others, size, 2);
+    std::vector<std::string> ways =
+        nearest_divisors(fmt::format("--{}", name_of(axis)), heads / others, size, 2);
     const std::int64_t fewer = heads / parts * parts, more = fewer + parts;
     const std::size_t without_heads = ways.size();
     for (const std::int64_t each : {fewer, more})
@@ -68,24 +67,34 @@ void check_heads(const GptConfig& model, const std::string& flags, Axis axis, in
   };
   check_division({.flags = flags,
                   .whole = heads,
-                  .things = "heads",
+                  .items = "heads",
                   .by = parts,
                   .into = fmt::format("{} equal groups", parts)},
                  find_ways, otherwise);
 }
 
 void check_batch(const Plan& plan, const std::vector<int>& microbatches) {
-  const int dp = plan.mesh.size(Axis::dp);
-  std::int64_t pieces = dp;  // a multiple of m · dp for every m
-  for (const int m : microbatches) pieces = std::lcm(pieces, std::int64_t{m} * dp);
-  for (const int m : microbatches)
-    check_division(
-        {.flags = fmt::format("--batch {} with --microbatches {}", plan.batch.sequences, m),
-         .whole = plan.batch.sequences,
-         .things = "sequences",
-         .by = std::int64_t{m} * dp,
-         .into = fmt::format("{} equal microbatches", std::int64_t{m} * dp)},
-        [&] { return nearest_multiples("--batch", pieces, plan.batch.sequences); });
+  constexpr std::int64_t most = 1 << 28;  // what a flag takes
+  const int sequences = plan.batch.sequences, dp = plan.mesh.size(Axis::dp);
+  for (const int m : microbatches) {
+    const std::int64_t pieces = std::int64_t{m} * dp;
+    check_division({.flags = fmt::format("--batch {} with --microbatches {}{}", sequences, m,
+                                         dp > 1 ? fmt::format(" and --dp {}", dp) : ""),
+                    .whole = sequences,
+                    .items = "sequences",
+                    .by = pieces,
+                    .into = fmt::format("{} equal microbatches", pieces)},
+                   [&] {
+                     std::int64_t all = 1;  // a batch of this size divides for every m
+                     for (const int each : microbatches) {
+                       all = std::lcm(all, std::int64_t{each} * dp);
+                       if (all > most) break;
+                     }
+                     return all <= most
+                                ? nearest_multiples("--batch", all, sequences)
+                                : std::vector{fmt::format("--batch {} with --microbatches 1", dp)};
+                   });
+  }
 }
 
 }  // namespace lockstep

@@ -16,14 +16,14 @@ struct Plan;
 struct Division {
   std::string flags;       ///< those that decide on it: "--sequence 62 with --cp 4"
   std::int64_t whole = 0;  ///< 62
-  std::string things;      ///< "positions"
+  std::string items;       ///< "positions"
   std::int64_t by = 1;     ///< must divide `whole`: the number of parts, or the size of a group
   std::string into;        ///< "4 equal chunks", or "equal groups of 4"
 };
 
 /// Throws UsageError if `by` does not divide `whole`: "--sequence 62 with --cp 4: 62 positions do
-/// not divide into 4 equal chunks; use --sequence 60 or --sequence 64". `ways` returns flags that
-/// would do, at least one; `otherwise` is added to the last.
+/// not divide into 4 equal chunks; use --sequence 60 or --sequence 64". `ways` returns the flags to
+/// use instead, at least one, such as those of nearest_multiples(); `otherwise` ends the message.
 void check_division(const Division& division, const std::function<std::vector<std::string>()>& ways,
                     const std::string& otherwise = {});
 
@@ -37,8 +37,8 @@ std::vector<std::string> nearest_divisors(const std::string& flag, std::int64_t 
                                           std::int64_t value, std::int64_t least = 1);
 
 /// Throws UsageError unless the model's heads divide into equal groups, one for each of the `size`
-/// ranks along `axis`, if they are divided into `others` groups already. `flags` begins the
-/// message, such as "--tp 4 with --heads 6"; `otherwise` ends it, such as ", or --method ring".
+/// ranks along `axis`, if they already divide into `others` groups. `flags` begins the message,
+/// such as "--tp 4 with --heads 6"; `otherwise` ends it, such as ", or --method ring".
 void check_heads(const GptConfig& model, const std::string& flags, Axis axis, int size,
                  int others = 1, const std::string& otherwise = {});
 

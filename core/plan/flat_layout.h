@@ -44,7 +44,8 @@ class FlatLayout {
     std::int64_t elements = 0;
   };
 
-  /// Lays out the units of one stage (Plan::units, Gpt::stored_units). A bucket ends with the unit
+  /// Lays out the units of one stage (Plan::units, Gpt::stored_units), and so chooses the
+  /// boundaries of the buckets. A bucket ends with the unit
   /// that brings it to at least `bucket_bytes`; a value of 1 gives each unit a bucket of its own. A
   /// tied table belongs to the embedding if the embedding is on the same stage. A unit's parameters
   /// go to different buckets if they differ in dtype or if only some of them are frozen. A tied

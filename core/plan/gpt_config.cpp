@@ -35,7 +35,7 @@ void GptConfig::validate() const {
         layers, hidden, vocabulary, most_layers, most_parameters)};
   check_division({.flags = fmt::format("--heads {} with --hidden {}", heads, hidden),
                   .whole = hidden,
-                  .things = "hidden units",
+                  .items = "hidden units",
                   .by = heads,
                   .into = fmt::format("{} equal heads", heads)},
                  [&] {

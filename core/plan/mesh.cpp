@@ -94,7 +94,7 @@ Mesh Mesh::with_experts(int size) const {
   const int line = this->size(Axis::dp_cp);
   check_division({.flags = fmt::format("--ep {}", size),
                   .whole = line,
-                  .things = "ranks of dp and cp",
+                  .items = "ranks of dp and cp",
                   .by = size,
                   .into = fmt::format("equal groups of {}", size)},
                  [&] { return nearest_divisors("--ep", line, size); });

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "core/plan/adamw_options.h"
@@ -65,7 +64,8 @@ struct Plan {
   /// default mesh is one device.
   Plan(const GptConfig& config = {}, const Mesh& mesh_ = {});
 
-  Mesh mesh;  ///< see set_mesh()
+  /// Assign it only if the size of pp and the stages stay the same; otherwise use set_mesh().
+  Mesh mesh;
   /// For each stage, the rank that holds it, as a coordinate on the pipeline axis.
   std::vector<int> rank_of_stage;
   /// The number of blocks of each stage; empty if blocks are divided as evenly as possible.
@@ -90,7 +90,8 @@ struct Plan {
   /// device all use it. Null means plain GPT-2.
   const std::shared_ptr<const ModelBuilder>& builder() const { return builder_; }
   /// Returns all parameters of the whole model in ascending order, with their cuts.
-  /// The list lives as long as the plan or a copy of it, so there is none of a temporary plan.
+  /// The reference is valid until the next set_model(), and while the plan or an older copy of it
+  /// exists; a temporary plan has no such list.
   const std::vector<ParameterSpec>& parameters() const& { return *parameters_; }
   const std::vector<ParameterSpec>& parameters() const&& = delete;
   /// Sets configuration, builder and parameters. Prefer the free functions set_model()
@@ -110,8 +111,8 @@ struct Plan {
     return mesh.group(
         rank, Axis::pp)[static_cast<std::size_t>(rank_of_stage[static_cast<std::size_t>(stage)])];
   }
-  /// Returns the part of the model that one rank holds. Takes time linear in the number of
-  /// parameters of the rank's stages.
+  /// Returns the part of the model that one rank holds. For each of the rank's stages, this takes
+  /// time linear in the number of the model's parameters.
   Place place(int rank) const;
   /// Returns all ranks that hold the same slice of a parameter as `rank`, in ascending order.
   /// `parameter` is an index in parameters(), and `rank` must hold a slice of that parameter.

@@ -80,6 +80,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
   trace.set_kernels(options.output.kernels);
   transport->computes_on(compute);
   if (!gpu) return;
+  // Detects a stall of a rank on which this rank's GPU waits.
   compute.watch([this, patience = options.platform.patience_seconds](double waited) {
     transport->check();
     if (waited <= patience) return;

@@ -26,7 +26,8 @@ struct Verdict {
 };
 
 /// `trace` is the folder for the trace of the run that the check shows; "" if it is not wanted.
-Verdict verdict_of(Ranks& ranks, Reporter& reporter, std::uint64_t seed, const std::string& trace) {
+Verdict verdict_of_check(Ranks& ranks, Reporter& reporter, std::uint64_t seed,
+                         const std::string& trace) {
   const auto wrong = [seed](const std::string& what, const std::string& why) {
     return Verdict{wrong_code, fmt::format("{}\n\n{}(the same numbers again: --seed {})", what,
                                            why.empty() ? why : why + "\n\n", seed)};
@@ -69,7 +70,7 @@ int run_process(Reporter& reporter, std::uint64_t seed, const std::string& devic
                 const std::string& trace) {
   std::unique_ptr<Ranks> ranks = mpi_ranks(device, reporter);
   const bool first = mpi_rank_from_environment() == 0;
-  const Verdict verdict = verdict_of(*ranks, reporter, seed, first ? trace : "");
+  const Verdict verdict = verdict_of_check(*ranks, reporter, seed, first ? trace : "");
   if (verdict.code == right_code) {
     ranks.reset();  // ends MPI, together with all ranks
     return conclude(reporter, verdict);
@@ -122,7 +123,7 @@ int main(int argc, char** argv) {
 #endif
     if (mpi) throw UsageError("--launch mpi needs the supervisor: exercises/supervise");
     const std::unique_ptr<Ranks> ranks = thread_ranks(device);
-    return conclude(reporter, verdict_of(*ranks, reporter, seed, trace));
+    return conclude(reporter, verdict_of_check(*ranks, reporter, seed, trace));
   } catch (const UsageError& error) {
     if (!reporter.has_supervisor()) fmt::print(stderr, "{}\n", error.what());
     reporter.give_verdict(refused_code, error.what());

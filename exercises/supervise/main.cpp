@@ -201,8 +201,8 @@ int supervise(const Settings& settings) {
   read_into(printed, from_answer);
   read_into(launched, from_launcher);
 
-  const Verdict verdict = verdict_of(reports.all(), keys, why, printed, settings.seconds,
-                                     settings.seed, settings.source);
+  const Verdict verdict = verdict_of_reports(reports.all(), keys, why, printed, settings.seconds,
+                                             settings.seed, settings.source);
   if (verdict.code == refused_code) {
     fmt::print("lockstep: {}\n{}", printable(verdict.text), launched.excerpt());
     return refused_code;

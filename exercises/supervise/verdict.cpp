@@ -37,9 +37,9 @@ std::string cause_of(int status) {
 
 }  // namespace
 
-Verdict verdict_of(std::span<const Report> reports, std::span<const std::uint64_t> keys, Ended why,
-                   const Output& output, int seconds, std::uint64_t seed,
-                   const std::string& source) {
+Verdict verdict_of_reports(std::span<const Report> reports, std::span<const std::uint64_t> keys,
+                           Ended why, const Output& output, int seconds, std::uint64_t seed,
+                           const std::string& source) {
   const Report *rejecting = nullptr, *unexpected = nullptr;
   bool has_begun = false, all_right = true, all_ended = true;
   bool after_verdict = false;  // whether the unexpected end came after this rank's verdict

@@ -22,8 +22,8 @@ struct Verdict {
 
 /// Judges a check whose processes have all ended. `keys` are those that the reports were created
 /// with, `seconds` is the limit, and `source` is the answer's file.
-Verdict verdict_of(std::span<const Report> reports, std::span<const std::uint64_t> keys, Ended why,
-                   const Output& output, int seconds, std::uint64_t seed,
-                   const std::string& source);
+Verdict verdict_of_reports(std::span<const Report> reports, std::span<const std::uint64_t> keys,
+                           Ended why, const Output& output, int seconds, std::uint64_t seed,
+                           const std::string& source);
 
 }  // namespace lockstep::exercises

@@ -24,13 +24,21 @@ inline LessonInfo replica_lesson(const std::string& name, const std::string& que
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
 }
 
-/// Throws UsageError for options that neither data parallelism nor ZeRO supports.
-inline void check_replicas(const Options& options, int bucket_bytes) {
-  if (bucket_bytes < 1)
+/// The default of --bucket, in bytes.
+constexpr int default_bucket = 50'000;
+
+/// Throws UsageError unless --bucket is a size.
+inline void check_bucket(std::int64_t bytes) {
+  if (bytes < 1)
     throw UsageError(
         fmt::format("--bucket {}: a bucket has at least one layer's gradients; give at least "
                     "1 byte, such as --bucket 200000",
-                    bucket_bytes));
+                    bytes));
+}
+
+/// Throws UsageError for options that neither data parallelism nor ZeRO supports.
+inline void check_replicas(const Options& options, int bucket_bytes) {
+  check_bucket(bucket_bytes);
   if (options.plan.model().trained_count() < options.plan.mesh.size(Axis::dp))
     throw UsageError(
         fmt::format("--ranks {}: the model has {} parameters to train, fewer than one for each "
@@ -48,7 +56,7 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
 
 /// Adds --bucket, the minimum size of a bucket of `contents`, and the checks of a replica lesson's
 /// flags. The reference is valid for the lesson's lifetime.
-inline const int& bucket_flag(Lesson& lesson, int otherwise = 50'000,
+inline const int& bucket_flag(Lesson& lesson, int otherwise = default_bucket,
                               std::string_view contents = "gradients") {
   const int& bucket =
       lesson.flag("--bucket", otherwise, fmt::format("minimum bytes of {} in a bucket", contents));

@@ -12,7 +12,7 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{replica_lesson("05 ZeRO-3", "How can a model be trained that no rank could hold?"),
                 argc, argv};
-  const int& bucket = bucket_flag(lesson, 50'000, "parameters");
+  const int& bucket = bucket_flag(lesson, default_bucket, "parameters");
   const std::vector<int>& prefetch = lesson.flag(
       "--prefetch", std::vector{0, 1}, "how many layers ahead are gathered: each value in turn");
 

@@ -16,7 +16,7 @@ inline void check_sequence_shards(const Plan& plan) {
       {.flags = fmt::format("--sequence {} with {}--tp {}", s,
                             cp > 1 ? fmt::format("--cp {} ", cp) : "", t),
        .whole = s,
-       .things = "positions",
+       .items = "positions",
        .by = cp * t,
        .into = fmt::format("{} equal shards", cp * t)},
       [&] { return nearest_multiples("--sequence", cp * std::lcm(t, two_chunks ? 2 : 1), s); });

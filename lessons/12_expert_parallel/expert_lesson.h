@@ -80,7 +80,7 @@ inline void check_routing(const Options& options, const RoutingFlags& flags, Axi
         fmt::format("--experts {}: a layer needs at least one expert; use --experts 1", experts));
   check_division({.flags = fmt::format("--experts {} with --{} {}", experts, name_of(axis), n),
                   .whole = experts,
-                  .things = "experts",
+                  .items = "experts",
                   .by = n,
                   .into = fmt::format("{} equal groups", n)},
                  [&] { return nearest_multiples("--experts", n, experts); });

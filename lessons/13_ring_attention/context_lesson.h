@@ -35,9 +35,9 @@ inline const std::string& context_method_flag(Lesson& lesson) {
 
 /// Throws UsageError for a method that cannot divide the heads.
 inline void check_context_method(const Plan& plan, ContextMethod method) {
-  if (method != ContextMethod::ulysses) return;
   const int cp = plan.mesh.size(Axis::cp), tp = plan.mesh.size(Axis::tp);
   const int heads = plan.model().heads;
+  if (method != ContextMethod::ulysses || heads % tp != 0) return;  // --tp is Plan::validate's
   check_heads(plan.model(),
               fmt::format("--method ulysses with --cp {}{} and --heads {}", cp,
                           tp > 1 ? fmt::format(", --tp {}", tp) : "", heads),

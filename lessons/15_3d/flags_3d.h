@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/plan/divisions.h"
 #include "core/run/lesson.h"
+#include "lessons/02_data_parallel/replica_lesson.h"
 #include "lessons/07_sequence_parallel/sequence_lesson.h"
 #include "lessons/15_3d/stage_times.h"
 #include "lessons/15_3d/three_d.h"
@@ -41,14 +45,14 @@ inline void check_shard(const Mesh& mesh, const Composition& chosen) {
   if (line == 1)
     throw UsageError(flags +
                      ": one rank shares its states with no other; use --dp 2 or more, or "
-                     "leave it out");
+                     "leave --shard out");
   const auto ways = [&] { return nearest_divisors("--shard", line, shard, 2); };
   if (shard == 1)
     throw UsageError(
         fmt::format("{}: a group has at least two ranks; use {}", flags, ways().back()));
   check_division({.flags = flags,
                   .whole = line,
-                  .things = has_cp ? "ranks of dp x cp" : "ranks of dp",
+                  .items = has_cp ? "ranks of dp and cp" : "ranks of dp",
                   .by = shard,
                   .into = fmt::format("equal groups of {}", shard)},
                  ways);
@@ -56,11 +60,7 @@ inline void check_shard(const Mesh& mesh, const Composition& chosen) {
 
 /// Throws UsageError for options that the lesson does not support.
 inline void check_three_axes(const Options& options, const Composition& chosen) {
-  if (chosen.bucket_bytes < 1)
-    throw UsageError(
-        fmt::format("--bucket {}: a bucket has at least one layer's gradients; give at least "
-                    "1 byte, such as --bucket 200000",
-                    chosen.bucket_bytes));
+  check_bucket(chosen.bucket_bytes);
   if (chosen.zero > 3)
     throw UsageError(fmt::format(
         "--zero {}: ZeRO has stages 1 to 3, and 0 is plain data parallelism; use --zero 3",
@@ -90,12 +90,13 @@ class DataFlags {
   /// Adds the flags to a lesson.
   explicit DataFlags(Lesson& lesson)
       : zero_(lesson.flag("--zero", 0,
-                          "dp ranks divide the optimizer's states (1), also the gradients (2), "
+                          "the replicas divide the optimizer's states (1), also the gradients (2), "
                           "also the parameters (3), or nothing (0)")),
         shard_(lesson.flag("--shard", 0,
-                           "with --zero: how many neighbouring dp ranks share one copy of the "
-                           "states; the others replicate it (0: all of dp share one copy)")),
-        bucket_(lesson.flag("--bucket", 50'000, "minimum bytes of gradients in a bucket")) {}
+                           "with --zero: how many neighbouring replicas share one copy of the "
+                           "states; the others replicate it (0: all share one copy)")),
+        bucket_(lesson.flag("--bucket", default_bucket, "minimum bytes of gradients in a bucket")) {
+  }
 
   /// Returns the values, once the lesson has parsed its flags.
   Composition with(bool sequence_parallel) const {

@@ -92,7 +92,7 @@ lesson_refuses() { # NUMBER FLAGS... -- WORDS...
 lesson_refuses 9 --split 3,3,5 -- '4 stages need 4 numbers of blocks, not 3' 'use --split 3,3,3,2'
 lesson_refuses 9 --split 3,3,3,3 -- 'these are 12 blocks, but --layers is 11' '--layers 12' '--split 3,3,3,2'
 lesson_refuses 9 --split 5,6,0,0 -- 'stage 2 needs at least one block' 'use --split 3,3,3,2'
-lesson_refuses 9 --split 5,x -- "'x' is not a whole number"
+lesson_refuses 9 --split 5,x -- "'x' must be a whole number"
 lesson_refuses 10 --ranks 2 --split 6,5 -- '4 stages need 4 numbers' 'use --split 3,3,3,2'
 lesson_refuses 11 --ranks 2 --schedule automatic --split 6,3,2 -- '2 stages need 2 numbers' 'use --split 6,5'
 lesson_refuses 2 --split 6,5 -- '--split'

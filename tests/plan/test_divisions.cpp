@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <random>
 #include <regex>
+#include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/plan/plan.h"
@@ -26,7 +29,7 @@ TEST_CASE("divisions: a remainder is refused with the flags and with values that
       check_division(
           {.flags = "--pages 7 with --readers 2",
            .whole = whole,
-           .things = "pages",
+           .items = "pages",
            .by = by,
            .into = "2 equal parts"},
           [] {
@@ -67,11 +70,12 @@ TEST_CASE("divisions: the nearest multiples and divisors") {
     }
 }
 
-TEST_CASE("divisions: every way that a refused number of heads is offered works") {
+TEST_CASE("divisions: every suggestion for a refused number of heads works") {
   std::mt19937 random{1};
   const auto up_to = [&](int most) { return 1 + static_cast<int>(random() % unsigned(most)); };
   for (int trial = 0; trial < 2'000; ++trial) {
-    const int heads = up_to(24), hidden = heads * up_to(9), size = up_to(12), others = up_to(3);
+    const int others = up_to(3), heads = others * up_to(12), hidden = heads * up_to(9);
+    const int size = up_to(12);
     const auto refusal = [&](int its_heads, int its_hidden, int its_size) {
       return refusal_of([&] {
         GptConfig{.hidden = its_hidden, .heads = its_heads}.validate();
@@ -98,14 +102,34 @@ TEST_CASE("divisions: every way that a refused number of heads is offered works"
   }
 }
 
-TEST_CASE("divisions: a batch divides for every number of microbatches, or none") {
-  Plan plan{{}, Mesh::along(Axis::dp, 2)};
-  plan.batch.sequences = 26;
-  const auto refusal = [&](const std::vector<int>& microbatches) {
+TEST_CASE("divisions: a batch divides for every number of microbatches, or a batch is suggested") {
+  const auto refusal = [](int sequences, int dp, const std::vector<int>& microbatches) {
+    Plan plan{{}, Mesh::along(Axis::dp, dp)};
+    plan.batch.sequences = sequences;
     return refusal_of([&] { check_batch(plan, microbatches); });
   };
-  CHECK(refusal({1, 13}) == "(nothing thrown)");
-  CHECK(refusal({1, 2, 3}) ==
-        "--batch 26 with --microbatches 2: 26 sequences do not divide into 4 equal microbatches; "
-        "use --batch 24 or --batch 36");
+  CHECK(refusal(26, 2, {1, 13}) == "(nothing thrown)");
+  CHECK(refusal(26, 2, {1, 2, 3}) ==
+        "--batch 26 with --microbatches 2 and --dp 2: 26 sequences do not divide into 4 equal "
+        "microbatches; use --batch 24 or --batch 36");
+  CHECK(refusal(3, 1, {2}) ==
+        "--batch 3 with --microbatches 2: 3 sequences do not divide into 2 equal microbatches; use "
+        "--batch 2 or --batch 4");
+  // The least common multiple of these does not fit into 64 bits.
+  CHECK(refusal(16, 2, {268435399, 268435367, 268435361})
+            .ends_with("use --batch 2 with --microbatches 1"));
+  std::mt19937 random{2};
+  const auto up_to = [&](int most) { return 1 + static_cast<int>(random() % unsigned(most)); };
+  for (int trial = 0; trial < 1'000; ++trial) {
+    const int sequences = up_to(60), dp = up_to(4);
+    const std::vector<int> microbatches{up_to(6), up_to(6)};
+    const std::string text = refusal(sequences, dp, microbatches);
+    const bool divides =
+        sequences % (microbatches[0] * dp) == 0 && sequences % (microbatches[1] * dp) == 0;
+    CHECK((text == "(nothing thrown)") == divides);
+    const std::regex way{"(?:use|or) --batch (\\d+)"};
+    for (std::sregex_iterator each{text.begin(), text.end(), way}; each != std::sregex_iterator{};
+         ++each)
+      CHECK(refusal(std::stoi((*each)[1]), dp, microbatches) == "(nothing thrown)");
+  }
 }

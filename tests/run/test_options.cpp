@@ -176,7 +176,7 @@ TEST_CASE("an impossible request gives one line with the flag, the value and a r
       {{"--ranks", "-1"}, {"--ranks -1", "at least 1"}},
       {{"--ranks", "x"}, {"--ranks x", "whole number"}},
       {{"--ranks", "4.0"}, {"--ranks 4.0", "whole number"}},
-      {{"--ranks", "99999999999"}, {"--ranks 99999999999", "whole number"}},
+      {{"--ranks", "99999999999"}, {"--ranks 99999999999", "at most 268435456"}},
       {{"--steps", "0"}, {"--steps 0", "at least 1"}},
       {{"--steps", "1e3"}, {"--steps 1e3", "whole number"}},
       {{"--batch", "0"}, {"--batch 0", "at least 1"}},

@@ -79,8 +79,8 @@ struct Shared {
     return gpu.join(id, static_cast<int>(ranks.size()), static_cast<int>(place), check_of(ranks));
   }
 
-  /// Ends the wait for a call of NCCL if the run has failed, or if the call has taken too long.
-  /// (The watchdog's own time limit is for operations that NCCL has enqueued.)
+  /// Detects a stall: ends the wait for a call of NCCL if the run has failed, or if the call has
+  /// taken too long. (The watchdog's own time limit is for operations that NCCL has enqueued.)
   WaitCheck check_of(const std::vector<int>& ranks) const {
     return [this, ranks](double waited) {
       control->check();

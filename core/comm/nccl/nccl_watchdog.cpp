@@ -99,8 +99,8 @@ void NcclWatchdog::look_for_errors() {
       throw RunError(fmt::format("rank {}: NCCL: {}", control_.rank(), *error));
 }
 
-// The completion of any operation counts as progress, because a receive that was posted early may
-// legitimately wait for a long time.
+// Detects a stall. The completion of any operation counts as progress, because a receive that was
+// posted early may legitimately wait for a long time.
 void NcclWatchdog::look_for_progress() {
   std::vector<MarkPtr> expected;
   {

@@ -134,8 +134,8 @@ void ThreadFabric::wait(Message& message) {
   throw RunError(failure_.empty() ? "the wait was cancelled" : failure_);
 }
 
-// Only time slept here counts towards the time-out, so a program that is stopped in a debugger does
-// not time out. The time-out restarts whenever a check finds a computing rank.
+// Detects a stall. Only time slept here counts towards the time-out, so a program that is stopped
+// in a debugger does not time out. The time-out restarts whenever a check finds a computing rank.
 void ThreadFabric::sleep(std::unique_lock<std::mutex>& lock, int agent,
                          const std::function<bool()>& over) {
   const std::chrono::duration<double> slice{look_seconds_};

@@ -26,7 +26,7 @@ using Check = std::function<std::string(const std::string&)>;
 Check at_least(int least) {
   return [least](const std::string& text) {
     if (whole_number(text, least)) return std::string{};
-    return fmt::format("{}: must be a whole number of at least {}", text, least);
+    return fmt::format("{}: {}", text, why_refused(text, least));
   };
 }
 
@@ -141,12 +141,13 @@ void FlagParser::Impl::shared_flags() {
   choice("--comm", given.comm, {"auto", "native", "ring"},
          "collectives: those of MPI or NCCL, or our ring algorithms; auto: NCCL's if each rank has "
          "its own GPU, otherwise our rings");
-  for (auto [flag, size, what] : {std::tuple{"--pp", &given.pp, "pipeline"},
-                                  {"--dp", &given.dp, "data"},
-                                  {"--cp", &given.cp, "context"},
-                                  {"--tp", &given.tp, "tensor"},
-                                  {"--ep", &given.ep, "expert"}})
-    number(flag, *size, fmt::format("ranks along the {}-parallel axis", what));
+  for (const auto& [axis, what] : {std::pair{Axis::pp, "pipeline"},
+                                   {Axis::dp, "data"},
+                                   {Axis::cp, "context"},
+                                   {Axis::tp, "tensor"},
+                                   {Axis::ep, "expert"}})
+    number(fmt::format("--{}", name_of(axis)), given.sizes[static_cast<std::size_t>(axis)],
+           fmt::format("ranks along the {}-parallel axis", what));
   if (std::ranges::count(info.axes, Axis::cp) > 0)
     choice("--layout", given.layout, {"contiguous", "zigzag"},
            "how the ranks of --cp divide each sequence: N chunks in order, or 2N chunks, of which "

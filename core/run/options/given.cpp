@@ -18,10 +18,13 @@ namespace lockstep {
 
 namespace {
 
+constexpr int largest_number = 1 << 28;
+
 /// Parses the value of --freeze into unit numbers: the embedding is 0, block i is i + 1.
 std::vector<int> frozen_units(const std::string& text, int layers) {
   std::vector<int> units;
-  std::istringstream parts{text};
+  if (text.empty()) return units;
+  std::istringstream parts{text + ","};  // so that an empty last part is refused, too
   for (std::string part; std::getline(parts, part, ',');) {
     const auto block = whole_number(part, 0);
     if (part == "embedding")
@@ -126,18 +129,27 @@ std::optional<int> whole_number(const std::string& text, int least) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return {};
-  return value >= least && value <= 1 << 28 ? std::optional{value} : std::nullopt;
+  return value >= least && value <= largest_number ? std::optional{value} : std::nullopt;
+}
+
+std::string why_refused(const std::string& text, int least) {
+  const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  const std::size_t zeros = std::min(text.find_first_not_of('0'), text.size());
+  const std::string largest = std::to_string(largest_number), number = text.substr(zeros);
+  const bool larger =
+      number.size() > largest.size() || (number.size() == largest.size() && number > largest);
+  return digits && larger ? "must be at most " + largest
+                          : fmt::format("must be a whole number of at least {}", least);
 }
 
 std::vector<int> number_list(const std::string& flag, const std::string& text, int least) {
   std::vector<int> numbers;
-  std::istringstream parts{text + ","};  // with a final comma, every part ends in a comma
+  std::istringstream parts{text + ","};  // so that an empty last part is refused, too
   for (std::string part; std::getline(parts, part, ',');) {
     const auto number = whole_number(part, least);
     if (!number)
-      throw UsageError(fmt::format(
-          "{} {}: '{}' is not a whole number of at least {}; give numbers such as 8 or 1,2,4,8",
-          flag, text, part, least));
+      throw UsageError(fmt::format("{} {}: '{}' {}; give numbers such as 8 or 1,2,4,8", flag, text,
+                                   part, why_refused(part, least)));
     numbers.push_back(*number);
   }
   return numbers;
@@ -148,17 +160,12 @@ namespace {
 /// Returns the number of ranks if --ranks is not given: the product of the sizes of the lesson's
 /// axes, or, if the first axis has no size, the lesson's own number.
 int ranks_of_sizes(const Given& given, const LessonInfo& info) {
-  const auto asked = [&](Axis axis) {
-    return axis == Axis::dp   ? given.dp
-           : axis == Axis::pp ? given.pp
-           : axis == Axis::cp ? given.cp
-                              : given.tp;
-  };
+  const auto asked = [&](Axis axis) { return given.sizes[static_cast<std::size_t>(axis)]; };
   if (!asked(info.axes.front())) return info.ranks;
   std::int64_t product = 1;
   for (const Axis axis : info.axes)
     if (axis != Axis::ep)
-      product = std::min<std::int64_t>(product * asked(axis).value_or(1), 1 << 28);
+      product = std::min<std::int64_t>(product * asked(axis).value_or(1), largest_number);
   return static_cast<int>(product);
 }
 
@@ -166,13 +173,14 @@ int ranks_of_sizes(const Given& given, const LessonInfo& info) {
 /// otherwise 1; the lesson's first axis takes the remaining ranks. Without --ep, the lesson may
 /// divide the experts among as many ranks as possible.
 Mesh mesh_of(const Given& given, const LessonInfo& info, int ranks) {
-  const bool any_size = given.dp || given.pp || given.cp || given.tp || given.ep;
+  const bool any_size = std::ranges::any_of(given.sizes, &std::optional<int>::has_value);
   const auto takes = [&](Axis axis) { return std::ranges::count(info.axes, axis) > 0; };
-  const auto size_along = [&](Axis axis, std::optional<int> asked) {
+  const auto size_along = [&](Axis axis) {
     const auto found = info.sizes.find(axis);
     const int otherwise = any_size || found == info.sizes.end() ? 1 : found->second;
     // If the size is 0, Mesh gives the remaining ranks to this axis.
-    const int size = asked.value_or(info.axes.front() == axis ? 0 : otherwise);
+    const int size = given.sizes[static_cast<std::size_t>(axis)].value_or(
+        info.axes.front() == axis ? 0 : otherwise);
     if (!takes(axis) && size > 1)
       throw UsageError(
           fmt::format("--{} {}: this lesson puts all ranks on the {} axis; leave it out",
@@ -180,14 +188,12 @@ Mesh mesh_of(const Given& given, const LessonInfo& info, int ranks) {
     return size;
   };
   std::array<int, axis_count> sizes{};
-  for (const auto& [axis, asked] : {std::pair{Axis::dp, given.dp},
-                                    {Axis::pp, given.pp},
-                                    {Axis::cp, given.cp},
-                                    {Axis::tp, given.tp}})
-    sizes[static_cast<std::size_t>(axis)] = size_along(axis, asked);
-  int ep = size_along(Axis::ep, given.ep);
+  for (const Axis axis : {Axis::dp, Axis::pp, Axis::cp, Axis::tp})
+    sizes[static_cast<std::size_t>(axis)] = size_along(axis);
+  int ep = size_along(Axis::ep);
+  const bool asked_ep = given.sizes[static_cast<std::size_t>(Axis::ep)].has_value();
   const Mesh mesh{ranks, sizes, given.order};
-  if (!given.ep && takes(Axis::ep) && (mesh.size(Axis::tp) == 1 || info.experts_over_all))
+  if (!asked_ep && takes(Axis::ep) && (mesh.size(Axis::tp) == 1 || info.experts_over_all))
     ep = mesh.size(Axis::dp_cp);
   return mesh.with_experts(ep);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,15 +25,19 @@ struct Given {
   std::string freeze;
   std::string split;
   std::string view_token, view_token_file;
-  std::optional<int> ranks, dp, pp, cp, tp, ep;
+  std::optional<int> ranks;
+  std::array<std::optional<int>, all_axes_count> sizes{};  ///< --dp, --pp, ..., by Axis
   double pace = 0;
   double learning_rate = 1e-3;
   double clip = 0;
 };
 
 /// Parses a whole number of at least `least`. Returns nothing if `text` is anything else, or if the
-/// number is above 2^28.
+/// number is above the largest that flags take, 2^28.
 std::optional<int> whole_number(const std::string& text, int least);
+/// Returns why whole_number() refuses `text`: "must be a whole number of at least 1", or, if only
+/// its size is wrong, "must be at most 268435456".
+std::string why_refused(const std::string& text, int least);
 
 /// Parses comma-separated numbers of at least `least`; throws UsageError with the flag's name.
 std::vector<int> number_list(const std::string& flag, const std::string& text, int least);

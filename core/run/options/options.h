@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/comm/transport/native.h"
@@ -15,7 +14,8 @@ namespace lockstep {
 
 enum class Launch { threads, mpi };
 
-/// What a run trains on, for how long, and from where; everything else about it is in its Plan.
+/// What a run trains on, for how long, and from where. The model, the batch and the optimizer are
+/// in its Plan.
 struct RunConfig {
   int steps = 30;
   /// If --microbatches gives several values of m, all of them: the steps are divided among them,
