@@ -194,6 +194,11 @@ class Pages(unittest.TestCase):
         self.passes('# A page\n\n```cpp\nint main() {\n  return 0;\n```\n')
         self.fails('# A page\n\n```cpp\nint main() {\n  return 1;\n```\n', 4, 'no source')
 
+    def test_code_alone_runs_no_command(self):
+        self.passes(RUN + 'It takes 1 ms.\n\n```cpp\nint main() {\n```\n', '--code')
+        self.assertEqual(self.check('# A page\n\n```cpp\nint main(void) {\n```\n', '--code'), 1)
+        self.assertIn('README.md:4: no source', self.output)
+
     def test_a_place_in_a_source_has_the_call(self):
         (self.tree / 'core/comm').mkdir(parents=True)
         (self.tree / 'core/comm/ring.h').write_text('int a;\ngroup.all_reduce(x);\n')
