@@ -17,6 +17,16 @@ double product_flops(std::int64_t rows, std::int64_t in, std::int64_t out) {
   return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out);
 }
 
+/// Returns the cost of a product (m, k) by (k, n).
+Cost product(std::int64_t m, std::int64_t n, std::int64_t k, double bytes) {
+  return {product_flops(m, k, n), bytes, KernelKind::product, m, n, k};
+}
+
+Cost attention(std::int64_t queries, std::int64_t keys, std::int64_t head, double flops,
+               double bytes) {
+  return {flops, bytes, KernelKind::attention, queries, keys, head};
+}
+
 /// Returns the FLOPs of one (s, s) product over all heads. Attention is causal, so only half is
 /// counted: b s² h.
 double causal_product_flops(const Shape& y) {
@@ -32,44 +42,46 @@ double block_product_flops(const Shape& q, const AttentionBlock& block) {
 
 Cost cost::linear_forward(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
                           std::size_t width) {
-  return {product_flops(rows, in, out),
-          bytes_of(rows * in + in * out + rows * out + (bias ? out : 0), width)};
+  return product(rows, out, in,
+                 bytes_of(rows * in + in * out + rows * out + (bias ? out : 0), width));
 }
 Cost cost::linear_backward_input(std::int64_t rows, std::int64_t in, std::int64_t out,
                                  std::size_t width) {
-  return {product_flops(rows, in, out), bytes_of(rows * out + in * out + rows * in, width)};
+  return product(rows, in, out, bytes_of(rows * out + in * out + rows * in, width));
 }
 Cost cost::linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias,
                                   std::size_t width) {
   // The weight gradient is read and written.
-  return {product_flops(rows, in, out),
-          bytes_of(rows * in + rows * out + 2 * in * out + (bias ? 2 * out : 0), width)};
+  return product(in, out, rows,
+                 bytes_of(rows * in + rows * out + 2 * in * out + (bias ? 2 * out : 0), width));
 }
 Cost cost::attention_forward(const Shape& y, int heads, std::size_t width, bool probabilities) {
   const std::int64_t rows = y.rows() * heads;
-  return {2 * causal_product_flops(y), bytes_of(4 * y.elements(), width) +
-                                           bytes_of(rows + (probabilities ? rows * y[1] : 0), 4)};
+  return attention(
+      y[1], y[1], y[2] / heads, 2 * causal_product_flops(y),
+      bytes_of(4 * y.elements(), width) + bytes_of(rows + (probabilities ? rows * y[1] : 0), 4));
 }
 Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool probabilities) {
   // The kernel reads dy, q, k, v, y and either lse or the probabilities; it writes dq, dk, dv.
   const std::int64_t rows = y.rows() * heads;
-  return {(probabilities ? 4 : 5) * causal_product_flops(y),
-          bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4)};
+  return attention(
+      y[1], y[1], y[2] / heads, (probabilities ? 4 : 5) * causal_product_flops(y),
+      bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4));
 }
 
 Cost cost::attention_block_forward(const Shape& q, int heads, const AttentionBlock& block,
                                    std::size_t width) {
   // The kernel reads q, k, v; it writes y and lse.
-  return {2 * block_product_flops(q, block),
-          bytes_of(q[0] * q[2] * (2 * block.queries + 2 * block.keys), width) +
-              bytes_of(q[0] * heads * block.queries, 4)};
+  return attention(block.queries, block.keys, q[2] / heads, 2 * block_product_flops(q, block),
+                   bytes_of(q[0] * q[2] * (2 * block.queries + 2 * block.keys), width) +
+                       bytes_of(q[0] * heads * block.queries, 4));
 }
 Cost cost::attention_block_backward(const Shape& q, int heads, const AttentionBlock& block,
                                     std::size_t width) {
   // The kernel reads dy, q, y, k, v and lse; it reads and writes dq, dk, dv.
-  return {5 * block_product_flops(q, block),
-          bytes_of(q[0] * q[2] * (5 * block.queries + 6 * block.keys), width) +
-              bytes_of(q[0] * heads * block.queries, 4)};
+  return attention(block.queries, block.keys, q[2] / heads, 5 * block_product_flops(q, block),
+                   bytes_of(q[0] * q[2] * (5 * block.queries + 6 * block.keys), width) +
+                       bytes_of(q[0] * heads * block.queries, 4));
 }
 
 void Ops::linear_forward(View x, View w, View bias, View y, WeightLayout layout) const {

@@ -25,7 +25,9 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
   if (output.verbose)
     fmt::print("{}matrix products on the CPU: {}\n", gpus.table(), cpu_kernels_library());
   fmt::print("{} clock{}: {}\n", options.clock().name(),
-             plan.modelled ? ", cluster " + plan.modelled->cluster.name : "",
+             plan.modelled ? fmt::format(", cluster {} {}", plan.modelled->cluster.name,
+                                         plan.modelled->cluster.rates_text())
+                           : "",
              platform.why_this_clock);
   if (plan.modelled && ranks > 1)
     fmt::print(

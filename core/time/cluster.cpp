@@ -113,9 +113,7 @@ class Reader {
     return value;
   }
   Link link(const char* key) {
-    known_.push_back(key);
-    if (!object_.contains(key)) throw UsageError(fmt::format("{}: '{}' is missing", where_, key));
-    Reader inner{object_.at(key), fmt::format("{}: '{}'", where_, key)};
+    Reader inner = inside(key);
     Link link{inner.seconds("latency_seconds"), inner.number("bandwidth", 1, true)};
     link.segments = inner.segments();
     inner.no_others();
@@ -143,6 +141,16 @@ class Reader {
     }
     return found;
   }
+  /// Reads the measured rates, if there are any.
+  std::optional<Rates> rates() {
+    known_.push_back("rates");
+    if (!object_.contains("rates")) return {};
+    Reader inner = inside("rates");
+    Rates rates{.products = inner.table("products"), .attention = inner.table("attention")};
+    rates.memory_share = inner.number("memory_share", 1e-6);
+    inner.no_others();
+    return rates;
+  }
   std::string text(const char* key) {
     known_.push_back(key);
     if (!object_.contains(key) || !object_.at(key).is_string())
@@ -161,6 +169,50 @@ class Reader {
   }
 
  private:
+  /// Returns a reader of the object at `key`.
+  Reader inside(const char* key) {
+    known_.push_back(key);
+    if (!object_.contains(key)) throw UsageError(fmt::format("{}: '{}' is missing", where_, key));
+    return Reader{object_.at(key), fmt::format("{}: '{}'", where_, key)};
+  }
+  const nlohmann::json& list(const char* key) {
+    known_.push_back(key);
+    if (!object_.contains(key) || !object_.at(key).is_array())
+      throw UsageError(fmt::format("{}: '{}' wants a list of numbers", where_, key));
+    return object_.at(key);
+  }
+  /// Reads ascending sizes, at least one.
+  std::vector<std::int64_t> sizes(const char* key) {
+    std::vector<std::int64_t> found;
+    for (const nlohmann::json& each : list(key)) {
+      const double size = each.is_number() ? each.get<double>() : 0;
+      if (size < 1 || size != std::floor(size) || size > most_bytes ||
+          (!found.empty() && size <= static_cast<double>(found.back())))
+        throw UsageError(fmt::format("{}: '{}' has {}; wants whole numbers that ascend, at most {}",
+                                     where_, key, shown(each), most_bytes));
+      found.push_back(static_cast<std::int64_t>(size));
+    }
+    if (found.empty())
+      throw UsageError(fmt::format("{}: '{}' is empty; wants at least one size", where_, key));
+    return found;
+  }
+  RateTable table(const char* key) {
+    Reader inner = inside(key);
+    RateTable table{.m = inner.sizes("m"), .n = inner.sizes("n"), .k = inner.sizes("k")};
+    for (const nlohmann::json& each : inner.list("flops")) {
+      if (!each.is_number() || !(each.get<double>() >= 1) || !std::isfinite(each.get<double>()))
+        throw UsageError(fmt::format("{}: 'flops' has {}; wants numbers of at least 1",
+                                     inner.where_, shown(each)));
+      table.flops.push_back(each.get<double>());
+    }
+    if (const std::size_t shapes = table.m.size() * table.n.size() * table.k.size();
+        table.flops.size() != shapes)
+      throw UsageError(fmt::format("{}: 'flops' has {} rates; m, n and k give {} shapes",
+                                   inner.where_, table.flops.size(), shapes));
+    inner.no_others();
+    return table;
+  }
+
   static constexpr int most_ranks = 1 << 15;  // the product of two such numbers fits in an int
   static constexpr std::size_t longest_text = 200;
   static constexpr double longest_seconds = 86'400;
@@ -180,7 +232,8 @@ Cluster cluster_of(const nlohmann::json& document, const std::string& where) {
                   .memory_bandwidth = reader.number("memory_bandwidth", 1, true),
                   .launch_seconds = reader.seconds("launch_seconds"),
                   .within = reader.link("within"),
-                  .between = reader.link("between")};
+                  .between = reader.link("between"),
+                  .rates = reader.rates()};
   reader.no_others();
   return cluster;
 }
@@ -207,7 +260,20 @@ void check_keys(JsonReader& in) {
 }  // namespace
 
 Picoseconds Cluster::compute(const Cost& cost) const {
-  return picoseconds(std::max(cost.flops / flops, cost.bytes / memory_bandwidth) + launch_seconds);
+  if (!rates)
+    return picoseconds(std::max(cost.flops / flops, cost.bytes / memory_bandwidth) +
+                       launch_seconds);
+  switch (cost.kind) {
+    case KernelKind::product:
+      return picoseconds(cost.flops / rates->products.at(cost) + launch_seconds);
+    case KernelKind::attention:
+      return picoseconds(cost.flops / rates->attention.at(cost) + launch_seconds);
+    case KernelKind::memory:
+      break;
+  }
+  return picoseconds(
+      std::max(cost.flops / flops, cost.bytes / (memory_bandwidth * rates->memory_share)) +
+      launch_seconds);
 }
 
 Link::Segment Link::at(std::int64_t bytes) const {
@@ -239,15 +305,23 @@ std::string Cluster::json() const {
           {{"from_bytes", from_bytes}, {"latency_seconds", latency}, {"bandwidth", bandwidth}});
     return object;
   };
-  return Object{{"name", name},
+  Object object{{"name", name},
                 {"nodes", nodes},
                 {"ranks_per_node", ranks_per_node},
                 {"flops", flops},
                 {"memory_bandwidth", memory_bandwidth},
                 {"launch_seconds", launch_seconds},
                 {"within", text(within)},
-                {"between", text(between)}}
-      .dump(1);
+                {"between", text(between)}};
+  const auto table = [](const RateTable& by_shape) {
+    const auto& [m, n, k, rate] = by_shape;
+    return Object{{"m", m}, {"n", n}, {"k", k}, {"flops", rate}};
+  };
+  if (rates)
+    object["rates"] = {{"products", table(rates->products)},
+                       {"attention", table(rates->attention)},
+                       {"memory_share", rates->memory_share}};
+  return object.dump(1);
 }
 
 std::vector<std::string> Cluster::presets() {

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/time/rates.h"
 #include "core/time/time.h"
 
 namespace lockstep {
@@ -42,9 +44,15 @@ struct Cluster {
   double launch_seconds = 0;                    ///< added to each kernel
   Link within{};                                ///< between two ranks of the same node
   Link between{};                               ///< between two ranks of different nodes
+  std::optional<Rates> rates{};                 ///< unset: every kernel runs at the peak
 
-  /// Returns max(cost.flops / flops, cost.bytes / memory_bandwidth) + launch_seconds.
+  /// Returns the time of a kernel. At peak: max(cost.flops / flops, cost.bytes / memory_bandwidth)
+  /// + launch_seconds. With measured rates, a product or an attention kernel takes its FLOPs over
+  /// its rate, which includes its memory traffic, and other kernels their bytes over their share of
+  /// the bandwidth.
   Picoseconds compute(const Cost& cost) const;
+  /// Returns "at peak" or "at measured rates".
+  const char* rates_text() const { return rates ? "at measured rates" : "at peak"; }
   /// Returns the α of a message of `bytes` bytes between two ranks.
   Picoseconds latency(int from, int to, std::int64_t bytes) const;
   /// Returns β · bytes, the time for which a message occupies the sender's lane.

@@ -16,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
+#include "core/model/ops.h"
 #include "core/run/files/run_folder.h"
 #include "core/run/launch/launch.h"
 #include "core/run/options/given.h"
@@ -108,8 +109,7 @@ std::vector<MessageTime> measure_messages(Rank& rank) {
 /// Calls work(core) repeatedly on one thread per core; all threads start each call together.
 /// Returns the median time of one call.
 template <class Make>
-double on_every_core(Make make) {
-  constexpr int samples = 15;
+double on_every_core(Make make, int samples = 15) {
   const int cores = available_cores();
   std::vector<std::vector<double>> taken(static_cast<std::size_t>(cores));
   std::vector<std::thread> threads;
@@ -133,16 +133,70 @@ std::vector<float> ones(std::int64_t elements) {
   return std::vector<float>(static_cast<std::size_t>(elements), 1.0F);
 }
 
-/// Measures the FLOP/s of one core in a large matrix product.
-double measure_flops() {
-  constexpr std::int64_t n = 1024;
+/// Measures the FLOP/s of one core in the product (m, k) by (k, n).
+double measure_product(std::int64_t m, std::int64_t n, std::int64_t k) {
+  const double flops = 2.0 * static_cast<double>(m * n * k);
+  // A sample takes about a millisecond or more, however small the product is.
+  const int times = std::max(1, static_cast<int>(5e7 / flops));
+  const double seconds = on_every_core(
+      [=] {
+        return [=, x = ones(m * k), w = ones(k * n), y = ones(m * n)]() mutable {
+          for (int i = 0; i < times; ++i)
+            cpu_kernels().linear_forward({}, {x.data(), {m, k}}, {w.data(), {k, n}}, {},
+                                         {y.data(), {m, n}}, WeightLayout::in_out);
+        };
+      },
+      /*samples=*/7);
+  return times * flops / seconds;
+}
+
+/// Measures the FLOP/s of one core in causal attention over s positions, with one head.
+double measure_attention(std::int64_t s, std::int64_t head) {
+  const double flops = cost::attention_forward({1, s, head}, 1).flops;
+  const int times = std::max(1, static_cast<int>(1e7 / flops));
+  const double seconds = on_every_core(
+      [=] {
+        return [=, x = ones(s * head), y = ones(s * head), lse = ones(s)]() mutable {
+          const View all{x.data(), {1, s, head}};
+          for (int i = 0; i < times; ++i)
+            cpu_kernels().attention_forward({}, all, all, all, 1, {y.data(), {1, s, head}},
+                                            {lse.data(), {1, 1, s}}, {});
+        };
+      },
+      /*samples=*/7);
+  return times * flops / seconds;
+}
+
+/// Measures the bytes per second that one core reads and writes in the kernels between products, on
+/// the activations of a small model, which may fit in its caches.
+double measure_activations() {
+  constexpr std::int64_t rows = 512, h = 256, n = rows * h;
   const double seconds = on_every_core([] {
-    return [x = ones(n * n), w = ones(n * n), y = ones(n * n)]() mutable {
-      cpu_kernels().linear_forward({}, {x.data(), {n, n}}, {w.data(), {n, n}}, {},
-                                   {y.data(), {n, n}}, WeightLayout::in_out);
+    return [a = ones(n), b = ones(n), y = ones(n), gain = ones(h), bias = ones(h),
+            mean = ones(rows), rstd = ones(rows)]() mutable {
+      const View x{a.data(), {rows, h}}, other{b.data(), {rows, h}}, out{y.data(), {rows, h}};
+      cpu_kernels().layernorm_forward({}, x, {gain.data(), {h}}, {bias.data(), {h}}, out,
+                                      {mean.data(), {rows}}, {rstd.data(), {rows}});
+      cpu_kernels().gelu_forward({}, x, out);
+      cpu_kernels().add({}, x, other, out);
     };
   });
-  return 2.0 * n * n * n / seconds;
+  return 7.0 * sizeof(float) * n / seconds;  // 2, 2 and 3 views of activations
+}
+
+/// Measures a core's rates by kind and shape of kernel. `bandwidth` is the memory's.
+Rates measure_rates(double bandwidth) {
+  const std::vector<std::int64_t> sizes{16, 64, 256, 1024};
+  Rates rates{.products = {.m = sizes, .n = sizes, .k = sizes},
+              .attention = {.m = sizes, .n = {1024}, .k = {16, 64, 128}}};
+  for (const std::int64_t m : sizes)
+    for (const std::int64_t n : sizes)
+      for (const std::int64_t k : sizes) rates.products.flops.push_back(measure_product(m, n, k));
+  for (const std::int64_t s : sizes)  // as many keys as queries
+    for (const std::int64_t head : rates.attention.k)
+      rates.attention.flops.push_back(measure_attention(s, head));
+  rates.memory_share = measure_activations() / bandwidth;
+  return rates;
 }
 
 /// Measures the bytes per second that one core reads and writes when adding arrays larger than its
@@ -205,6 +259,14 @@ void print_fit(const Cluster& cluster, const std::vector<MessageTime>& times, co
       "a rank: {:.1f} GFLOP/s, memory {:.1f} GB/s, {:.2f} µs a kernel ({} cores, all busy)\n",
       1e-9 * cluster.flops, 1e-9 * cluster.memory_bandwidth, 1e6 * cluster.launch_seconds,
       available_cores());
+  const Rates& rates = *cluster.rates;
+  const auto range = [](const RateTable& table) {
+    const auto [slowest, fastest] = std::ranges::minmax(table.flops);
+    return fmt::format("{:.1f} to {:.1f} GFLOP/s", 1e-9 * slowest, 1e-9 * fastest);
+  };
+  fmt::print("  {} products {}, attention {}, activations at {:.0f} % of the memory's rate\n",
+             rates.products.flops.size(), range(rates.products), range(rates.attention),
+             100 * rates.memory_share);
 }
 
 void write(const Cluster& cluster, const std::string& output) {
@@ -224,11 +286,12 @@ void measure(Rank& rank, const Flags& flags) {
     Cluster cluster{.name = flags.mpi ? "measured, mpi" : "measured, threads",
                     .nodes = 1,
                     .ranks_per_node = flags.ranks,
-                    .flops = measure_flops(),
+                    .flops = measure_product(1024, 1024, 1024),
                     .memory_bandwidth = measure_memory(),
                     .launch_seconds = measure_launch(rank),
                     .within = fit_segments(times, bound)};
     cluster.between = cluster.within;  // the measured machine is a single node
+    cluster.rates = measure_rates(cluster.memory_bandwidth);
     print_fit(cluster, times, flags);
     write(cluster, flags.output);
   }

@@ -23,8 +23,10 @@ for launch in "$@"; do
   claim "measure shows 0 B ($launch)" says ' 0 B '
   claim "measure shows 16 MB ($launch)" says ' 16 MB '
   claim "measure says what to do with the file ($launch)" says "--clock modelled --cluster $cluster"
+  claim "measure shows the products' rates ($launch)" says ' 64 products '
   claim "measure says how the ranks were started ($launch)" grep -q "measured, $launch" "$cluster"
   run_lesson 4; claim "a run on that cluster ends well ($launch)" ended 0
+  claim "... and says that its kernels run at measured rates ($launch)" says 'at measured rates'
   run_lesson 5; claim "the cluster has as many ranks as were asked for ($launch)" complains '1 nodes of 4 ranks'
 done
 

@@ -156,6 +156,111 @@ TEST_CASE("a cluster that is written and read back is unchanged") {
   }
 }
 
+namespace {
+
+/// The rates in core/README.md, "Modelled time".
+nlohmann::json with_rates() {
+  auto document = two_nodes();
+  document["rates"] = nlohmann::json::parse(R"({
+    "products": {"m": [128, 1024], "n": [1024], "k": [64, 1024],
+                 "flops": [2.0e13, 1.0e14, 8.0e13, 2.4e14]},
+    "attention": {"m": [64, 1024], "n": [1024], "k": [64], "flops": [3.0e13, 1.2e14]},
+    "memory_share": 0.8})");
+  return document;
+}
+
+}  // namespace
+
+TEST_CASE("measured rates: a kernel's time follows from its kind and shape") {
+  const TemporaryFolder folder;
+  Cluster cluster = Cluster::load(folder.file("rates.json", with_rates().dump()));
+  cluster.launch_seconds = 0;
+  const auto time = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return cluster.compute(
+        {.flops = 1.2e12, .bytes = 1e15, .kind = KernelKind::product, .m = m, .n = n, .k = k});
+  };
+  CHECK(time(128, 1024, 64) == picoseconds(1.2e12 / 2.0e13));
+  CHECK(time(128, 1024, 1024) == picoseconds(1.2e12 / 1.0e14));
+  CHECK(time(1024, 1024, 64) == picoseconds(1.2e12 / 8.0e13));
+  CHECK(time(1024, 1024, 1024) == picoseconds(1.2e12 / 2.4e14));
+  CHECK(time(1, 7, 9) == time(128, 1024, 64));  // beyond the measured sizes, the nearest
+  CHECK(time(9999, 9999, 9999) == time(1024, 1024, 1024));
+  // Half way in logarithms, the rate is the geometric mean: of 2 and 10 between k = 64 and 1024, of
+  // 2 and 8 between m = 128 and 1024, and of all four.
+  const auto rate = [&](std::int64_t m, double k) {
+    return 1.2e12 / seconds(time(m, 1024, static_cast<std::int64_t>(k)));
+  };
+  CHECK(rate(128, 256) == doctest::Approx(1e13 * std::sqrt(2.0 * 10)).epsilon(1e-6));
+  CHECK(rate(362, 64) == doctest::Approx(1e13 * std::sqrt(2.0 * 8)).epsilon(1e-3));
+  CHECK(rate(362, 256) == doctest::Approx(1e13 * std::pow(2.0 * 10 * 8 * 24, 0.25)).epsilon(1e-3));
+  for (const auto& [queries, rate_of_them] : {std::pair{64, 3.0e13}, {1024, 1.2e14}})
+    CHECK(cluster.compute({.flops = 1.2e12,
+                           .bytes = 1e15,
+                           .kind = KernelKind::attention,
+                           .m = queries,
+                           .n = queries,
+                           .k = 64}) == picoseconds(1.2e12 / rate_of_them));
+  CHECK(cluster.compute({.bytes = 1.6e12}) == picoseconds(1.6e12 / (0.8 * 2.0e12)));
+  cluster.launch_seconds = 5e-6;
+  CHECK(cluster.compute({}) == 5'000'000);
+  CHECK(std::string{cluster.rates_text()} == "at measured rates");
+  CHECK(std::string{Cluster{}.rates_text()} == "at peak");
+  CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
+}
+
+TEST_CASE("measured rates: a rate lies between the measured ones, and meets each of them") {
+  std::mt19937 random{3};
+  const auto up_to = [&](int most) {
+    return 1 + static_cast<std::int64_t>(random() % unsigned(most));
+  };
+  for (int trial = 0; trial < 200; ++trial) {
+    RateTable rates;
+    for (auto* sizes : {&rates.m, &rates.n, &rates.k}) {
+      sizes->push_back(up_to(40));
+      for (std::int64_t i = up_to(3); i > 1; --i) sizes->push_back(sizes->back() + up_to(1000));
+    }
+    const std::size_t count = rates.m.size() * rates.n.size() * rates.k.size();
+    for (std::size_t i = 0; i < count; ++i)
+      rates.flops.push_back(1e9 * static_cast<double>(up_to(1000)));
+    const auto [least, most] = std::ranges::minmax(rates.flops);
+    const std::int64_t m = up_to(3000), n = up_to(3000), k = up_to(3000);
+    const double rate = rates.at({.m = m, .n = n, .k = k});
+    CHECK(rate >= least * (1 - 1e-12));
+    CHECK(rate <= most * (1 + 1e-12));
+    const std::size_t i = random() % rates.m.size(), j = random() % rates.n.size(),
+                      l = random() % rates.k.size();
+    CHECK(
+        rates.at({.m = rates.m[i], .n = rates.n[j], .k = rates.k[l]}) ==
+        doctest::Approx(rates.flops[(i * rates.n.size() + j) * rates.k.size() + l]).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("measured rates: a wrong file gives one line with the key") {
+  const auto answer = [](const std::vector<std::string>& path, const nlohmann::json& value) {
+    auto document = with_rates();
+    nlohmann::json* at = &document["rates"];
+    for (const std::string& key : path) at = &(*at)[key];
+    *at = value;
+    return answer_to(document.dump());
+  };
+  CHECK(answer({}, with_rates()["rates"]) == "(nothing thrown)");
+  CHECK(unlike(answer({}, 3), {"c.json", "'rates'", "object"}) == "");
+  CHECK(unlike(answer({"gelu"}, 1), {"'rates'", "'gelu'", "memory_share"}) == "");
+  CHECK(unlike(answer({"products"}, nullptr), {"'products'"}) == "");
+  CHECK(unlike(answer({"products", "m"}, {128}), {"'flops' has 4 rates", "2 shapes"}) == "");
+  for (const nlohmann::json& wrong :
+       {nlohmann::json{128, 128}, nlohmann::json{0, 128}, nlohmann::json{1.5}, nlohmann::json{"x"},
+        nlohmann::json(7), nlohmann::json::array()})
+    for (const char* size : {"m", "n", "k"})
+      CHECK(unlike(answer({"products", size}, wrong), {"'" + std::string{size} + "'"}) == "");
+  for (const nlohmann::json& wrong :
+       {nlohmann::json(0), nlohmann::json("fast"), nlohmann::json()}) {
+    CHECK(unlike(answer({"products", "flops"}, {1e9, 1e9, 1e9, wrong}), {"'flops'"}) == "");
+    CHECK(unlike(answer({"attention", "flops"}, {1e9, wrong}), {"'attention'", "'flops'"}) == "");
+    CHECK(unlike(answer({"memory_share"}, wrong), {"'memory_share'"}) == "");
+  }
+}
+
 TEST_CASE("presets are found by name, and `free` costs nothing") {
   CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "ethernet", "a100"});
   for (const std::string& name : Cluster::presets()) CHECK(Cluster::load(name).name == name);

@@ -98,7 +98,10 @@ std::string Report::json() const {
   document["launch"] = options.platform.launch == Launch::mpi ? "mpi" : "threads";
   document["clock"] = options.clock().name();
   document["why_this_clock"] = options.platform.why_this_clock;
-  if (options.plan.modelled) document["cluster"] = options.plan.modelled->cluster.name;
+  if (options.plan.modelled) {
+    document["cluster"] = options.plan.modelled->cluster.name;
+    document["rates"] = options.plan.modelled->cluster.rates_text();
+  }
   document["sends"] = options.plan.modelled ? "buffered" : "rendezvous";
   document["config"] = ordered_json::parse(config_json(options));
   if (!ranks.front().phases.empty() && ranks.front().phases.front().predicted.stages > 0)
