@@ -27,9 +27,8 @@ int main(int argc, char** argv) {
       lesson.flag("--times", 3.0, "how many times as much work the late rank has");
 
   lesson.check([&](const Options& options) {
-    if (late >= options.plan.mesh.ranks())
-      throw UsageError(
-          fmt::format("--late {}: ranks are 0 to {}", late, options.plan.mesh.ranks() - 1));
+    if (const int last = options.plan.mesh.ranks() - 1; late > last)
+      throw UsageError(fmt::format("--late {}: ranks are 0 to {}", late, last));
     if (!(times > 0 && times <= 1000))
       throw UsageError(fmt::format("--times {}: must be above 0 and at most 1000", times));
   });
