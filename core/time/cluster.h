@@ -48,8 +48,8 @@ struct Cluster {
 
   /// Returns the time of a kernel. At peak: max(cost.flops / flops, cost.bytes / memory_bandwidth)
   /// + launch_seconds. With measured rates, a product or an attention kernel takes its FLOPs over
-  /// its rate, which includes its memory traffic, and other kernels their bytes over their share of
-  /// the bandwidth.
+  /// its rate, which includes its memory traffic, + launch_seconds; other kernels reach only a
+  /// share of memory_bandwidth.
   Picoseconds compute(const Cost& cost) const;
   /// Returns "at peak" or "at measured rates".
   const char* rates_text() const { return rates ? "at measured rates" : "at peak"; }

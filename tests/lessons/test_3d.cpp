@@ -220,15 +220,8 @@ TEST_CASE("random meshes, techniques and schedules: bytes and peaks as derived")
     options.output.trace = "none";
     const char* orders[] = {"tp,cp,dp,pp", "pp,dp,cp,tp", "dp,tp,pp,cp"};
     options.plan.mesh = options.plan.mesh.ordered(orders[up_to(3) - 1]);
-    GptConfig model{.layers = shape.pp + up_to(4) - 1,
-                    .hidden = 0,
-                    .heads = shape.tp * up_to(2),
-                    .sequence = shape.tp * up_to(4),
-                    .vocabulary = 256 + up_to(30),
-                    .tied = options.plan.model().tied,
-                    .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
-    model.hidden = model.heads * up_to(9);
-    set_model(options.plan, model);
+    set_model(options.plan,
+              random_model(shape, shape.tp, shape.tp, options.plan.model().tied, up_to));
     options.plan.batch.microbatches = up_to(5);
     const Schedule schedule = chosen.zero > 1 || up_to(3) == 1
                                   ? one_f_one_b(shape.pp, options.plan.batch.microbatches)

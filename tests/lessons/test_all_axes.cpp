@@ -228,15 +228,8 @@ TEST_CASE("random meshes and techniques on all axes: bytes and peaks as derived"
     options.plan.batch.context = up_to(2) == 1 ? zigzag : ContextLayout::contiguous;
     const char* orders[] = {"tp,cp,dp,pp", "pp,dp,cp,tp", "dp,tp,pp,cp", "cp,tp,dp,pp"};
     options.plan.mesh = options.plan.mesh.ordered(orders[up_to(4) - 1]);
-    GptConfig model{.layers = shape.pp + up_to(4) - 1,
-                    .hidden = 0,
-                    .heads = shape.tp * shape.cp * up_to(2),
-                    .sequence = 2 * shape.tp * shape.cp * up_to(4),
-                    .vocabulary = 256 + up_to(30),
-                    .tied = options.plan.model().tied,
-                    .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
-    model.hidden = model.heads * up_to(9);
-    set_model(options.plan, model);
+    set_model(options.plan, random_model(shape, shape.tp * shape.cp, 2 * shape.tp * shape.cp,
+                                         options.plan.model().tied, up_to));
     options.plan.batch.microbatches = up_to(5);
     options.plan.batch.sequences = shape.dp * options.plan.batch.microbatches * up_to(2);
     if (chosen.zero == 0) {

@@ -64,6 +64,20 @@ Options small_mesh(const MeshShape& mesh, bool tied = false, float clip = 0,
   return options;
 }
 
+/// Draws a small model for a mesh whose ranks divide the heads into `parts` and the sequence into
+/// `chunks`. `up_to` draws a number from 1 to its argument.
+GptConfig random_model(const MeshShape& mesh, int parts, int chunks, bool tied, auto&& up_to) {
+  GptConfig model{.layers = mesh.pp + up_to(4) - 1,
+                  .hidden = 0,
+                  .heads = parts * up_to(2),
+                  .sequence = chunks * up_to(4),
+                  .vocabulary = 256 + up_to(30),
+                  .tied = tied,
+                  .dtype = up_to(3) == 1 ? DType::bf16 : DType::f32};
+  model.hidden = model.heads * up_to(9);
+  return model;
+}
+
 /// A bucket size that gives a stage of small_mesh() several buckets.
 constexpr std::int64_t small_buckets = 20'000;
 
