@@ -19,55 +19,6 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the presets.
-///
-/// `classroom` is a DGX A100 cluster (per rank 312 TFLOP/s dense bf16 and 2.0 TB/s; NVLink 300 GB/s
-/// each way, 3 µs; between nodes 25 GB/s, 10 µs; 5 µs per launch), scaled so that a toy model has
-/// the same ratios of compute to communication as a large model on the real machine.
-///
-/// Width. A stage's compute grows as b s h², and its memory and network traffic as b s h, so the
-/// ratio of compute to traffic grows as h. GPT-3 has h = 12288 and the lessons' toy model has h =
-/// 64, so FLOP/s are divided by 192 and bandwidths are kept. (The head needs no further scaling:
-/// its 2 V h is about a third of a block's 24 h² in both models, 2 · 50257 / (24 · 12288) and 2 ·
-/// 256 / (24 · 64).)
-///
-/// Span. A stage of GPT-3 (6 of 96 blocks) takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to run
-/// forward on 2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
-/// for 128 tokens. Latencies and launch times are divided by the ratio of these two times, 9,200.
-std::vector<Cluster> make_presets() {
-  const double width = 12288.0 / 64;
-  const double span = 9200;
-  Cluster free;
-  Cluster classroom{.name = "classroom",
-                    .nodes = 16,
-                    .ranks_per_node = 8,
-                    .flops = 3.12e14 / width,
-                    .memory_bandwidth = 2.0e12,
-                    .launch_seconds = 5e-6 / span,
-                    .within = {3e-6 / span, 3.0e11},
-                    .between = {1e-5 / span, 2.5e10}};
-  Cluster a100{.name = "a100",
-               .nodes = 128,
-               .ranks_per_node = 8,
-               .flops = 3.12e14,
-               .memory_bandwidth = 2.0e12,
-               .launch_seconds = 5e-6,
-               .within = {3e-6, 3.0e11},
-               .between = {1e-5, 2.5e10}};
-  // Like `classroom`, but with one rank per node, and 100 Gb/s between nodes.
-  Cluster ethernet = classroom;
-  ethernet.name = "ethernet";
-  ethernet.nodes = 128;
-  ethernet.ranks_per_node = 1;
-  ethernet.between.bandwidth = 1.25e10;
-  return {free, classroom, ethernet, a100};
-}
-
-const std::vector<Cluster>& all_presets() {
-  static const std::vector<Cluster> presets = make_presets();
-  return presets;
-}
-
 /// Returns a wrong value for an error message. The text of an array or an object could be very
 /// long, and computing it takes a stack as deep as the value.
 std::string shown(const nlohmann::json& value) {
@@ -322,18 +273,6 @@ std::string Cluster::json() const {
                        {"attention", table(rates->attention)},
                        {"memory_share", rates->memory_share}};
   return object.dump(1);
-}
-
-std::vector<std::string> Cluster::presets() {
-  std::vector<std::string> names;
-  for (const Cluster& preset : all_presets()) names.push_back(preset.name);
-  return names;
-}
-
-std::optional<Cluster> cluster_preset(const std::string& name) {
-  for (const Cluster& preset : all_presets())
-    if (preset.name == name) return preset;
-  return {};
 }
 
 Cluster parse_cluster(const std::string& text, const std::string& where) {

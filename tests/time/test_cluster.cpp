@@ -141,18 +141,7 @@ TEST_CASE("a cluster that is written and read back is unchanged") {
   const TemporaryFolder folder;
   for (const std::string& preset : Cluster::presets()) {
     const Cluster written = Cluster::load(preset);
-    const Cluster read = Cluster::load(folder.file(preset + ".json", written.json()));
-    CHECK(read.name == written.name);
-    CHECK(read.nodes == written.nodes);
-    CHECK(read.ranks_per_node == written.ranks_per_node);
-    CHECK(read.flops == written.flops);
-    CHECK(read.memory_bandwidth == written.memory_bandwidth);
-    CHECK(read.launch_seconds == written.launch_seconds);
-    for (const auto& [a, b] :
-         {std::pair{read.within, written.within}, {read.between, written.between}}) {
-      CHECK(a.latency_seconds == b.latency_seconds);
-      CHECK(a.bandwidth == b.bandwidth);
-    }
+    CHECK(Cluster::load(folder.file(preset + ".json", written.json())) == written);
   }
 }
 
@@ -262,12 +251,75 @@ TEST_CASE("measured rates: a wrong file gives one line with the key") {
 }
 
 TEST_CASE("presets are found by name, and `free` costs nothing") {
-  CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "ethernet", "a100"});
+  CHECK(Cluster::presets() ==
+        std::vector<std::string>{"free", "classroom", "ethernet", "a100", "h100", "h200", "b200"});
   for (const std::string& name : Cluster::presets()) CHECK(Cluster::load(name).name == name);
   const Cluster free = Cluster::load("free");
   CHECK(free.latency(0, 1, 7) == 0);
   CHECK(free.transfer(0, 1, std::int64_t{1} << 40) == 0);
   CHECK(Cluster::load("a100").flops == 3.12e14);
+}
+
+TEST_CASE("the textbook presets run at the peak, with their figures unchanged") {
+  CHECK(Cluster::load("free") == Cluster{});
+  const Cluster classroom{.name = "classroom",
+                          .nodes = 16,
+                          .ranks_per_node = 8,
+                          .flops = 3.12e14 / 192,
+                          .memory_bandwidth = 2.0e12,
+                          .launch_seconds = 5e-6 / 9200,
+                          .within = {3e-6 / 9200, 3.0e11},
+                          .between = {1e-5 / 9200, 2.5e10}};
+  CHECK(Cluster::load("classroom") == classroom);
+  Cluster ethernet = classroom;
+  ethernet.name = "ethernet";
+  ethernet.nodes = 128;
+  ethernet.ranks_per_node = 1;
+  ethernet.between.bandwidth = 1.25e10;
+  CHECK(Cluster::load("ethernet") == ethernet);
+}
+
+TEST_CASE(
+    "presets of real machines: the best product is the measured one, thin ones are far below") {
+  // Best measured products: stas00/ml-engineering. Peaks and memory: NVIDIA's data sheets.
+  struct Known {
+    const char* name;
+    double best, peak, memory;
+  };
+  for (const auto& [name, best, peak, memory] : {Known{"a100", 271.2e12, 312e12, 2.0e12},
+                                                 {"h100", 794.5e12, 989e12, 3.35e12},
+                                                 {"h200", 794.5e12, 989e12, 4.8e12},
+                                                 {"b200", 1745e12, 2250e12, 8.0e12}}) {
+    CAPTURE(name);
+    const Cluster cluster = Cluster::load(name);
+    CHECK(cluster.flops == peak);
+    CHECK(cluster.memory_bandwidth == memory);
+    REQUIRE(cluster.rates);
+    const RateTable& products = cluster.rates->products;
+    CHECK(std::ranges::max(products.flops) == doctest::Approx(best).epsilon(1e-12));
+    const auto rate = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+      return products.at({.m = m, .n = n, .k = k});
+    };
+    CHECK(rate(1 << 20, 1 << 20, 1 << 20) == doctest::Approx(best).epsilon(1e-12));
+    CHECK(rate(8192, 8192, 8192) > 0.8 * best);
+    for (const std::int64_t thin : {1, 16, 32}) {
+      CHECK(rate(thin, 8192, 8192) < 0.25 * peak);
+      CHECK(rate(8192, thin, 8192) < 0.25 * peak);
+      CHECK(rate(8192, 8192, thin) < 0.25 * peak);
+    }
+    CHECK(rate(128, 128, 128) < 0.25 * peak);
+    // A matrix times a vector reads each element of the matrix once: memory sets its pace.
+    const double elements = 8192.0 * 8192;
+    CHECK(2 * elements / rate(8192, 1, 8192) ==
+          doctest::Approx(2 * elements / memory).epsilon(0.02));
+    // A larger product is never slower, and attention is never faster than the peak.
+    for (std::int64_t size = 1; size < 20000; size *= 2) {
+      CHECK(rate(size, 512, 4096) <= rate(2 * size, 512, 4096));
+      CHECK(rate(512, size, 4096) <= rate(512, 2 * size, 4096));
+      CHECK(rate(512, 4096, size) <= rate(512, 4096, 2 * size));
+      CHECK(cluster.rates->attention.at({.m = size, .n = size, .k = 128}) < peak);
+    }
+  }
 }
 
 TEST_CASE("an invalid cluster file gives one line that names the file and the key") {

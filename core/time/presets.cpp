@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <utility>
+
+#include "core/time/cluster.h"
+#include "core/time/cluster_file.h"
+
+namespace lockstep {
+
+namespace {
+
+/// Returns the textbook presets, whose kernels run at the peak.
+///
+/// `classroom` is a DGX A100 cluster (per rank 312 TFLOP/s dense bf16 and 2.0 TB/s; NVLink 300 GB/s
+/// each way, 3 µs; between nodes 25 GB/s, 10 µs; 5 µs per launch), scaled so that a toy model has
+/// the same ratios of compute to communication as a large model on the real machine.
+///
+/// Width. A stage's compute grows as b s h², and its memory and network traffic as b s h, so the
+/// ratio of compute to traffic grows as h. GPT-3 has h = 12288 and the lessons' toy model has h =
+/// 64, so FLOP/s are divided by 192 and bandwidths are kept. (The head needs no further scaling:
+/// its 2 V h is about a third of a block's 24 h² in both models, 2 · 50257 / (24 · 12288) and 2 ·
+/// 256 / (24 · 64).)
+///
+/// Span. A stage of GPT-3 (6 of 96 blocks) takes 24 · 2048 · 12288² · 6 / 312e12 s = 143 ms to run
+/// forward on 2,048 tokens; a toy stage of 2 blocks takes 24 · 128 · 64² · 2 / 1.6e12 s = 15.5 µs
+/// for 128 tokens. Latencies and launch times are divided by the ratio of these two times, 9,200.
+std::vector<Cluster> textbook() {
+  const double width = 12288.0 / 64;
+  const double span = 9200;
+  Cluster free;
+  Cluster classroom{.name = "classroom",
+                    .nodes = 16,
+                    .ranks_per_node = 8,
+                    .flops = 3.12e14 / width,
+                    .memory_bandwidth = 2.0e12,
+                    .launch_seconds = 5e-6 / span,
+                    .within = {3e-6 / span, 3.0e11},
+                    .between = {1e-5 / span, 2.5e10}};
+  // Like `classroom`, but with one rank per node, and 100 Gb/s between nodes.
+  Cluster ethernet = classroom;
+  ethernet.name = "ethernet";
+  ethernet.nodes = 128;
+  ethernet.ranks_per_node = 1;
+  ethernet.between.bandwidth = 1.25e10;
+  return {free, classroom, ethernet};
+}
+
+/// Returns the rates of bf16 products, of which the best reaches `ceiling` FLOP/s. Arithmetic and
+/// memory traffic take their times one after the other, so that with B bytes/s of memory bandwidth
+/// and 2-byte elements
+///
+///     2mnk / ceiling + 2(mk + kn + mn) / B = 2mnk / ceiling · (1 + ceiling/B · (1/m + 1/n + 1/k))
+///
+/// and a product with a size of ceiling/B (136 on an A100) reaches half the ceiling. The largest
+/// size of the table counts as infinite.
+RateTable products(double ceiling, double memory_bandwidth) {
+  const std::vector<std::int64_t> sizes{1, 4, 16, 64, 256, 1024, 4096, 16384};
+  const auto thinness = [&](std::int64_t size) {
+    return 1.0 / static_cast<double>(size) - 1.0 / static_cast<double>(sizes.back());
+  };
+  RateTable table{.m = sizes, .n = sizes, .k = sizes, .flops = {}};
+  for (const std::int64_t m : sizes)
+    for (const std::int64_t n : sizes)
+      for (const std::int64_t k : sizes)
+        table.flops.push_back(
+            ceiling / (1 + ceiling / memory_bandwidth * (thinness(m) + thinness(n) + thinness(k))));
+  return table;
+}
+
+/// Returns the rates of flash attention with heads of size 128, of which the longest sequence
+/// reaches `ceiling` FLOP/s. By sequence, they fall off as FlashAttention-3 does on an H100: 430,
+/// 517, 566, 590, 614 and 621 TFLOP/s at 512, 1024, ... 16384 tokens (forward pass without a mask,
+/// 16,384 tokens in all; pytorch/benchmark, pull request 2391). Below 512, rates are in proportion
+/// to the size, and the smaller of queries and keys decides: as given, unverified.
+RateTable flash_attention(double ceiling) {
+  const std::vector<std::int64_t> sizes{1, 512, 1024, 2048, 4096, 8192, 16384};
+  const std::vector<double> share{
+      430.0 / 512 / 621, 430.0 / 621, 517.0 / 621, 566.0 / 621, 590.0 / 621, 614.0 / 621, 1};
+  RateTable table{.m = sizes, .n = sizes, .k = {128}, .flops = {}};
+  for (std::size_t queries = 0; queries < sizes.size(); ++queries)
+    for (std::size_t keys = 0; keys < sizes.size(); ++keys)
+      table.flops.push_back(ceiling * share[std::min(queries, keys)]);
+  return table;
+}
+
+/// Returns the presets with measured rates.
+///
+/// Peaks, memory and NVLink (300, 450 and 900 GB/s each way) are those of NVIDIA's data sheets, for
+/// dense bf16 and the SXM cards. The best measured products are those of stas00/ml-engineering
+/// (compute/accelerator, "Maximum Achievable Matmul FLOPS"; H100 and H200 have the same). Unless a
+/// comment says more, `between` is one network card per rank (ConnectX-7 in a DGX H100, H200 and
+/// B200: 400 Gb/s). The memory share of 0.8, latencies (3 and 10 µs) and launches (5 µs) are as
+/// given, unverified. So is the number of nodes: it only limits the size of a run.
+std::vector<Cluster> measured() {
+  // Constants "fitted" are those with which the modelled steps of a 3.6B GPT under
+  // Megatron-DeepSpeed come closest to the measured ones (tests/accuracy/step_times.py; least
+  // squares of the logarithm of measured / modelled, over 18 rows). Its attention stores the
+  // probabilities, so most of its time is memory traffic: 17.4 TFLOP/s, fitted. A launch of 32 µs,
+  // fitted, stands for the many small kernels of its layers, which are fewer here.
+  //
+  // `within` has 290 GB/s, fitted (data sheet: 300). `between`: the nodes of the measured cluster
+  // share 800 Gb/s, as given, unverified. One ring through a node uses it all, as NCCL's does. If
+  // the 8 ranks of a node send at once, each gets an eighth: this model ignores that.
+  const Cluster a100{.name = "a100",
+                     .nodes = 128,
+                     .ranks_per_node = 8,
+                     .flops = 3.12e14,
+                     .memory_bandwidth = 2.0e12,
+                     .launch_seconds = 3.2e-5,
+                     .within = {3e-6, 2.9e11},
+                     .between = {1e-5, 1.0e11},
+                     .rates = Rates{.products = products(2.712e14, 2.0e12),
+                                    .attention = {{2048}, {2048}, {128}, {1.74e13}},
+                                    .memory_share = 0.8}};
+  const Cluster h100{.name = "h100",
+                     .nodes = 2048,
+                     .ranks_per_node = 8,
+                     .flops = 9.89e14,
+                     .memory_bandwidth = 3.35e12,
+                     .launch_seconds = 5e-6,
+                     .within = {3e-6, 4.5e11},
+                     .between = {1e-5, 5.0e10},
+                     .rates = Rates{.products = products(7.945e14, 3.35e12),
+                                    .attention = flash_attention(6.21e14),
+                                    .memory_share = 0.8}};
+  // The H100's chip with faster memory. Attention as on an H100: it reads little memory.
+  Cluster h200 = h100;
+  h200.name = "h200";
+  h200.memory_bandwidth = 4.8e12;
+  h200.rates->products = products(7.945e14, 4.8e12);
+  // Attention: FlashAttention-4 reaches up to 1,613 TFLOP/s (its abstract); fall-off as on an H100,
+  // unverified.
+  Cluster b200 = h100;
+  b200.name = "b200";
+  b200.flops = 2.25e15;
+  b200.memory_bandwidth = 8.0e12;
+  b200.within.bandwidth = 9.0e11;
+  b200.rates->products = products(1.745e15, 8.0e12);
+  b200.rates->attention = flash_attention(1.613e15);
+  return {a100, h100, h200, b200};
+}
+
+const std::vector<Cluster>& all_presets() {
+  static const std::vector<Cluster> presets = [] {
+    std::vector<Cluster> all = textbook();
+    for (Cluster& each : measured()) all.push_back(std::move(each));
+    return all;
+  }();
+  return presets;
+}
+
+}  // namespace
+
+std::vector<std::string> Cluster::presets() {
+  std::vector<std::string> names;
+  for (const Cluster& preset : all_presets()) names.push_back(preset.name);
+  return names;
+}
+
+std::optional<Cluster> cluster_preset(const std::string& name) {
+  for (const Cluster& preset : all_presets())
+    if (preset.name == name) return preset;
+  return {};
+}
+
+}  // namespace lockstep
