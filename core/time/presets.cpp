@@ -87,9 +87,10 @@ RateTable flash_attention(double ceiling) {
 /// Peaks, memory and NVLink (300, 450 and 900 GB/s each way) are those of NVIDIA's data sheets, for
 /// dense bf16 and the SXM cards. The best measured products are those of stas00/ml-engineering
 /// (compute/accelerator, "Maximum Achievable Matmul FLOPS"; H100 and H200 have the same). Unless a
-/// comment says more, `between` is one network card per rank (ConnectX-7 in a DGX H100, H200 and
-/// B200: 400 Gb/s). The memory share of 0.8, latencies (3 and 10 µs) and launches (5 µs) are as
-/// given, unverified. So is the number of nodes: it only limits the size of a run.
+/// comment says more, `between` is one network card per rank: eight of 400 Gb/s in a DGX H100 or
+/// H200, and beside 8 B200 in an AWS P6 instance (stas00/ml-engineering, network). The memory share
+/// of 0.8, latencies (3 and 10 µs) and launches (5 µs) are as given, unverified. So is the number
+/// of nodes: it only limits the size of a run.
 std::vector<Cluster> measured() {
   // Constants "fitted" are those with which the modelled steps of a 3.6B GPT under
   // Megatron-DeepSpeed come closest to the measured ones (tests/accuracy/step_times.py; least
