@@ -1,11 +1,7 @@
 #include "core/comm/algorithms.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstring>
-
-#include "core/base/error.h"
+#include <stdexcept>
 
 namespace lockstep {
 
@@ -19,22 +15,6 @@ int power_below(int n) {
 }
 
 }  // namespace
-
-const char* name_of(Algorithm algorithm) {
-  constexpr const char* names[] = {"ring", "naive", "tree", "recursive_doubling", "rabenseifner"};
-  return names[static_cast<std::size_t>(algorithm)];
-}
-
-Algorithm algorithm_of(const std::string& name) {
-  std::string wanted = name;
-  std::replace(wanted.begin(), wanted.end(), '-', '_');
-  std::string known;
-  for (const Algorithm algorithm : all_reduce_algorithms) {
-    if (wanted == name_of(algorithm)) return algorithm;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(algorithm));
-  }
-  throw UsageError(fmt::format("--algorithm {}: unknown; choose one of {}", name, known));
-}
 
 // -- rings ------------------------------------------------------------------------------------
 
@@ -232,6 +212,30 @@ std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int 
     return elements;  // both partners send all elements at once
   if (combines) return 0;
   return algorithm == Algorithm::ring ? (elements + ranks - 1) / ranks : elements;
+}
+
+void run(const Collective& collective, Peers& peers, View data, View in) {
+  const std::span<const std::int64_t> counts{collective.counts};
+  const std::size_t members = counts.size() / 2;
+  switch (collective.operation) {
+    case Operation::broadcast:
+      return binomial_broadcast(peers, data, collective.root);
+    case Operation::all_reduce:
+      return all_reduce(collective.algorithm, peers, data);
+    case Operation::reduce_scatter:
+      return ring_reduce_scatter(peers, data);
+    case Operation::all_gather:
+      return ring_all_gather(peers, data);
+    case Operation::gather:
+      return linear_gather(peers, data, collective.root);
+    case Operation::all_to_all:
+      return pairwise_all_to_all(peers, data, counts.first(members), in, counts.subspan(members));
+    case Operation::barrier:
+      return dissemination_barrier(peers);
+    case Operation::send:
+      break;
+  }
+  throw std::logic_error("send is not a collective");
 }
 
 }  // namespace lockstep

@@ -84,12 +84,22 @@ class Channel::Message final : public Task {
 };
 
 Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
-                 const std::string& receive_lane)
+                 const std::string& receive_lane, const std::string& axis)
     : endpoint_(endpoint), id_(id), lanes_(std::make_unique<Lanes>()) {
   lanes_->send.name = send_lane;
   lanes_->receive.name = receive_lane;
   lanes_->send.counts.resize(static_cast<std::size_t>(endpoint.transport.size()));
   lanes_->receive.counts.resize(static_cast<std::size_t>(endpoint.transport.size()));
+  const Stream& compute = endpoint.device.compute;
+  if (OperationLog* log = compute.operations(); log != nullptr && !axis.empty())
+    recorded_ = {log->open_stream(), id, compute.trace().keep(axis)};
+}
+
+OperationLog::Issued Channel::issued(RecordedOperation::Kind direction, int peer,
+                                     const Span& span) const {
+  return recorded_ ? endpoint_.device.compute.operations()->message(direction, *recorded_, peer,
+                                                                    span.bytes, span)
+                   : OperationLog::not_recorded;
 }
 
 Route Channel::route(int peer, const Part& part) const {
@@ -114,11 +124,13 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
   if (clock.is_modelled()) {
     const Passage passage = depart(clock.cluster(), self, to, span.bytes, ready.time, lane.free);
     record_sent(to, span.bytes, passage, part);
-    return {compute, span,
-            std::make_unique<Message>(lane,
-                                      endpoint_.transport.send(route(to, part), bytes_of(data),
-                                                               {passage.start, ready.mark}),
-                                      [end = passage.end](Pending&) { return Event{end}; })};
+    const auto as = issued(RecordedOperation::Kind::send, to, span);
+    return Work{compute, span,
+                std::make_unique<Message>(lane,
+                                          endpoint_.transport.send(route(to, part), bytes_of(data),
+                                                                   {passage.start, ready.mark}),
+                                          [end = passage.end](Pending&) { return Event{end}; })}
+        .recorded_as(as);
   }
 
   const std::uint64_t flow = flow_id(self, to, id_, lane.next(to));
@@ -156,32 +168,35 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
   GpuTimeline* timeline = compute.timeline();
   const int row = lane.id_in(trace);
   const Picoseconds posted = clock.now();
-  return {compute, span,
-          std::make_unique<Message>(
-              lane, endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free),
-              [=, &lane, &trace, &clock](Pending& pending) {
-                if (timeline != nullptr) {
-                  timeline->span(entry(row, span, pending, posted, flow, Flow::ends));
-                  return Event{clock.now()};
-                }
-                Picoseconds start = 0;
-                Picoseconds end = 0;
-                if (clock.is_modelled()) {
-                  const Passage passage = arrive(clock.cluster(), from, self, span.bytes,
-                                                 pending.departure(), lane.free);
-                  start = passage.start;
-                  end = passage.end;
-                } else {
-                  // The time during which the receiver waited for the sender's post is not part of
-                  // the message.
-                  start = std::max({posted, pending.departure(), lane.free});
-                  end = std::max(clock.since_start(pending.done_nanoseconds()), start);
-                }
-                lane.free = end;
-                trace.span(row, span, start, end);
-                trace.flow_end(row, flow, end);
-                return Event{end};
-              })};
+  const auto as = issued(RecordedOperation::Kind::receive, from, span);
+  return Work{
+      compute, span,
+      std::make_unique<Message>(
+          lane, endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free),
+          [=, &lane, &trace, &clock](Pending& pending) {
+            if (timeline != nullptr) {
+              timeline->span(entry(row, span, pending, posted, flow, Flow::ends));
+              return Event{clock.now()};
+            }
+            Picoseconds start = 0;
+            Picoseconds end = 0;
+            if (clock.is_modelled()) {
+              const Passage passage =
+                  arrive(clock.cluster(), from, self, span.bytes, pending.departure(), lane.free);
+              start = passage.start;
+              end = passage.end;
+            } else {
+              // The time during which the receiver waited for the sender's post is not part of
+              // the message.
+              start = std::max({posted, pending.departure(), lane.free});
+              end = std::max(clock.since_start(pending.done_nanoseconds()), start);
+            }
+            lane.free = end;
+            trace.span(row, span, start, end);
+            trace.flow_end(row, flow, end);
+            return Event{end};
+          })}
+      .recorded_as(as);
 }
 
 void Channel::record_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part) {

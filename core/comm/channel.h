@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <vector>
@@ -47,8 +48,10 @@ class Channel {
   };
 
   /// `id` comes from Transport::open_channels(). `send_lane` and `receive_lane` are the names of
-  /// the lanes in the trace.
-  Channel(Endpoint endpoint, int id, const std::string& send_lane, const std::string& receive_lane);
+  /// the lanes in the trace. `axis` says in the rank's recorded operations what the messages are
+  /// for; empty if they are part of an operation that is recorded as a whole.
+  Channel(Endpoint endpoint, int id, const std::string& send_lane, const std::string& receive_lane,
+          const std::string& axis = "");
 
   /// Sends `data` to rank `to` of the whole run once `ready` has occurred. Throws
   /// std::invalid_argument if the view is not contiguous.
@@ -90,8 +93,12 @@ class Channel {
     Lane send, receive;
   };
 
+  /// Records that a message is issued, if this channel's messages are recorded.
+  OperationLog::Issued issued(RecordedOperation::Kind direction, int peer, const Span& span) const;
+
   Endpoint endpoint_;
   int id_;
+  std::optional<OperationLog::Route> recorded_;  ///< set if this channel's messages are recorded
   std::unique_ptr<Lanes> lanes_;
 };
 

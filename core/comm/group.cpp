@@ -30,7 +30,7 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
       name_(std::move(name)),
       kept_name_(endpoint.device.compute.trace().keep(name_)),
       messages_(endpoint, channels, fmt::format("{}: send", name_),
-                fmt::format("{}: receive", name_)) {
+                fmt::format("{}: receive", name_), name_) {
   const auto self = std::find(ranks_.begin(), ranks_.end(), endpoint.transport.rank());
   if (self == ranks_.end())
     throw std::invalid_argument(
@@ -38,6 +38,8 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
   rank_ = static_cast<int>(self - ranks_.begin());
   endpoint.transport.open_group(name_);
   if (size() > 1) endpoint.transport.connect(ranks_, channels, channels_taken);
+  if (OperationLog* log = endpoint.device.compute.operations(); log != nullptr && size() > 1)
+    recorded_ = log->open_group({name_, channels, ranks_});
   collectives_ = collectives(channels + 1);
 }
 
@@ -102,59 +104,64 @@ Work Group::receive(View into, int from, std::source_location where) {
   return messages_.receive(into, world_rank(member("receive from", from)), part("recv", where));
 }
 
+Work Group::issue(Collective collective, View data, CollectiveCall call, View in) {
+  collective.dtype = data.dtype;
+  if (collective.counts.empty()) collective.elements = data.elements();
+  call.dtype = data.dtype;
+  OperationLog* log = endpoint_.device.compute.operations();
+  const auto recorded = log != nullptr && recorded_ >= 0 ? log->collective(recorded_, collective)
+                                                         : OperationLog::not_recorded;
+  call.built_in = [collective = std::move(collective), data, in](Peers& peers) {
+    run(collective, peers, data, in);
+  };
+  return collectives_->issue(std::move(call)).recorded_as(recorded);
+}
+
 Work Group::broadcast(View data, int root, std::source_location where) {
   checked("broadcast", data);
   member("broadcast from", root);
-  return collectives_->issue(
-      {.part = part("broadcast", where, "binomial", bytes_of(data), root),
-       .built_in = [=](Peers& peers) { binomial_broadcast(peers, data, root); },
-       .native = [=](NativeCollectives& library) { library.broadcast(data, root); }});
+  return issue({.operation = Operation::broadcast, .root = root}, data,
+               {.part = part("broadcast", where, "binomial", bytes_of(data), root),
+                .native = [=](NativeCollectives& library) { library.broadcast(data, root); }});
 }
 
 Work Group::all_reduce(View data, Algorithm algorithm, std::source_location where) {
   checked("all_reduce", data);
-  return collectives_->issue(
-      {.part = part("all_reduce", where, name_of(algorithm), bytes_of(data)),
-       .scratch =
-           all_reduce_scratch(algorithm, data.elements(), size(), endpoint_.transport.combines()),
-       .dtype = data.dtype,
-       .built_in = [=](Peers& peers) { lockstep::all_reduce(algorithm, peers, data); },
-       .native = [=](NativeCollectives& library) { library.all_reduce(data); }});
+  return issue({.operation = Operation::all_reduce, .algorithm = algorithm}, data,
+               {.part = part("all_reduce", where, name_of(algorithm), bytes_of(data)),
+                .scratch = all_reduce_scratch(algorithm, data.elements(), size(),
+                                              endpoint_.transport.combines()),
+                .native = [=](NativeCollectives& library) { library.all_reduce(data); }});
 }
 
 Work Group::reduce_scatter(View data, std::source_location where) {
   checked("reduce_scatter", data);
-  return collectives_->issue({.part = part("reduce_scatter", where, "ring", bytes_of(data)),
-                              .scratch = all_reduce_scratch(Algorithm::ring, data.elements(),
-                                                            size(), endpoint_.transport.combines()),
-                              .dtype = data.dtype,
-                              .built_in = [=](Peers& peers) { ring_reduce_scatter(peers, data); },
-                              .native =
-                                  [=, this](NativeCollectives& library) {
-                                    library.reduce_scatter(data, chunk(data, rank_),
-                                                           chunk_counts(data));
-                                  }});
+  return issue({.operation = Operation::reduce_scatter}, data,
+               {.part = part("reduce_scatter", where, "ring", bytes_of(data)),
+                .scratch = all_reduce_scratch(Algorithm::ring, data.elements(), size(),
+                                              endpoint_.transport.combines()),
+                .native = [=, this](NativeCollectives& library) {
+                  library.reduce_scatter(data, chunk(data, rank_), chunk_counts(data));
+                }});
 }
 
 Work Group::all_gather(View data, std::source_location where) {
   checked("all_gather", data);
-  return collectives_->issue({.part = part("all_gather", where, "ring", bytes_of(data)),
-                              .built_in = [=](Peers& peers) { ring_all_gather(peers, data); },
-                              .native =
-                                  [=, this](NativeCollectives& library) {
-                                    library.all_gather(data, chunk_counts(data));
-                                  }});
+  return issue({.operation = Operation::all_gather}, data,
+               {.part = part("all_gather", where, "ring", bytes_of(data)),
+                .native = [=, this](NativeCollectives& library) {
+                  library.all_gather(data, chunk_counts(data));
+                }});
 }
 
 Work Group::gather(View data, int root, std::source_location where) {
   checked("gather", data);
   member("gather to", root);
-  return collectives_->issue({.part = part("gather", where, "linear", bytes_of(data), root),
-                              .built_in = [=](Peers& peers) { linear_gather(peers, data, root); },
-                              .native =
-                                  [=, this](NativeCollectives& library) {
-                                    library.gather(data, chunk_counts(data), root);
-                                  }});
+  return issue({.operation = Operation::gather, .root = root}, data,
+               {.part = part("gather", where, "linear", bytes_of(data), root),
+                .native = [=, this](NativeCollectives& library) {
+                  library.gather(data, chunk_counts(data), root);
+                }});
 }
 
 Work Group::all_to_all(View out, View in, std::source_location where) {
@@ -195,20 +202,21 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
     for (const std::int64_t count : counts) result.push_back(narrow(count));
     return result;
   };
-  return collectives_->issue(
-      {.part = part("all_to_all", where, "pairwise"),
-       .built_in =
-           [=](Peers& peers) { pairwise_all_to_all(peers, out, send_counts, in, receive_counts); },
-       .native =
-           [=](NativeCollectives& library) {
-             library.all_to_all(out, narrowed(send_counts), in, narrowed(receive_counts));
-           }});
+  std::vector<std::int64_t> counts = send_counts;
+  counts.insert(counts.end(), receive_counts.begin(), receive_counts.end());
+  return issue({.operation = Operation::all_to_all, .counts = std::move(counts)}, out,
+               {.part = part("all_to_all", where, "pairwise"),
+                .native =
+                    [=](NativeCollectives& library) {
+                      library.all_to_all(out, narrowed(send_counts), in, narrowed(receive_counts));
+                    }},
+               in);
 }
 
 Work Group::barrier(std::source_location where) {
-  return collectives_->issue({.part = part("barrier", where, "dissemination", 0),
-                              .built_in = dissemination_barrier,
-                              .native = [](NativeCollectives& library) { library.barrier(); }});
+  return issue({.operation = Operation::barrier}, View{nullptr, {0}},
+               {.part = part("barrier", where, "dissemination", 0),
+                .native = [](NativeCollectives& library) { library.barrier(); }});
 }
 
 std::vector<int> Group::chunk_counts(View data) const {

@@ -82,6 +82,9 @@ class Group {
  private:
   /// Chooses how this group runs its collectives.
   std::unique_ptr<GroupCollectives> collectives(int channel);
+  /// Issues and records a collective that works on `data` and `in` (see run()). Completes
+  /// `collective` and `call` with what follows from the data.
+  Work issue(Collective collective, View data, CollectiveCall call, View in = {});
   Members members() const { return {endpoint_, ranks_, rank_, name_}; }
   std::vector<int> chunk_counts(View data) const;
   // Each of these functions validates an operation's argument and returns it, or throws
@@ -99,6 +102,7 @@ class Group {
   const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
   Channel messages_;
+  int recorded_ = -1;  ///< this group's number in the OperationLog, if there is one
   std::unique_ptr<GroupCollectives> collectives_;  ///< declared last: it uses the others
 };
 

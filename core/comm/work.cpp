@@ -20,6 +20,7 @@ Work& Work::operator=(Work&& other) noexcept {
   span_ = other.span_;
   task_ = std::move(other.task_);
   done_ = other.done_;
+  recorded_ = other.recorded_;
   return *this;
 }
 
@@ -38,6 +39,7 @@ void Work::wait() {
   // The open span shows the wait in the trace even if the wait never ends.
   OpenSpan waiting{compute.trace(), compute.host_lane(), span_, before};
   const Event done = finish();
+  if (OperationLog* log = compute.operations()) log->wait(recorded_);
   compute.host_done(waiting, before);
   if (compute.clock().is_modelled() || done.mark)
     compute.wait(done, span_);

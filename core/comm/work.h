@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "core/device/stream.h"
 
@@ -32,6 +33,12 @@ class [[nodiscard]] Work {
   /// An operation that ends at `done` and needs no further host work.
   Work(Stream& compute, Span span, Event done);
 
+  /// Names the recorded operation that wait() waits for. Returns the Work itself.
+  Work&& recorded_as(OperationLog::Issued issued) && {
+    recorded_ = issued;
+    return std::move(*this);
+  }
+
   /// Blocks until the operation is done; on a GPU, blocks only the compute stream. On the modelled
   /// clock, the compute stream's time becomes the operation's end, unless it is already later. The
   /// time spent waiting becomes a `wait` span.
@@ -47,6 +54,7 @@ class [[nodiscard]] Work {
   Span span_;
   std::unique_ptr<Task> task_;
   Event done_;
+  OperationLog::Issued recorded_ = OperationLog::not_recorded;
 };
 
 }  // namespace lockstep

@@ -29,21 +29,23 @@ void check_contiguous(View view) {
 }  // namespace
 
 Stream::Stream(const Clock& clock, Recorder& trace, int lane, DeviceKind device,
-               const Kernels& kernels)
+               OperationLog* operations, const Kernels& kernels)
     : clock_(clock),
       trace_(trace),
       lane_(lane),
       device_(device),
+      operations_(operations),
       kernels_(kernels),
       host_lane_(lane) {
   trace_.set_clock(clock_);
 }
 
-Stream::Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu)
+Stream::Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu, OperationLog* operations)
     : clock_(clock),
       trace_(trace),
       lane_(lane),
       device_(DeviceKind::cuda),
+      operations_(operations),
       kernels_(gpu.kernels()),
       gpu_(&gpu),
       queue_(gpu.make_queue(/*urgent=*/false)),
@@ -66,6 +68,7 @@ Stream::~Stream() {
 
 void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start, MarkPtr begun) {
   time_ += clock_.is_modelled() ? clock_.cost(cost) : 0;
+  if (operations_ != nullptr) operations_->kernel(span, cost);
   if (!trace_.kernels()) return;
   if (timeline_)
     timeline_->span({.lane = lane_,
@@ -96,7 +99,8 @@ void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, 
   if (clock_.is_modelled()) {
     // With a fixed time, the launches inside the range cost nothing, but waits inside it still take
     // time.
-    if (auto fixed = clock_.times().of(span.category)) time_ += *fixed;
+    if (auto fixed = clock_.fixed(span.category)) time_ += *fixed;
+    if (operations_ != nullptr) operations_->end(span.category);
     keep_pace();
   }
   if (gpu_ != nullptr) gpu_->pop_range();
@@ -139,6 +143,11 @@ void Stream::wait(const Event& event, const Span& why) {
   trace_.span(lane_, why, time_, event.time);
   time_ = event.time;
   keep_pace();
+}
+
+void Stream::start_together(Picoseconds latest) {
+  if (operations_ != nullptr) operations_->together();
+  wait({latest}, {.name = "start together", .category = Category::wait});
 }
 
 void Stream::keep_pace() {

@@ -13,6 +13,7 @@
 #include "core/device/event.h"
 #include "core/device/gpu_timeline.h"
 #include "core/device/memory.h"
+#include "core/operations/operation_log.h"
 #include "core/time/clock.h"
 #include "core/trace/open_span.h"
 #include "core/trace/recorder.h"
@@ -57,11 +58,13 @@ class LaterRead {
 class Stream {
  public:
   /// Creates a stream without a GPU, whose spans are recorded on lane `lane` of `trace`. All
-  /// references must outlive the stream.
+  /// references must outlive the stream. `operations` also records what the stream runs; null if
+  /// nobody asks for that.
   Stream(const Clock& clock, Recorder& trace, int lane, DeviceKind device,
-         const Kernels& kernels = cpu_kernels());
+         OperationLog* operations = nullptr, const Kernels& kernels = cpu_kernels());
   /// Creates a stream on a queue of `gpu`. On the wall clock, its spans show the times on the GPU.
-  Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu);
+  Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu,
+         OperationLog* operations = nullptr);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -97,6 +100,9 @@ class Stream {
   /// Keeps work launched later from starting before `event`. The time spent waiting is recorded as
   /// the span `why` on the stream's lane.
   void wait(const Event& event, const Span& why);
+  /// On the modelled clock, sets the time to `latest`, the latest of all ranks' times, which the
+  /// caller has found. Every rank of the run calls this at the same point of the program.
+  void start_together(Picoseconds latest);
   /// On a GPU, keeps work launched later from starting before `event`, so that buffers in use until
   /// `event` may be released after this call. Takes no modelled time and records no span. Does
   /// nothing on the CPU.
@@ -143,6 +149,8 @@ class Stream {
 
   const Clock& clock() const { return clock_; }
   Recorder& trace() const { return trace_; }
+  /// Where the rank's operations are recorded; null if they are not.
+  OperationLog* operations() const { return operations_; }
   /// The device's kernels. A GPU's kernels run on the calling thread's current GPU, which this
   /// call sets.
   const Kernels& kernels() const { return gpu_ ? gpu_->kernels() : kernels_; }
@@ -180,7 +188,9 @@ class Stream {
           span_(span),
           launched_(stream.now()),
           open_(stream.trace_, stream.host_lane_, stream.announced(span), launched_),
-          begun_(stream.timeline_ ? stream.gpu_->record(stream.queue_) : nullptr) {}
+          begun_(stream.timeline_ ? stream.gpu_->record(stream.queue_) : nullptr) {
+      if (stream.operations_ != nullptr) stream.operations_->begin(span);
+    }
     ~Range() { stream_.range_done(span_, launched_, open_, std::move(begun_)); }
     Range(const Range&) = delete;
     Range& operator=(const Range&) = delete;
@@ -204,6 +214,7 @@ class Stream {
   Recorder& trace_;
   int lane_;
   DeviceKind device_;
+  OperationLog* operations_;
   const Kernels& kernels_;
   Gpu* gpu_ = nullptr;
   Queue queue_;

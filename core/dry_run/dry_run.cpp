@@ -16,14 +16,8 @@ void DryFigures::fill(Predicted& predicted) const {
 }
 
 void DryRank::run(int microbatches, const std::function<void(const Batch& mine)>& step, int count) {
-  const BatchShape mine = plan.samples(place, microbatches);
-  std::int64_t positions = mine.positions.empty() ? plan.model().sequence : 0;
-  for (const auto& [begin, end] : mine.positions) positions += end - begin;
-  const View tokens{nullptr, {mine.size, positions}, DType::i32};
-  Batch batch;
-  batch.microbatches.assign(static_cast<std::size_t>(microbatches),
-                            {.tokens = tokens, .targets = tokens});
-  batch.microbatches.back().last = true;
+  const Batch batch =
+      batch_without_tokens(plan.samples(place, microbatches), plan.model().sequence);
 
   const BytesSent before = transport_.bytes_sent();
   transport_.sent_to().clear();

@@ -122,12 +122,41 @@ void move_to(Device device, Batch& batch) {
   }
 }
 
+namespace {
+
+/// Returns the number of positions that a rank reads from each sequence.
+std::int64_t positions_of(const BatchShape& shape, int sequence) {
+  std::int64_t positions = shape.positions.empty() ? sequence : 0;
+  for (const auto& [begin, end] : shape.positions) positions += end - begin;
+  return positions;
+}
+
+/// Adds the microbatches, whose tokens and targets lie one after another.
+void divide(Batch& batch, const BatchShape& shape, int sequence) {
+  const std::int64_t m = shape.microbatches, b = shape.size, s = positions_of(shape, sequence);
+  const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * sequence);
+  const bool stored = !batch.tokens.empty();
+  for (std::int64_t i = 0; i < m; ++i) {
+    const auto part = [&](std::vector<std::int32_t>& tokens) {
+      return View{stored ? tokens.data() + i * b * s : nullptr, {b, s}, DType::i32};
+    };
+    batch.microbatches.push_back({part(batch.tokens), part(batch.targets), scale, i == m - 1});
+  }
+}
+
+}  // namespace
+
+Batch batch_without_tokens(const BatchShape& shape, int sequence) {
+  Batch batch;
+  divide(batch, shape, sequence);
+  return batch;
+}
+
 Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const {
   const std::int64_t m = shape.microbatches, b = shape.size;
   const std::vector<Positions> all{{0, sequence_}};
   const std::vector<Positions>& positions = shape.positions.empty() ? all : shape.positions;
-  std::int64_t s = 0;  // positions read from each sequence
-  for (const Positions& each : positions) s += each.end - each.begin;
+  const std::int64_t s = positions_of(shape, sequence_);
   Batch batch;
   batch.tokens.reserve(static_cast<std::size_t>(m * b * s));
   batch.targets.reserve(batch.tokens.capacity());
@@ -143,13 +172,7 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
         batch.targets.push_back(token(start + static_cast<std::size_t>(i) + 1));
       }
   }
-  const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * sequence_);
-  for (std::int64_t i = 0; i < m; ++i) {
-    const auto offset = i * b * s;
-    batch.microbatches.push_back({View{batch.tokens.data() + offset, {b, s}, DType::i32},
-                                  View{batch.targets.data() + offset, {b, s}, DType::i32}, scale,
-                                  i == m - 1});
-  }
+  divide(batch, shape, sequence_);
   return batch;
 }
 

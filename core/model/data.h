@@ -23,6 +23,10 @@ struct Tokenizer {
 /// on the CPU. Destroy the batch before the device's stream.
 void move_to(Device device, Batch& batch);
 
+/// Returns a rank's batch of sequences of `sequence` tokens, of which only the shapes are there:
+/// for the meta device.
+Batch batch_without_tokens(const BatchShape& shape, int sequence);
+
 /// A training text: bytes, each of which is a token, or 16-bit tokens.
 class Corpus {
  public:

@@ -54,7 +54,7 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
     endpoint.transport.connect(world, id, {sends, receives});
     channels_.emplace(key,
                       Channel{endpoint, id, sends ? fmt::format("send {} → {}", kind, world) : "",
-                              receives ? fmt::format("receive {} ← {}", kind, world) : ""});
+                              receives ? fmt::format("receive {} ← {}", kind, world) : "", "pp"});
   }
 }
 

@@ -19,7 +19,7 @@ namespace lockstep {
 
 StageTimes stage_times(const Plan& plan, int stage, int microbatches) {
   if (!plan.modelled) return {};
-  const Clock clock = plan.clock();
+  const Clock clock = plan.clock(plan.rank_holding(stage));
   Recorder silent{false};
   Memory memory{DeviceKind::meta};
   Stream compute{clock, silent, 0, DeviceKind::meta};
@@ -50,22 +50,24 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches) {
 }
 
 PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
-  // A stage's times depend on the parameters of each unit, and on whether the unit is the first or
-  // last of the model.
+  // A stage's times depend on the parameters of each unit, on whether the unit is the first or last
+  // of the model, and on how slow its rank is.
   using Parameters = std::vector<std::pair<std::int64_t, bool>>;  // elements, frozen
-  std::map<std::vector<std::pair<bool, Parameters>>, StageTimes> known;
+  std::map<std::pair<double, std::vector<std::pair<bool, Parameters>>>, StageTimes> known;
   PipelineTimes times;
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    std::vector<std::pair<bool, Parameters>> kind;
+    std::pair<double, std::vector<std::pair<bool, Parameters>>> of_stage{1, {}};
+    auto& [slowness, kind] = of_stage;
+    if (plan.modelled) slowness = plan.modelled->slowness(plan.rank_holding(stage));
     for (const StoredUnit& unit : plan.units(plan.place(plan.rank_holding(stage)), stage)) {
       auto& [is_end, parameters] = kind.emplace_back();
       is_end = unit.index == 0 || unit.index > plan.model().layers;
       for (const StoredParameter& parameter : unit.parameters)
         parameters.emplace_back(parameter.slice.local().elements(), parameter.frozen);
     }
-    auto found = known.find(kind);
+    auto found = known.find(of_stage);
     if (found == known.end())
-      found = known.emplace(std::move(kind), stage_times(plan, stage, microbatches)).first;
+      found = known.emplace(std::move(of_stage), stage_times(plan, stage, microbatches)).first;
     times.stages.push_back(found->second);
   }
   times.boundary_bytes = plan.boundary(microbatches).bytes();
@@ -108,8 +110,10 @@ SplitProposal propose_split(const Plan& plan, const Schedule& schedule) {
   proposal.step = step_with(proposal.split);
   proposal.better = proposal.split;
   proposal.better_step = proposal.step;
-  // With as many stages as blocks, there is only one split.
-  if (plan.modelled->times.any() || plan.model().layers == plan.stages() || plan.stages() == 1)
+  // With as many stages as blocks, there is only one split. Blocks that take longer on a slow rank
+  // have no time of their own.
+  if (plan.modelled->times.any() || !plan.modelled->slow.empty() ||
+      plan.model().layers == plan.stages() || plan.stages() == 1)
     return proposal;
   const PartTimes parts = part_times(plan, m);
   const auto work = [](const StageTimes& times) { return times.forward + times.backward; };
@@ -130,7 +134,14 @@ PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
   if (schedule_.rank_of_stage != plan.rank_of_stage)
     throw std::invalid_argument(
         fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
-  if (plan.modelled && !divides_layers(plan) && plan.mesh.size(Axis::cp) == 1)
+  // The simulation is that of rank 0's pipeline.
+  const std::vector<int> pipeline = plan.mesh.group(0, Axis::pp);
+  const auto in_pipeline = [&](const auto& slow) {
+    return std::ranges::find(pipeline, slow.first) != pipeline.end();
+  };
+  if (plan.modelled && !divides_layers(plan) && plan.mesh.size(Axis::cp) == 1 &&
+      (plan.mesh.size(Axis::dp) == 1 || plan.modelled->slow.empty()) &&
+      std::ranges::all_of(plan.modelled->slow, in_pipeline))
     bubble_simulated_ = simulate(schedule_, pipeline_times(plan, schedule_.microbatches)).bubble;
   else
     validate(schedule_);

@@ -135,8 +135,8 @@ Boundary Plan::boundary(int microbatches) const {
   return boundary;
 }
 
-Clock Plan::clock(double pace) const {
-  return modelled ? Clock::modelled(modelled->cluster, modelled->times, pace) : Clock::wall();
+Clock Plan::clock(int rank, double pace) const {
+  return modelled ? Clock::modelled(*modelled, rank, pace) : Clock::wall();
 }
 
 void Plan::validate() const {

@@ -22,14 +22,6 @@ namespace lockstep {
 
 class ModelBuilder;  // core/model/builder.h
 
-/// The cluster that the modelled clock simulates, and optional fixed times that replace its compute
-/// costs.
-struct ModelledTime {
-  Cluster cluster;
-  FixedTimes times{};
-  bool operator==(const ModelledTime&) const = default;
-};
-
 /// The part of one parameter that a rank holds.
 struct Held {
   int stage = 0;      ///< the pipeline stage that uses it
@@ -131,8 +123,9 @@ struct Plan {
   /// Returns a description of the tensor sent from one stage to the next: (b, s / cp, h).
   Boundary boundary(int microbatches) const;
 
-  /// Returns the wall clock, or the modelled clock with this pace (Clock::keep_pace).
-  Clock clock(double pace = 0) const;
+  /// Returns the clock of a rank: the wall clock, or the modelled clock with this pace
+  /// (Clock::keep_pace).
+  Clock clock(int rank = 0, double pace = 0) const;
 
   /// Throws UsageError, with a one-line message that names the flag, for a plan that cannot run:
   /// heads that --tp does not divide, more stages than layers, a split of other blocks, or a batch

@@ -35,12 +35,13 @@ void ActiveRun::lock_save() {
 
 void ActiveRun::open(RunFolder folder) {
   if (options.platform.device == "cpu") before_ranks = resident_bytes();
-  recording.open(std::move(folder), options.output);
+  recording.open(std::move(folder), options);
 }
 
 void ActiveRun::train(Rank& rank, const std::function<void(Rank&)>& body) {
   ranks.add(*this, rank);
   body(rank);
+  if (rank.operations) rank.operations->end_section(RunOperations::Section::no_step);
   rank.memory.release_idle();  // all of the body's memory is idle now
 }
 
@@ -48,6 +49,7 @@ Batch ActiveRun::batch(const Rank& rank, int step, int microbatches) const {
   BatchShape samples = rank.plan.samples(rank.place, microbatches);
   if (!info.trains)  // every rank reads the whole batch
     samples = {.microbatches = microbatches, .size = rank.plan.batch.sequences / microbatches};
+  if (options.platform.on_meta()) return batch_without_tokens(samples, rank.plan.model().sequence);
   return corpus.batch(rank.plan.seed, options.run.trained_steps + step, samples);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/base/print.h"
+#include "core/operations/operations_file.h"
 #include "core/run/active_run.h"
 #include "core/run/report/report.h"
 #include "core/run/report/trained_model.h"
@@ -95,6 +96,21 @@ std::string parity_failure(const Report& report, const Tolerance& tolerance, Col
 
 }  // namespace
 
+namespace {
+
+/// Returns the text of operations.json, and empties the book.
+std::string operations_of(ActiveRun& run) {
+  RunOperations operations = run.recording.operations->take();
+  operations.run = run.recording.folder.run;
+  operations.lesson = run.info.name;
+  operations.modelled = *run.options.plan.modelled;
+  for (const auto& [flag, value] : run.options.run.lesson_flags)
+    if (value == "automatic") operations.choices.push_back(flag + " " + value);
+  return text_of(operations);
+}
+
+}  // namespace
+
 int conclude(ActiveRun& run) {
   const Options& options = run.options;
   const Output& output = options.output;
@@ -121,10 +137,15 @@ int conclude(ActiveRun& run) {
   if (recording.writer)
     if (const std::string why = recording.folder.write_report(report.json()); !why.empty())
       recording.warn(why);
+  if (recording.operations)
+    if (const std::string why = recording.folder.write_operations(operations_of(run)); !why.empty())
+      recording.warn(why);
   if (!output.quiet && recording.writer)
     fmt::print("{}\n", traced ? recording.folder.how_to_look(output.view)
                               : "the trace is not complete, so the report has no figures from it" +
                                     recording.folder.where_the_trace_is());
+  if (!output.quiet && output.trace_left_out && recording.operations)
+    fmt::print("{}\n", recording.folder.how_to_retime());
   if (!parity) print_error("{}", parity_failure(report, tolerance, options.plan.collectives));
   if (!output.report.empty()) write_text_file(output.report, report.json());
   return parity ? 0 : 1;

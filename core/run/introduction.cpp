@@ -29,6 +29,9 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
                                          plan.modelled->cluster.rates_text())
                            : "",
              platform.why_this_clock);
+  if (plan.modelled)
+    for (const auto& [rank, factor] : plan.modelled->slow)
+      fmt::print("rank {}: its compute takes {} times as long\n", rank, factor);
   if (plan.modelled && ranks > 1)
     fmt::print(
         "modelled sends are buffered: a sender is free after β·bytes and never waits for "

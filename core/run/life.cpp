@@ -41,6 +41,7 @@ int live_to_the_end(ActiveRun& run, Launcher& launcher, const RankBody& body, Si
     return launcher.report_interruption(interruption(run) +
                                         run.recording.folder.where_the_trace_is());
   }
+  launcher.gather_operations(run);
   return launcher.agree_on_code(speaks ? conclude(run) : 0);
 }
 

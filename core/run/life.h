@@ -43,6 +43,8 @@ class Launcher {
   virtual void gather_results(ActiveRun& run) = 0;
   /// Brings the traces of all ranks to rank 0's host.
   virtual void gather_traces(ActiveRun& run) = 0;
+  /// Adds the operations of all ranks to rank 0's book, if they are recorded.
+  virtual void gather_operations(ActiveRun& run) = 0;
   /// On rank 0, reports that the run was interrupted. Returns the process's exit code.
   virtual int report_interruption(const std::string& line) = 0;
   /// Returns rank 0's exit code on every rank.

@@ -16,6 +16,7 @@
 #include "core/comm/mpi/environment.h"
 #include "core/comm/mpi/mpi_transport.h"
 #include "core/comm/transport/control.h"
+#include "core/operations/operations_file.h"
 #include "core/run/active_run.h"
 #include "core/run/files/gather_traces.h"
 #include "core/run/files/rank_message.h"
@@ -105,6 +106,7 @@ class MpiLauncher final : public Launcher {
   bool interrupted(ActiveRun& run) override;
   void gather_results(ActiveRun& run) override;
   void gather_traces(ActiveRun& run) override;
+  void gather_operations(ActiveRun& run) override;
   int report_interruption(const std::string& line) override;
   int agree_on_code(int code) override;
   /// Does not return.
@@ -160,7 +162,8 @@ void MpiLauncher::create_ranks(ActiveRun& run, const GpuPlan& gpus) {
   const ClockOffset mine = clocks_[static_cast<std::size_t>(session_.rank())].offset;
   run.options.platform.start_nanoseconds = std::stoll(start) + mine.offset_ns;
   run.recording.clock_uncertainty_ns = mine.uncertainty_ns;
-  rank_ = std::make_unique<Rank>(run.options, std::move(transport_), gpus);
+  rank_ = std::make_unique<Rank>(run.options, std::move(transport_), gpus,
+                                 run.recording.operations.get());
 }
 
 SignalWatch::Handler MpiLauncher::on_signal(ActiveRun& run, SignalWatch& watch) {
@@ -210,6 +213,14 @@ void MpiLauncher::gather_traces(ActiveRun& run) {
   constexpr int piece_bytes = 4 << 20;
   lockstep::gather_traces(*rank_->transport, run.recording.folder, piece_bytes,
                           [&](const std::string& why) { run.recording.warn(why); });
+}
+
+void MpiLauncher::gather_operations(ActiveRun& run) {
+  OperationBook* book = run.recording.operations.get();
+  if (book == nullptr) return;
+  const std::string mine = has_rank_0() ? "" : text_of(book->take());
+  for (const std::string& text : gather_to_root(*rank_->transport, mine))
+    if (!text.empty()) book->add(parse_operations(text, "the operations of a rank"));
 }
 
 int MpiLauncher::report_interruption(const std::string& line) {

@@ -62,13 +62,16 @@ Plan plan_over(const Transport& transport, const Options& options) {
 
 }  // namespace
 
-Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, const GpuPlan& gpus)
+Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, const GpuPlan& gpus,
+           OperationBook* book)
     : id(own_transport->rank()),
       count(own_transport->size()),
-      clock(options.clock()),
-      trace(options.output.trace != "none"),
+      clock(options.clock(id)),
+      trace(options.output.traced()),
+      operations(book != nullptr ? std::make_unique<OperationLog>(*book, id) : nullptr),
       gpu(open_gpu(gpus, id, options.platform.tf32)),
-      compute(gpu ? Stream{clock, trace, 0, *gpu} : Stream{clock, trace, 0, kind_of(options)}),
+      compute(gpu ? Stream{clock, trace, 0, *gpu, operations.get()}
+                  : Stream{clock, trace, 0, kind_of(options), operations.get()}),
       memory(gpu ? Memory{*gpu, compute.queue()} : Memory{kind_of(options)}),
       device{memory, compute},
       transport(from_device(std::move(own_transport), compute, options, by_nccl(gpus, options))),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/comm/rank_context.h"
+#include "core/operations/operation_log.h"
 #include "core/plan/plan.h"
 #include "core/run/launch/gpus.h"
 #include "core/run/options/options.h"
@@ -15,9 +16,9 @@ namespace lockstep {
 /// the other ranks. A lesson's body is called once per rank, with that rank.
 struct Rank {
   /// `transport` connects the ranks' hosts. On GPUs, construction is collective: the ranks create
-  /// their communicators together.
+  /// their communicators together. With a book, the rank records its operations there.
   explicit Rank(const Options& options, std::unique_ptr<Transport> transport,
-                const GpuPlan& gpus = GpuPlan{});
+                const GpuPlan& gpus = GpuPlan{}, OperationBook* book = nullptr);
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
@@ -29,7 +30,8 @@ struct Rank {
   const int count;
   Clock clock;
   Recorder trace;
-  std::unique_ptr<Gpu> gpu;  ///< null on the CPU
+  std::unique_ptr<OperationLog> operations;  ///< null if they are not recorded
+  std::unique_ptr<Gpu> gpu;                  ///< null on the CPU
   Stream compute;
   Memory memory;
   Device device;

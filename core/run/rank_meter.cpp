@@ -70,6 +70,7 @@ void RankMeter::begin_step(int step) {
     rank_.clock.start_pace();
   }
   rank_.trace.set_step(step);
+  end_section(RunOperations::Section::no_step);
   step_start_ = rank_.compute.now();
 }
 
@@ -79,8 +80,13 @@ void RankMeter::end_step() {
   rank_.trace.span(rank_.compute.lane(), {.name = "step", .category = Category::step}, step_start_,
                    rank_.compute.now());
   results_.phases.back().last_step = rank_.compute.now() - step_start_;
+  end_section(rank_.trace.step());
   record_memory(rank_.device);
   results_.train_seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;
+}
+
+void RankMeter::end_section(int step) {
+  if (rank_.operations) rank_.operations->end_section(step);
 }
 
 void RankMeter::end_phase() {

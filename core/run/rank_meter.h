@@ -33,6 +33,8 @@ class RankMeter {
 
  private:
   void begin_trace(const std::string& predicted);
+  /// Ends the section of operations recorded so far; `step` is RunOperations::Section's.
+  void end_section(int step);
 
   ActiveRun& run_;
   Rank& rank_;

@@ -5,11 +5,14 @@
 
 namespace lockstep {
 
-void Recording::open(RunFolder folder_, const Output& output) {
+void Recording::open(RunFolder folder_, const Options& options) {
+  const Output& output = options.output;
   folder = std::move(folder_);
-  if (output.trace != "none")
+  if (output.traced())
     writer = std::make_unique<TraceWriter>(folder.path, output.view, output.view_token,
                                            [this](const std::string& why) { warn(why); });
+  if (output.trace != "none" && options.plan.modelled)
+    operations = std::make_unique<OperationBook>(options.plan.mesh.ranks());
   open_ = true;
 }
 

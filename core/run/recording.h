@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "core/operations/operation_log.h"
 #include "core/run/files/run_folder.h"
 #include "core/run/options/options.h"
 #include "core/run/report/console.h"
@@ -12,14 +13,15 @@
 
 namespace lockstep {
 
-/// What a process writes while its ranks run: their traces, in the run's folder.
+/// What a process records while its ranks run: their traces, which it writes to the run's folder,
+/// and on the modelled clock their operations.
 class Recording {
  public:
   /// `console` must outlive the recording.
   explicit Recording(const Console& console) : console_(console) {}
 
   /// Starts writing to `folder_`, and to the viewer if there is one; nothing with --trace none.
-  void open(RunFolder folder_, const Output& output);
+  void open(RunFolder folder_, const Options& options);
   bool is_open() const { return open_; }
   /// Warns, once per run, that the trace can't be written; the run continues. Any thread may call
   /// this.
@@ -33,8 +35,9 @@ class Recording {
   void keep() noexcept;
 
   RunFolder folder;
-  std::unique_ptr<TraceWriter> writer;    ///< null without a trace
-  std::int64_t clock_uncertainty_ns = 0;  ///< of this process's clock relative to rank 0's
+  std::unique_ptr<TraceWriter> writer;        ///< null without a trace
+  std::unique_ptr<OperationBook> operations;  ///< null if they are not recorded
+  std::int64_t clock_uncertainty_ns = 0;      ///< of this process's clock relative to rank 0's
 
  private:
   const Console& console_;

@@ -37,6 +37,7 @@ class ThreadLauncher final : public Launcher {
   bool interrupted(ActiveRun& run) override { return run.stop.requested(); }
   void gather_results(ActiveRun& run) override;
   void gather_traces(ActiveRun&) override {}
+  void gather_operations(ActiveRun&) override {}
   int report_interruption(const std::string& line) override;
   int agree_on_code(int code) override { return code; }
   int fail(ActiveRun& run) override;
@@ -63,7 +64,8 @@ GpuPlan ThreadLauncher::settle(ActiveRun& run) {
 
 void ThreadLauncher::create_ranks(ActiveRun& run, const GpuPlan& gpus) {
   run.options.platform.start_nanoseconds = steady_nanoseconds();
-  ranks_ = std::make_unique<ThreadRanks>(run.options, fabric_, gpus);
+  ranks_ =
+      std::make_unique<ThreadRanks>(run.options, fabric_, gpus, run.recording.operations.get());
 }
 
 SignalWatch::Handler ThreadLauncher::on_signal(ActiveRun& run, SignalWatch&) {

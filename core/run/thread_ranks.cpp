@@ -40,7 +40,8 @@ struct Creation {
 
 // A rank that is waiting inside NCCL for a failed rank cannot be interrupted. If there is such a
 // rank, ends the process.
-ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan)
+ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan,
+                         OperationBook* book)
     : fabric_(fabric), ranks_(static_cast<std::size_t>(options.plan.mesh.ranks())) {
   Creation creation;
   creation.left = options.plan.mesh.ranks();
@@ -57,7 +58,7 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
     const auto create = [&, id] {
       try {
         ranks_[static_cast<std::size_t>(id)] =
-            std::make_unique<Rank>(options, fabric.endpoint(id, plan.one_for_all), plan);
+            std::make_unique<Rank>(options, fabric.endpoint(id, plan.one_for_all), plan, book);
       } catch (const UsageError& error) {
         failed(std::current_exception(), error.what());
       } catch (const RunError& error) {  // names its rank

@@ -21,8 +21,9 @@ GpuPlan plan_threads(const Options& options);
 /// and destroyed concurrently, because on GPUs the ranks wait for one another at both times.
 class ThreadRanks {
  public:
-  /// If a rank cannot be created, throws the first rank's exception.
-  ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan);
+  /// If a rank cannot be created, throws the first rank's exception. For `book`, see Rank.
+  ThreadRanks(const Options& options, ThreadFabric& fabric, const GpuPlan& plan,
+              OperationBook* book = nullptr);
   ~ThreadRanks();
   ThreadRanks(const ThreadRanks&) = delete;
   ThreadRanks& operator=(const ThreadRanks&) = delete;

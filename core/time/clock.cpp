@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <chrono>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "core/base/error.h"
@@ -59,6 +61,34 @@ FixedTimes FixedTimes::parse(const std::string& text) {
   return times;
 }
 
+std::map<int, double> parse_slow(const std::string& text, int ranks) {
+  std::map<int, double> slow;
+  const auto number = [](std::string_view digits, auto& value) {
+    const char* end = digits.data() + digits.size();
+    const auto [used, error] = std::from_chars(digits.data(), end, value);
+    return error == std::errc{} && used == end;
+  };
+  std::istringstream parts{text + ","};  // so that an empty last part is refused, too
+  for (std::string part; std::getline(parts, part, ',');) {
+    const auto equals = part.find('=');
+    int rank = 0;
+    double factor = 0;
+    if (equals == std::string::npos || !number(part.substr(0, equals), rank) ||
+        !number(std::string_view{part}.substr(equals + 1), factor) ||
+        !(factor > 0 && factor <= most_slow))
+      throw UsageError(fmt::format(
+          "--slow {}: '{}' wants the form RANK=FACTOR, such as 1=1.5, with a factor above 0 and of "
+          "at most {}",
+          text, part, most_slow));
+    if (rank < 0 || rank >= ranks)
+      throw UsageError(
+          fmt::format("--slow {}: there is no rank {}; ranks are 0 to {}", text, rank, ranks - 1));
+    if (!slow.emplace(rank, factor).second)
+      throw UsageError(fmt::format("--slow {}: rank {} is there twice", text, rank));
+  }
+  return slow;
+}
+
 Clock Clock::wall() {
   Clock clock;
   clock.start_ = steady_nanoseconds();
@@ -72,6 +102,12 @@ Clock Clock::modelled(Cluster cluster, FixedTimes times, double pace) {
   clock.times_ = times;
   clock.pace_ = pace;
   clock.start_pace();
+  return clock;
+}
+
+Clock Clock::modelled(const ModelledTime& time, int rank, double pace) {
+  Clock clock = modelled(time.cluster, time.times, pace);
+  clock.slowness_ = time.slowness(rank);
   return clock;
 }
 

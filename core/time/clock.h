@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -35,6 +37,28 @@ class FixedTimes {
   bool any_ = false;
 };
 
+/// The largest factor by which a rank may be slower.
+constexpr double most_slow = 1000;
+
+/// Parses RANK=FACTOR[,RANK=FACTOR...], the value of --slow. Throws UsageError if it is invalid, or
+/// if a rank is not below `ranks`.
+std::map<int, double> parse_slow(const std::string& text, int ranks);
+
+/// What the modelled clock simulates.
+struct ModelledTime {
+  Cluster cluster;
+  FixedTimes times{};
+  /// Ranks whose compute takes longer (above 1) or less (below 1) than the cluster says, by that
+  /// factor.
+  std::map<int, double> slow{};
+
+  double slowness(int rank) const {
+    const auto found = slow.find(rank);
+    return found != slow.end() ? found->second : 1;
+  }
+  bool operator==(const ModelledTime&) const = default;
+};
+
 /// The clock of a run's timeline. The wall clock is this machine's steady clock, measured from the
 /// run's start. The modelled clock shows the times that the run would have on a given cluster. Each
 /// Stream keeps its own modelled time; the Clock only computes costs.
@@ -42,12 +66,13 @@ class Clock {
  public:
   static Clock wall();
   static Clock modelled(Cluster cluster, FixedTimes times = {}, double pace = 0);
+  /// Returns the modelled clock of one rank.
+  static Clock modelled(const ModelledTime& time, int rank, double pace = 0);
 
   ClockKind kind() const { return kind_; }
   bool is_modelled() const { return kind_ == ClockKind::modelled; }
   const char* name() const { return is_modelled() ? "modelled" : "wall"; }
   const Cluster& cluster() const { return cluster_; }
-  const FixedTimes& times() const { return times_; }
 
   /// Returns the wall time since the run's start.
   Picoseconds now() const { return since_start(steady_nanoseconds()); }
@@ -58,7 +83,14 @@ class Clock {
   void set_start_nanoseconds(std::int64_t start) { start_ = start; }
 
   /// Returns the time that a kernel takes on the modelled clock, or 0 if fixed times are set.
-  Picoseconds cost(const Cost& cost) const { return times_.any() ? 0 : cluster_.compute(cost); }
+  Picoseconds cost(const Cost& cost) const {
+    return times_.any() ? 0 : slowed(cluster_.compute(cost));
+  }
+  /// Returns the fixed time of an action of this category, if there is one.
+  std::optional<Picoseconds> fixed(Category category) const {
+    const auto time = times_.of(category);
+    return time ? std::optional{slowed(*time)} : time;
+  }
   /// Starts pacing. Called at the first step, after the models have been built.
   void start_pace() { pace_start_ = steady_nanoseconds(); }
   /// If a pace is set, sleeps until the wall time at which the modelled time `reached` is due.
@@ -66,9 +98,14 @@ class Clock {
   void keep_pace(Picoseconds reached) const;
 
  private:
+  Picoseconds slowed(Picoseconds time) const {
+    return slowness_ == 1 ? time : stretched(time, slowness_);
+  }
+
   ClockKind kind_ = ClockKind::wall;
   Cluster cluster_;
   FixedTimes times_;
+  double slowness_ = 1;
   double pace_ = 0;
   std::int64_t start_ = 0;
   std::int64_t pace_start_ = 0;

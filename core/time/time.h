@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -8,16 +9,25 @@ namespace lockstep {
 /// A point in time or a duration, in whole picoseconds. An int64 spans 106 days.
 using Picoseconds = std::int64_t;
 
-/// Converts seconds to picoseconds, rounded to nearest. No other code does this conversion.
+/// Half of what an int64 holds: the sum of two such times does not overflow.
+constexpr Picoseconds longest_time = 4'600'000'000'000'000'000;
+
+/// Converts seconds to picoseconds, rounded to nearest, and at most longest_time. No other code
+/// does this conversion.
 inline Picoseconds picoseconds(double seconds) {
-  return std::llround(seconds * 1e12);
+  return std::llround(std::min(seconds * 1e12, static_cast<double>(longest_time)));
+}
+/// Returns `factor` times a time, rounded and bounded in the same way.
+inline Picoseconds stretched(Picoseconds time, double factor) {
+  return std::llround(
+      std::min(static_cast<double>(time) * factor, static_cast<double>(longest_time)));
 }
 inline double seconds(Picoseconds time) {
   return static_cast<double>(time) * 1e-12;
 }
 
 /// What a kernel mostly does, which decides at which of a cluster's rates it runs.
-enum class KernelKind { memory, product, attention };
+enum class KernelKind : std::uint8_t { memory, product, attention };
 
 /// The resources that an operation uses on a device.
 struct Cost {
@@ -26,6 +36,7 @@ struct Cost {
   KernelKind kind = KernelKind::memory;
   /// The shape of a product, (m, k) by (k, n), or of attention: m queries, n keys, heads of size k.
   std::int64_t m = 0, n = 0, k = 0;
+  bool operator==(const Cost&) const = default;
 };
 
 }  // namespace lockstep

@@ -160,6 +160,8 @@ def draw_configuration(kind, seed, launches):
         flags['--comm'] = 'native'
     if 'pp' in axes and draw.random() < 0.5:
         flags['--split'] = _split(draw, flags['--layers'], axes['pp'] * _chunks(family, flags))
+    if flags['--clock'] == 'modelled' and draw.random() < 0.2:
+        flags['--slow'] = f'{draw.randrange(configuration.ranks)}={draw.uniform(0.5, 3):.2g}'
     return configuration
 
 

@@ -251,15 +251,16 @@ TEST_CASE("an impossible request gives one line with the flag, the value and a r
 }
 
 TEST_CASE("a large run on the meta device writes a trace only if it is asked to") {
-  const auto trace = [](std::vector<std::string> flags) {
+  const auto traced = [](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"--layers", "128"});
-    return parse(flags)->output.trace;
+    return parse(flags)->output.traced();
   };
-  CHECK(trace({"--device", "meta", "--ranks", "64"}) == "");
-  CHECK(trace({"--device", "meta", "--ranks", "65"}) == "none");
-  CHECK(trace({"--device", "meta", "--ranks", "65", "--trace", "here"}) == "here");
-  CHECK(trace({"--device", "meta", "--ranks", "65", "--view"}) == "");
-  CHECK(trace({"--device", "cpu", "--ranks", "65"}) == "");
+  CHECK(traced({"--device", "meta", "--ranks", "64"}));
+  CHECK_FALSE(traced({"--device", "meta", "--ranks", "65"}));
+  CHECK(traced({"--device", "meta", "--ranks", "65", "--trace", "here"}));
+  CHECK(traced({"--device", "meta", "--ranks", "65", "--view"}));
+  CHECK(traced({"--device", "cpu", "--ranks", "65"}));
+  CHECK_FALSE(traced({"--device", "cpu", "--ranks", "65", "--trace", "none"}));
 }
 
 TEST_CASE("on the meta device the clock is modelled, however many cores there are") {

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <map>
 
 #include "core/base/error.h"
 #include "core/time/clock.h"
@@ -73,6 +74,27 @@ TEST_CASE("with fixed times a kernel costs nothing; without them, the cluster's 
   const Cost cost{.flops = 5};
   CHECK(Clock::modelled(cluster).cost(cost) == 5000);
   CHECK(Clock::modelled(cluster, FixedTimes::parse("backward=1s")).cost(cost) == 0);
+}
+
+TEST_CASE("a slow rank's kernels and fixed times take longer, by its factor") {
+  const ModelledTime time{.cluster = {.flops = 1e9}, .times = {}, .slow = {{1, 1.5}, {3, 0.25}}};
+  const Cost cost{.flops = 5};
+  CHECK(Clock::modelled(time, 0).cost(cost) == 5000);
+  CHECK(Clock::modelled(time, 1).cost(cost) == 7500);
+  CHECK(Clock::modelled(time, 3).cost(cost) == 1250);
+  ModelledTime fixed = time;
+  fixed.times = FixedTimes::parse("forward=1ns");
+  CHECK(Clock::modelled(fixed, 1).fixed(Category::forward) == 1500);
+  CHECK(Clock::modelled(fixed, 1).cost(cost) == 0);
+  CHECK_FALSE(Clock::modelled(fixed, 1).fixed(Category::backward));
+}
+
+TEST_CASE("slow ranks are given as RANK=FACTOR") {
+  CHECK(parse_slow("1=1.5", 4) == std::map<int, double>{{1, 1.5}});
+  CHECK(parse_slow("0=2,3=0.5", 4) == std::map<int, double>{{0, 2}, {3, 0.5}});
+  for (const char* wrong : {"", "1", "1=", "=2", "1=0", "1=-1", "1=x", "1=2,", "4=2", "-1=2",
+                            "1=1e9", "1=2,1=3", "1=nan", "1=2 "})
+    CHECK_THROWS_AS_MESSAGE(parse_slow(wrong, 4), UsageError, wrong);
 }
 
 TEST_CASE("a pace slows a modelled run, and nothing else") {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/comm/transport/peers.h"
@@ -45,16 +46,17 @@ class StepRecorder final : public Peers {
 
 /// The state of one member of a group. Kept from one collective to the next.
 struct MetaMember {
-  /// Begins a new collective. Keeps the times at which the lanes become free.
-  void begin(Picoseconds ready_, bool traced_) {
-    steps.clear();
+  /// Begins a new collective. Keeps the times at which the lanes become free. `steps_` must outlive
+  /// the call of play().
+  void begin(std::span<const MetaStep> steps_, Picoseconds ready_, bool traced_) {
+    steps = steps_;
     passages.clear();
     bytes_sent.reset();
     ready = ready_;
     traced = traced_;
   }
 
-  std::vector<MetaStep> steps;
+  std::span<const MetaStep> steps;
   Picoseconds ready = 0;  ///< when the member's next step may begin
   bool traced = false;    ///< whether play() must fill in the passages
   // The times at which the member's lanes become free; play() advances these times.

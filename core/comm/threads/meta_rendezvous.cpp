@@ -30,7 +30,11 @@ struct MetaRendezvous::Round {
 /// The collectives of one group, and the state of its members.
 struct MetaRendezvous::MetaGroup {
   MetaGroup(const std::vector<int>& group, const Cluster& cluster)
-      : ranks(group), player(group, cluster), members(group.size()), states(group.size()) {}
+      : ranks(group),
+        player(group, cluster),
+        steps(group.size()),
+        members(group.size()),
+        states(group.size()) {}
 
   struct MemberState {
     bool joined = false;
@@ -44,6 +48,7 @@ struct MetaRendezvous::MetaGroup {
   // Used only by the thread that evaluates a round. The members keep the memory of their recorded
   // steps from round to round.
   StepPlayer player;
+  std::vector<std::vector<MetaStep>> steps;  ///< by member
   std::vector<MetaMember> members;
   std::vector<MemberState> states;
   std::deque<std::shared_ptr<Round>> rounds;  ///< not done yet, in order
@@ -77,10 +82,10 @@ void MetaRendezvous::MetaGroup::evaluate(Round& round) {
   for (int i = 0; i < size; ++i) {
     const auto index = static_cast<std::size_t>(i);
     const MetaCall& call = *round.calls[index];
-    MetaMember& member = members[index];
-    member.begin(call.ready, call.traced);
-    StepRecorder recorder{i, size, member.steps};
+    steps[index].clear();
+    StepRecorder recorder{i, size, steps[index]};
     call.algorithm(recorder);
+    members[index].begin(steps[index], call.ready, call.traced);
   }
   player.play(members);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -88,7 +93,7 @@ void MetaRendezvous::MetaGroup::evaluate(Round& round) {
     outcome.end = members[i].end;
     outcome.bytes_sent = members[i].bytes_sent;
     if (!members[i].traced) continue;
-    outcome.steps = members[i].steps;
+    outcome.steps = steps[i];
     outcome.passages = members[i].passages;
   }
 }

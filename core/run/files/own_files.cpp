@@ -6,6 +6,7 @@
 
 #include "core/base/input_file.h"
 #include "core/base/json_reader.h"
+#include "core/operations/operations_file.h"
 #include "core/trace/writer.h"
 
 namespace lockstep {
@@ -33,7 +34,7 @@ bool is_own_report(const fs::path& file) {
 }  // namespace
 
 bool is_run_file(const std::string& name) {
-  if (name == "trace.json" || name == "report.json") return true;
+  if (name == "trace.json" || name == "report.json" || name == "operations.json") return true;
   if (!name.starts_with("rank") || !name.ends_with(".json")) return false;
   const std::string number = name.substr(4, name.size() - 9);
   return !number.empty() &&
@@ -41,7 +42,9 @@ bool is_run_file(const std::string& name) {
 }
 
 bool is_own(const fs::path& file) {
-  return file.filename() == "report.json" ? is_own_report(file) : is_own_trace(file);
+  if (file.filename() == "report.json") return is_own_report(file);
+  return file.filename() == "operations.json" ? is_operations_file(file.string())
+                                              : is_own_trace(file);
 }
 
 std::string why_not_a_run_folder(const fs::path& folder) {

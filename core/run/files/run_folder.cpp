@@ -156,19 +156,36 @@ std::string RunFolder::merge(int ranks) const {
   }
 }
 
-std::string RunFolder::write_report(const std::string& json) const {
+namespace {
+
+/// Writes the whole file or none. Returns why that failed, or "".
+std::string write_or_remove(const fs::path& file, const std::string& text) {
   try {
-    write_text_file(path / "report.json", json);
+    write_text_file(file, text);
     return "";
   } catch (const RunError& failure) {
     std::error_code error;
-    fs::remove(path / "report.json", error);
+    fs::remove(file, error);
     return failure.what();
   }
 }
 
+}  // namespace
+
+std::string RunFolder::write_report(const std::string& json) const {
+  return write_or_remove(path / "report.json", json);
+}
+
+std::string RunFolder::write_operations(const std::string& json) const {
+  return write_or_remove(path / "operations.json", json);
+}
+
 std::string RunFolder::where_the_trace_is() const {
-  return path.empty() ? "" : fmt::format("; the trace up to that point is in {}", shown(path));
+  std::error_code error;
+  const bool any = std::ranges::any_of(fs::directory_iterator(path, error), [](const auto& entry) {
+    return is_run_file(entry.path().filename().string());
+  });
+  return !any ? "" : fmt::format("; the trace up to that point is in {}", shown(path));
 }
 
 std::string RunFolder::where_the_trace_is(const std::map<int, std::string>& hosts) const {
@@ -181,6 +198,11 @@ std::string RunFolder::where_the_trace_is(const std::map<int, std::string>& host
     text += fmt::format(", and that of {} {} in {} on {}", ranks.size() == 1 ? "rank" : "ranks",
                         fmt::join(ranks, ", "), path.string(), host);
   return text;
+}
+
+std::string RunFolder::how_to_retime() const {
+  return fmt::format("on another cluster, or with something changed: ./lockstep retime {}",
+                     shown(path));
 }
 
 std::string RunFolder::how_to_look(const std::string& viewer) const {

@@ -10,7 +10,8 @@ namespace lockstep {
 
 class SaveLock;
 
-/// A run's output folder: runs/TIME-LESSON/, which holds rank<r>.json, trace.json and report.json.
+/// A run's output folder: runs/TIME-LESSON/, which holds rank<r>.json, trace.json, report.json and
+/// operations.json.
 /// The link runs/latest points to it.
 struct RunFolder {
   std::string run;             ///< its name, "20260131-120000-09"
@@ -46,6 +47,8 @@ struct RunFolder {
   std::string merge(int ranks) const;
   /// Writes report.json. Returns why that failed, or "".
   std::string write_report(const std::string& json) const;
+  /// Writes operations.json (operations/operations_file.h). Returns why that failed, or "".
+  std::string write_operations(const std::string& json) const;
 
   /// "; the trace up to then is in ...", or nothing.
   std::string where_the_trace_is() const;
@@ -54,6 +57,8 @@ struct RunFolder {
   /// A line with the trace's path and, unless `viewer` already shows the run, the command that
   /// opens the trace.
   std::string how_to_look(const std::string& viewer) const;
+  /// A line with the command that times the run's operations on another cluster.
+  std::string how_to_retime() const;
 };
 
 /// Returns whether files can be created in `folder`. Tests this by creating and deleting a file.

@@ -164,6 +164,8 @@ void FlagParser::Impl::shared_flags() {
        fmt::format("the cluster that the modelled clock simulates: {}, or a file",
                    fmt::join(Cluster::presets(), ", ")));
   word("--time", given.time, "fixed compute times, such as forward=1ms,backward=2ms");
+  word("--slow", given.slow,
+       "ranks whose compute takes longer on the modelled clock, by a factor: 1=1.5, or 0=2,3=1.2");
   app.add_option(
          "--pace", given.pace,
          "slow a modelled run so that its timeline unfolds at this many times modelled speed")

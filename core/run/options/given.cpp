@@ -67,7 +67,7 @@ void check_meta(const Given& given, const Options& options) {
 
 void choose_clock(const Given& given, Options& options) {
   options.platform.clock_is_open =
-      options.platform.on_gpus() && given.clock == "auto" && given.time.empty() && given.pace == 0;
+      options.platform.on_gpus() && given.clock == "auto" && !given.wants_modelled();
   const int cores = available_cores();
   const int ranks_here =
       under_mpi() ? mpi_local_size_from_environment() : options.plan.mesh.ranks();
@@ -75,23 +75,27 @@ void choose_clock(const Given& given, Options& options) {
     options.platform.why_this_clock = "chosen by --clock";
   } else if (options.platform.on_meta()) {
     options.platform.why_this_clock = "the meta device computes nothing";
-  } else if (!given.time.empty() || given.pace > 0) {
-    options.platform.why_this_clock = "--time and --pace require modelled time";
+  } else if (given.wants_modelled()) {
+    options.platform.why_this_clock = "--time, --slow and --pace require modelled time";
   } else if (ranks_here <= cores) {
     options.platform.why_this_clock =
         fmt::format("each of {} ranks has its own core", options.plan.mesh.ranks());
   } else {
     options.platform.why_this_clock = fmt::format("{} ranks share {} cores", ranks_here, cores);
   }
-  const bool modelled =
-      given.clock == "modelled" ||
-      (given.clock == "auto" &&
-       (!given.time.empty() || given.pace > 0 || ranks_here > cores || options.platform.on_meta()));
+  const bool modelled = given.clock == "modelled" ||
+                        (given.clock == "auto" && (given.wants_modelled() || ranks_here > cores ||
+                                                   options.platform.on_meta()));
   if (!modelled && !given.time.empty())
     throw UsageError(
         fmt::format("--time {} with --clock wall: fixed times are for the modelled clock; use "
                     "--clock modelled",
                     given.time));
+  if (!modelled && !given.slow.empty())
+    throw UsageError(fmt::format(
+        "--slow {} with --clock wall: only the modelled clock can slow a rank's compute; "
+        "use --clock modelled",
+        given.slow));
   if (!modelled && given.pace > 0)
     throw UsageError(fmt::format(
         "--pace {} with --clock wall: only the modelled clock can be slowed; use --clock "
@@ -106,8 +110,10 @@ void choose_clock(const Given& given, Options& options) {
                               ? Cluster::load(options.platform.cluster)
                               : cluster_for(options.platform.cluster, options.plan.mesh.ranks());
   if (modelled)
-    options.plan.modelled = {cluster,
-                             given.time.empty() ? FixedTimes{} : FixedTimes::parse(given.time)};
+    options.plan.modelled = {
+        cluster, given.time.empty() ? FixedTimes{} : FixedTimes::parse(given.time),
+        given.slow.empty() ? std::map<int, double>{}
+                           : parse_slow(given.slow, options.plan.mesh.ranks())};
 }
 
 void choose_collectives(const Given& given, Options& options) {
@@ -211,10 +217,8 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
                                  mpi_size_from_environment()));
   check_meta(given, options);
   if (platform.on_meta() && output.trace.empty() && output.view.empty() &&
-      ranks > most_traced_meta_ranks) {
-    output.trace = "none";
+      ranks > most_traced_meta_ranks)
     output.trace_left_out = true;
-  }
 #ifndef LOCKSTEP_HAS_MPI
   if (platform.launch == Launch::mpi)
     throw UsageError(

@@ -19,6 +19,7 @@ struct Given {
   std::string comm = "auto";
   std::string launch = "threads";
   std::string time;
+  std::string slow;
   std::string layout = "contiguous";
   std::string precision = "f32";
   std::string parity = "on";
@@ -30,6 +31,9 @@ struct Given {
   double pace = 0;
   double learning_rate = 1e-3;
   double clip = 0;
+
+  /// Whether a flag is given that only the modelled clock has.
+  bool wants_modelled() const { return !time.empty() || !slow.empty() || pace > 0; }
 };
 
 /// Parses a whole number of at least `least`. Returns nothing if `text` is anything else, or if the

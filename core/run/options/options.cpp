@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-Clock Options::clock() const {
-  Clock clock = plan.clock(platform.pace);
+Clock Options::clock(int rank) const {
+  Clock clock = plan.clock(rank, platform.pace);
   clock.set_start_nanoseconds(platform.start_nanoseconds);
   return clock;
 }

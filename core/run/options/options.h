@@ -51,7 +51,7 @@ struct Platform {
 
 /// What a run writes and prints.
 struct Output {
-  std::string trace;            ///< the run's directory; "none" for no trace
+  std::string trace;            ///< the run's directory; "none" for neither trace nor operations
   bool trace_left_out = false;  ///< no --trace was given, and the trace would be huge: see
                                 ///< most_traced_meta_ranks
   bool kernels = false;         ///< trace every kernel
@@ -64,6 +64,8 @@ struct Output {
   bool quiet = false;
   bool verbose = false;     ///< print where every rank runs, and its CUDA streams
   bool needs_only = false;  ///< print needs_of() instead of running
+
+  bool traced() const { return trace != "none" && !trace_left_out; }
 };
 
 /// The flags that all lessons share, checked against one another.
@@ -77,8 +79,8 @@ struct Options {
   std::vector<int> microbatches() const {
     return run.sweep.empty() ? std::vector{plan.batch.microbatches} : run.sweep;
   }
-  /// Returns the run's clock, with its pace and its start.
-  Clock clock() const;
+  /// Returns a rank's clock, with the run's pace and start.
+  Clock clock(int rank = 0) const;
 };
 
 /// The meta device models more ranks than a trace can usefully show: a ring's trace grows with the

@@ -101,6 +101,8 @@ std::string Report::json() const {
   if (options.plan.modelled) {
     document["cluster"] = options.plan.modelled->cluster.name;
     document["rates"] = options.plan.modelled->cluster.rates_text();
+    for (const auto& [rank, factor] : options.plan.modelled->slow)
+      document["slow"][std::to_string(rank)] = factor;
   }
   document["sends"] = options.plan.modelled ? "buffered" : "rendezvous";
   document["config"] = ordered_json::parse(config_json(options));

@@ -30,8 +30,7 @@ inline Picoseconds time_when_done(Rank& rank) {
 /// clock, the call returns once all ranks have made the call.
 inline void start_together(Rank& rank) {
   const Picoseconds latest = largest_of_all(*rank.transport, time_when_done(rank));
-  if (rank.clock.is_modelled())
-    rank.compute.wait({latest}, {.name = "start together", .category = Category::wait});
+  if (rank.clock.is_modelled()) rank.compute.start_together(latest);
 }
 
 inline Picoseconds median(std::vector<Picoseconds> times) {

@@ -1,0 +1,27 @@
+#include "core/operations/collective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+const char* name_of(Algorithm algorithm) {
+  constexpr const char* names[] = {"ring", "naive", "tree", "recursive_doubling", "rabenseifner"};
+  return names[static_cast<std::size_t>(algorithm)];
+}
+
+Algorithm algorithm_of(const std::string& name) {
+  std::string wanted = name;
+  std::replace(wanted.begin(), wanted.end(), '-', '_');
+  std::string known;
+  for (const Algorithm algorithm : all_reduce_algorithms) {
+    if (wanted == name_of(algorithm)) return algorithm;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(algorithm));
+  }
+  throw UsageError(fmt::format("--algorithm {}: unknown; choose one of {}", name, known));
+}
+
+}  // namespace lockstep
