@@ -11,9 +11,12 @@
 #include "core/model/checkpoint/model_file.h"
 #include "core/model/checkpoint/safetensors.h"
 #include "core/model/data.h"
+#include "core/operations/operation_log.h"
+#include "core/operations/operations_file.h"
 #include "core/pipeline/csv.h"
 #include "core/pipeline/validate.h"
 #include "core/plan/slice.h"
+#include "core/replay/critical_path.h"
 #include "core/time/cluster_file.h"
 #include "core/timeline/reader.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
@@ -247,6 +250,52 @@ std::string Costly::of(std::size_t bytes) const {
   return text + after;
 }
 
+Parser operations() {
+  OperationBook book{2};
+  for (int rank = 0; rank < 2; ++rank) {
+    OperationLog log{book, rank};
+    const int group = log.open_group({"tp", 3, {0, 1}});
+    log.begin({.name = "action", .category = Category::forward, .stage = 0, .microbatch = 1});
+    log.kernel({.name = "linear", .layer = 1},
+               {.flops = 64, .bytes = 8, .kind = KernelKind::product, .m = 1, .n = 2, .k = 3});
+    log.end(Category::forward);
+    log.wait(log.collective(group, {.operation = Operation::all_reduce, .elements = 5}));
+    log.end_section(0);
+    log.wait(log.collective(group, {.operation = Operation::all_to_all, .counts = {1, 2, 1, 2}}));
+    const OperationLog::Route route{.stream = 0, .channel = 1, .axis = "pp"};
+    using Kind = RecordedOperation::Kind;
+    log.wait(log.message(rank == 0 ? Kind::send : Kind::receive, route, 1 - rank, 16, {}));
+    log.together();
+    log.end_section(1);
+  }
+  RunOperations run = book.take();
+  run.modelled.times = FixedTimes::parse("forward=1us");
+  run.modelled.slow[1] = 1.5;
+  run.choices = {"--schedule automatic"};
+  const std::string before = R"({"lockstep_operations":1,"operations":[)";
+  return {.name = "operations",
+          .seeds = {text_of(run)},
+          .words = json_words,
+          .costly = costly_json(
+              {{before, R"({"wait":%},)", R"({"wait":1}]})"},
+               {before, R"({"kernel":"k%"},)", R"({"wait":1}]})"},
+               {before + R"({"end":"forward"}],"lists":[[)", "0,", "0]]}"},
+               {before + R"({"end":"forward"}],"lists":[)", "[0],", "[0]]}"},
+               {before + R"(],"choices":[)", R"("",)", R"(""]})"},
+               {before + R"(],"slow":{)", R"("%":2,)", R"("1":2}})"},
+               {before + R"(],"groups":[)", R"({"name":"","channel":0,"ranks":[0,1]},)", "0]}"},
+               {before + R"(],"lists":[[]],"groups":[],"ranks":[)",
+                R"({"groups":[],"sections":[[0,0],[0,0]]},)", "0]}"}}),
+          .parse = [](const std::string& input) {
+            const RunOperations read = parse_operations(input, "operations.json");
+            // A list may occur in many sections, so a replay takes more than its text.
+            if (input.size() > 1 << 16) return;
+            const Scenario scenario{read.modelled};
+            const Replay replay{read, scenario};
+            if (replay.last_step() >= 0) critical_path(replay, replay.last_step());
+          }};
+}
+
 std::vector<Parser> all_parsers(const std::string& folder) {
   return {cluster(),
           schedule(),
@@ -256,7 +305,8 @@ std::vector<Parser> all_parsers(const std::string& folder) {
           tokens(folder),
           trace("trace", TraceReader::Form::lines),
           trace("trace_file", TraceReader::Form::guess),
-          hello()};
+          hello(),
+          operations()};
 }
 
 }  // namespace lockstep::fuzz

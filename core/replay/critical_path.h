@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/replay/replay.h"
+
+namespace lockstep {
+
+/// A part of a step's critical path: compute of a rank, or a message on its way.
+struct PathPart {
+  enum class Kind { compute, transfer, latency };
+  Kind kind = Kind::compute;
+  int rank = 0;  ///< that computes, or sends
+  int to = -1;   ///< the receiver of a message
+  const RecordedOperation* operation = nullptr;
+  Picoseconds start = 0;
+  Picoseconds end = 0;
+  bool operator==(const PathPart&) const = default;
+};
+
+/// Returns the critical path of a step, in order: operations each of which starts when the one
+/// before it ends, from the start of the step (on some rank) to its end on the rank that ends last.
+/// The path follows what bound each start: the operation before on the stream, a message's data or
+/// its lane, the member of a collective that was late. If several did, the rank's own operations
+/// come first. `step` must be one of the run's.
+std::vector<PathPart> critical_path(const Replay& replay, int step);
+
+/// How much of a path is what.
+struct PathShare {
+  std::string what;  ///< "forward", "tp transfer", "pp latency"
+  Picoseconds time = 0;
+};
+/// Adds up a path's parts; the largest share comes first.
+std::vector<PathShare> shares(const Replay& replay, const std::vector<PathPart>& path);
+
+}  // namespace lockstep

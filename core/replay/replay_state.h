@@ -1,0 +1,72 @@
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "core/replay/replay.h"
+
+namespace lockstep {
+
+/// What a replay keeps of a rank.
+struct Replay::RankState {
+  static constexpr std::int32_t none = -1;
+
+  /// A message or a collective. A time below 0 means that it is not known yet.
+  struct Issued {
+    Picoseconds start = -1;
+    Picoseconds end = -1;
+    std::int32_t before = none;  ///< of a message: the number of the one before it on its lane
+    std::int32_t sent = none;    ///< of a receive: the sender's number of the message
+  };
+  struct Section {
+    Picoseconds begin = 0;
+    Picoseconds end = 0;
+    std::size_t issued = 0, stops = 0, togethers = 0;  ///< in earlier sections
+  };
+
+  const std::vector<Picoseconds>* durations = nullptr;  ///< by operation
+  std::vector<Section> sections;
+  std::vector<Issued> issued;
+  std::vector<Picoseconds> stops;   ///< the time after each wait and common start
+  std::vector<std::size_t> groups;  ///< the rank's groups, as indices in Replay::groups_
+};
+
+/// What a replay keeps of a group: enough to play each of its collectives again.
+struct Replay::GroupState {
+  GroupState(std::vector<int> group, const Cluster& links)
+      : ranks(group),
+        cluster(links),
+        player(group, links),
+        members(group.size()),
+        calls(group.size()) {}
+
+  struct Lanes {
+    Picoseconds send_free = 0, receive_free = 0;
+  };
+  /// A collective that not all members have called yet.
+  struct Round {
+    std::vector<std::uint32_t> operations;  ///< by member
+    std::vector<Picoseconds> ready;         ///< by member
+    std::size_t arrived = 0;
+  };
+
+  std::size_t member(int rank) const {
+    return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+  }
+
+  std::vector<int> ranks;  ///< by member
+  const Cluster& cluster;
+  StepPlayer player;
+  std::vector<MetaMember> members;
+  std::vector<std::vector<std::int32_t>> calls;  ///< by member: its numbers of the collectives
+  std::deque<Round> rounds;                      ///< in order
+  std::size_t played = 0;                        ///< collectives before rounds.front()
+  std::vector<Lanes> lanes;  ///< by collective, then by member: before it was played
+};
+
+/// Returns the messages of all members of a group in a collective; `of_member` has each member's
+/// part.
+std::vector<std::vector<MetaStep>> messages_of(const std::vector<const Collective*>& of_member);
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/operations/run_operations.h"
+#include "core/time/clock.h"
+
+namespace lockstep {
+
+/// How recorded operations are timed: on which cluster, and with which changes. A change is a
+/// function from operation to operation, or from cluster to cluster; nothing else can change.
+class Scenario {
+ public:
+  explicit Scenario(ModelledTime modelled) : modelled_(std::move(modelled)) {}
+
+  const ModelledTime& modelled() const { return modelled_; }
+
+  /// Applies a change, WHAT=PACE:
+  ///
+  ///   within, between    all links within a node, or between nodes
+  ///   latency            the latency of all links
+  ///   an axis            the links as its collectives and messages see them: "tp", "pp", "world"
+  ///   rank:R, stage:S    the compute of a rank, or of a pipeline stage
+  ///   products, attention, memory    kernels of this kind (KernelKind)
+  ///
+  /// PACE is free, faster:X or slower:X. Free compute takes no time, except for the launch of each
+  /// kernel if the change selects kernels by stage or kind. Throws UsageError if the change makes
+  /// no sense for these operations, or would change nothing.
+  void change(const std::string& text, const RunOperations& run);
+  /// The changes so far, in words: "between 4 times as fast".
+  const std::vector<std::string>& changes() const { return words_; }
+
+  /// Returns the time that an operation takes on the compute stream of a rank with this clock; 0
+  /// for messages, collectives and waits.
+  Picoseconds duration(const RecordedOperation& operation, const Clock& clock) const;
+  /// The cluster with the links that the messages of an axis use.
+  const Cluster& links(const std::string& axis) const;
+
+ private:
+  /// The compute that a change selects, and how many times as long it takes.
+  struct ComputeChange {
+    int stage = -1;                  ///< or any
+    std::optional<KernelKind> kind;  ///< or any
+    double time = 1;
+    bool selects(const RecordedOperation& operation) const;
+  };
+
+  ModelledTime modelled_;
+  std::map<std::string, Cluster> links_;  ///< by axis, if not the cluster's
+  std::vector<ComputeChange> compute_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace lockstep
