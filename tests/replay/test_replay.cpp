@@ -137,7 +137,6 @@ TEST_CASE("a lane carries one message at a time") {
       rank.send(2, 40);
     }
   });
-  RunOperations three = program(3, [](Hand&, int) {});
   const Scenario scenario{run.modelled};
   const Replay replay{run, scenario};
   // Rank 2 is on the other node. The first message arrives at 3980 + 10 + 5000. The second could
