@@ -112,7 +112,7 @@ TEST_CASE("the tokens of each expert, summed over ranks and microbatches") {
 TEST_CASE("the panel of experts: a bar under the cursor, and one layer alone") {
   Interactive viewer{routed_by_hand};
   const auto& choices = viewer.model.panels.choices;
-  CHECK(choices == std::vector{Panel::experts});
+  CHECK(choices == std::vector{Panel::experts, Panel::retime});
   const ExpertsView& view = viewer.screen.experts();
   viewer.move(800, 890);
   REQUIRE(view.load().layers.size() == 2);

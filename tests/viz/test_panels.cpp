@@ -48,17 +48,19 @@ void train(Timeline& timeline, int rank, int stage = -1) {
 TEST_CASE("a pipeline gets the bubble and the what-if simulation") {
   Timeline timeline;
   for (int rank = 0; rank < 2; ++rank) train(timeline, rank, rank);
-  CHECK(panels_of(timeline) == row({Panel::bubble, Panel::loss, Panel::memory}, {Panel::what_if}));
+  CHECK(panels_of(timeline) ==
+        row({Panel::bubble, Panel::loss, Panel::memory}, {Panel::what_if, Panel::retime}));
   Timeline sample;
   read_sample(sample_traces(sample_1f1b(4, 8, 1)), sample);
   const RunContents contents = contents_of(sample);
   CHECK(contents.pipeline);
   const PanelRow panels = panels_for(contents);
-  CHECK(panels.choices == std::vector{Panel::what_if, Panel::traffic});
+  CHECK(panels.choices == std::vector{Panel::what_if, Panel::traffic, Panel::retime});
   CHECK(panels.shown(std::nullopt) == Panel::what_if);
   CHECK(panels.shown(Panel::traffic) == Panel::traffic);
   CHECK(panels.next(std::nullopt) == Panel::traffic);
-  CHECK(panels.next(Panel::traffic) == Panel::what_if);
+  CHECK(panels.next(Panel::traffic) == Panel::retime);
+  CHECK(panels.next(Panel::retime) == Panel::what_if);
   // Without messages there is no traffic to choose.
   CHECK(panels_of(timeline).shown(Panel::traffic) == Panel::what_if);
   CHECK(PanelRow{}.shown(Panel::traffic) == std::nullopt);
@@ -75,7 +77,7 @@ TEST_CASE("data, tensor and expert parallelism get the overlap of communication"
     add(timeline, rank, 1, Category::communication, 20, 35);
   }
   CHECK(panels_of(timeline) ==
-        row({Panel::communication, Panel::loss, Panel::memory}, {Panel::traffic}));
+        row({Panel::communication, Panel::loss, Panel::memory}, {Panel::traffic, Panel::retime}));
   // Stages with one number are no pipeline.
   Timeline staged;
   train(staged, 0, 0);
@@ -83,7 +85,7 @@ TEST_CASE("data, tensor and expert parallelism get the overlap of communication"
   staged.predict({.stages = 1});
   add(staged, 0, 1, Category::communication, 20, 35);
   CHECK(panels_of(staged) ==
-        row({Panel::communication, Panel::loss, Panel::memory}, {Panel::traffic}));
+        row({Panel::communication, Panel::loss, Panel::memory}, {Panel::traffic, Panel::retime}));
 }
 
 TEST_CASE(
@@ -98,15 +100,16 @@ TEST_CASE(
       timeline.add(rank, 1, span);
     }
     const std::vector<Panel> choices = panels_of(timeline).choices;
-    if (stages == 1) CHECK(choices == std::vector{Panel::buckets, Panel::traffic});
-    if (stages == 2) CHECK(choices == std::vector{Panel::what_if, Panel::buckets, Panel::traffic});
+    if (stages == 1) CHECK(choices == std::vector{Panel::buckets, Panel::traffic, Panel::retime});
+    if (stages == 2)
+      CHECK(choices == std::vector{Panel::what_if, Panel::buckets, Panel::traffic, Panel::retime});
   }
 }
 
 TEST_CASE("the table of panels has a row for each, in order") {
   for (std::size_t i = 0; i < all_panels.size(); ++i)
     CHECK(static_cast<std::size_t>(all_panels[i].panel) == i);
-  CHECK(all_panels.back().panel == Panel::shards);
+  CHECK(all_panels.back().panel == Panel::retime);
 }
 
 TEST_CASE("a panel by its name on the command line") {
@@ -129,11 +132,11 @@ TEST_CASE("a panel by its name on the command line") {
 TEST_CASE("a run without communication, without compute or without anything gets no share") {
   Timeline alone;
   train(alone, 0);
-  CHECK(panels_of(alone) == row({Panel::loss, Panel::memory}, {}));
+  CHECK(panels_of(alone) == row({Panel::loss, Panel::memory}, {Panel::retime}));
   // Collectives alone have no compute that could hide them.
   Timeline collectives;
   add(collectives, 0, 1, Category::communication, 0, 5);
-  CHECK(panels_of(collectives) == row({}, {Panel::traffic}));
+  CHECK(panels_of(collectives) == row({}, {Panel::traffic, Panel::retime}));
   CHECK(contents_of(collectives).communication);
   Timeline stored;
   stored.rank(0).slices = "{}";

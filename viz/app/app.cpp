@@ -212,7 +212,8 @@ int App::run() {
     const double thread_begin = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
     const double process_begin = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (options_.live()) receive();
-    if (screen_.growing() && seconds_between(last, begin) > growing_wait)
+    if ((screen_.growing() || model_.retiming.busy()) &&
+        seconds_between(last, begin) > growing_wait)
       frames_due_ = std::max(frames_due_, 1);
     const bool due = picture_is_due();
     if (!busy && frames_due_ == 0 && !due) continue;
@@ -308,6 +309,7 @@ void App::click() {
 }
 
 void App::draw() {
+  if (options_.screenshot) model_.retiming.wait();
   if (runs_) {
     runs_->advance(0);
     comparison_screen_.draw(*runs_, window_->look());

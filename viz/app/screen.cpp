@@ -119,6 +119,8 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
       return rings_.draw(painter, card, model);
     case Panel::shards:
       return shards_.draw(painter, card, model);
+    case Panel::retime:
+      return retime_.draw(painter, card, model);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "viz/views/lab_view.h"
 #include "viz/views/loss_view.h"
 #include "viz/views/memory_view.h"
+#include "viz/views/retime_view.h"
 #include "viz/views/rings_view.h"
 #include "viz/views/shards_view.h"
 #include "viz/views/status_view.h"
@@ -34,6 +35,7 @@ class Screen {
   const BucketsView& buckets() const { return buckets_; }
   const ShardsView& shards() const { return shards_; }
   const RingsView& rings() const { return rings_; }
+  const RetimeView& retime() const { return retime_; }
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
@@ -53,6 +55,7 @@ class Screen {
   ExpertsView experts_;
   ShardsView shards_;
   RingsView rings_;
+  RetimeView retime_;
   DetailsView details_;
   HelpView help_;
   ExportView export_;

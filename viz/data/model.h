@@ -6,6 +6,7 @@
 #include "viz/data/finding.h"
 #include "viz/data/ghost.h"
 #include "viz/data/playback.h"
+#include "viz/data/retiming.h"
 #include "viz/data/series.h"
 #include "viz/data/view_state.h"
 #include "viz/data/viewport.h"
@@ -35,6 +36,7 @@ struct Model {
   BubbleSeries bubbles;
   Explanations explanations;
   Ghosts ghosts;
+  Retiming retiming;
   Source source;
   ViewState view;
   /// The step that panels describe, if it is analysed; valid in this frame.

@@ -63,7 +63,7 @@ RunContents contents_of(const Timeline& timeline) {
 }
 
 // clang-format off
-const std::array<PanelInfo, 10> all_panels{{
+const std::array<PanelInfo, 11> all_panels{{
     {Panel::bubble, "Bubble", "idle time of each step",
      0.23F, false, [](Contents run) { return run.pipeline; }},
     {Panel::communication, "Communication", "how much of it is hidden by compute, step by step",
@@ -85,6 +85,8 @@ const std::array<PanelInfo, 10> all_panels{{
      0.35F, true, [](Contents run) { return run.rings; }},
     {Panel::shards, "Shards", "who stores which slice of a tensor",
      0.35F, true, [](Contents run) { return run.shards; }},
+    {Panel::retime, "Retime", "time this run with other links or other compute",
+     0.35F, true, [](Contents run) { return run.communication || run.computation; }},
 }};
 // clang-format on
 

@@ -41,6 +41,7 @@ enum class Panel : std::uint8_t {
   traffic,
   rings,
   shards,
+  retime,
 };
 
 /// All that is known of a panel, except how it is drawn (viz/app/screen.cpp).
@@ -52,7 +53,7 @@ struct PanelInfo {
   bool choice;          ///< one of the choices for the last card, rather than always shown
   bool (*fits)(const RunContents& contents);  ///< whether the run has something to show
 };
-extern const std::array<PanelInfo, 10> all_panels;
+extern const std::array<PanelInfo, 11> all_panels;
 inline const PanelInfo& info_of(Panel panel) {
   return all_panels[static_cast<std::size_t>(panel)];
 }

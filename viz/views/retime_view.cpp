@@ -1,0 +1,236 @@
+#include "viz/views/retime_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "viz/data/words.h"
+#include "viz/views/button.h"
+#include "viz/views/panel_card.h"
+#include "viz/views/paragraph.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float sliders_share = 0.5f;  // of the card's width
+constexpr float gap = 14;
+constexpr float column_gap = 14;    // between the two columns of sliders
+constexpr float slider_gap = 6;     // between their rows
+constexpr float track_height = 12;  // of a slider, below its words
+constexpr float knob_radius = 5;
+constexpr float number_width = 66;  // of the choice of a rank or a stage
+constexpr float time_width = 56;    // of a column of times
+constexpr float bars_width = 90;    // of the bars beside them, at most
+constexpr float least_bars = 16;    // narrower ones are left out
+constexpr float row_gap = 4;
+
+/// The colour of a part of the critical path, which shares() names.
+ImU32 colour_of_share(const std::string& what) {
+  if (what.ends_with(" transfer")) return colours::communication;
+  if (what.ends_with(" latency")) return colours::message | IM_COL32_A_MASK;
+  for (int c = 0; c < category_count; ++c)
+    if (what == name_of(static_cast<Category>(c))) return colour_of(static_cast<Category>(c));
+  return colours::kernel;
+}
+
+}  // namespace
+
+void RetimeView::draw(const Painter& painter, const Rect& rect, Model& model) {
+  Retiming& retiming = model.retiming;
+  const bool possible = retiming.found();
+  if (possible) {
+    retiming.update();
+    retiming.ask(changes_of(sliders_));
+  }
+  const Retiming::Results& results = retiming.results();
+  if (sliders_.size() != results.sliders.size()) sliders_ = results.sliders;
+  const Rect inside = panel_card(
+      painter, rect, Panel::retime,
+      sliders_.empty() ? "" : fmt::format("step {}, {} ranks", results.step, results.ranks), model);
+  if (sliders_.empty()) {
+    const bool failed = possible && !results.trouble.empty();
+    paragraph(painter, inside,
+              !possible ? nothing_to_retime(model.timeline.run(), model.source.live)
+              : failed  ? results.trouble
+                        : "Reading and replaying the operations ...",
+              failed ? colours::trouble : colours::text_dim);
+    return;
+  }
+  const float middle = inside.left + sliders_share * inside.width();
+  draw_sliders(painter, {inside.left, inside.top, middle, inside.bottom});
+  draw_times(painter, {middle + painter.px(gap), inside.top, inside.right, inside.bottom},
+             retiming);
+}
+
+void RetimeView::draw_sliders(const Painter& painter, const Rect& rect) {
+  ImGui::PushFont(painter.look().small);
+  ImGui::SetCursorScreenPos(rect.min());
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
+  ImGui::BeginChild("##sliders", {rect.width(), rect.height()});
+  ImGui::PopStyleColor();
+  const Painter inner{ImGui::GetWindowDrawList(), painter.look()};
+  const ImVec2 start = ImGui::GetCursorScreenPos();
+  const float between = painter.px(column_gap);
+  const float width = (ImGui::GetContentRegionAvail().x - between) / 2;
+  const float height = size_of(painter.look().small) + painter.px(track_height + slider_gap);
+  tracks_.clear();
+  for (std::size_t i = 0; i < sliders_.size(); ++i) {
+    const float left = start.x + (i % 2 == 1 ? width + between : 0);
+    const float top = start.y + static_cast<float>(i / 2) * height;
+    ImGui::PushID(static_cast<int>(i));
+    draw_slider(inner, {left, top, left + width, top + height - painter.px(slider_gap)},
+                sliders_[i]);
+    ImGui::PopID();
+  }
+  ImGui::EndChild();
+  ImGui::PopFont();
+}
+
+void RetimeView::draw_slider(const Painter& painter, const Rect& rect, RetimeSlider& slider) {
+  const Look& look = painter.look();
+  const float words_bottom = rect.bottom - painter.px(track_height);
+  if (!slider.numbers.empty()) {
+    ImGui::SetCursorScreenPos(rect.min());
+    choose_number(painter, slider);
+  }
+  // Dear ImGui's own sliders have room for words only behind the knob.
+  const float radius = painter.px(knob_radius);
+  const Rect track{rect.left + radius, words_bottom, rect.right - radius, rect.bottom};
+  tracks_.push_back(track);
+  const float top = slider.numbers.empty() ? rect.top : words_bottom;
+  ImGui::SetCursorScreenPos({rect.left, top});
+  ImGui::InvisibleButton("##pace", {rect.width(), rect.bottom - top});
+  const bool active = ImGui::IsItemActive();
+  constexpr int most = RetimeSlider::most_notches;
+  const float middle = (track.left + track.right) / 2, notch = track.width() / (2 * most);
+  if (active && notch > 0)
+    slider.notch =
+        std::clamp(static_cast<int>(std::lround((ImGui::GetIO().MousePos.x - middle) / notch)),
+                   slider.slowest(), slider.fastest());
+  const bool moved = slider.notch != 0;
+  const float y = (track.top + track.bottom) / 2, thickness = painter.px(3);
+  const float x = middle + notch * static_cast<float>(slider.notch);
+  painter.line(rect.left, y, rect.right, y, colours::button_active, thickness);
+  painter.line(middle, y - painter.px(5), middle, y + painter.px(5), colours::text_faint);
+  if (moved) painter.line(middle, y, x, y, colours::accent, thickness);
+  painter.list()->AddCircleFilled({x, y}, radius,
+                                  active || ImGui::IsItemHovered()
+                                      ? mixed(colours::accent, colours::text, 0.3f)
+                                      : colours::accent);
+  const ImU32 colour = moved ? colours::text : colours::text_dim;
+  const std::string pace = moved ? slider.pace() : slider.numbers.empty() ? "" : "compute";
+  const float width =
+      painter.text(rect.right, rect.top, pace, colour, look.small, Align::right) + painter.px(4);
+  if (slider.numbers.empty())
+    painter.text(rect.left, rect.top, painter.fitted(slider.name, look.small, rect.width() - width),
+                 colour, look.small);
+}
+
+void RetimeView::choose_number(const Painter& painter, RetimeSlider& slider) {
+  const auto words = [&](std::size_t index) {
+    return fmt::format("{} {}", slider.name, slider.numbers[index]);
+  };
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {painter.px(4), 0});
+  ImGui::SetNextItemWidth(painter.px(number_width));
+  const bool open =
+      ImGui::BeginCombo("##number", words(slider.chosen).c_str(), ImGuiComboFlags_NoArrowButton);
+  ImGui::PopStyleVar();
+  if (!open) return;
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(slider.numbers.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      const auto index = static_cast<std::size_t>(i);
+      if (ImGui::Selectable(words(index).c_str(), index == slider.chosen)) slider.chosen = index;
+    }
+  }
+  ImGui::EndCombo();
+}
+
+void RetimeView::draw_times(const Painter& painter, const Rect& rect, const Retiming& retiming) {
+  const Look& look = painter.look();
+  const Retiming::Results& results = retiming.results();
+  const float line = size_of(look.small) + painter.px(row_gap);
+  if (!results.trouble.empty()) {
+    paragraph(painter, rect, results.trouble, colours::trouble);
+    return;
+  }
+  if (!results.changes) return;
+  const Picoseconds before = results.recorded.time, after = results.changed.time;
+  const std::string times = fmt::format("{} → {}", duration_words(before), duration_words(after));
+  const float y = rect.top + painter.px(2);
+  const float x = rect.left + painter.text(rect.left, y, times, colours::text, look.body);
+  std::string note = retiming.busy() ? "replaying ..." : "";
+  if (!retiming.busy() && before > 0)
+    note = fmt::format("ratio {:.3f}", static_cast<double>(after) / static_cast<double>(before));
+  painter.text(x + painter.px(gap), y + size_of(look.body) - size_of(look.small), note,
+               colours::text_dim, look.small);
+  const float top = rect.top + size_of(look.body) + painter.px(10);
+  float bottom = rect.bottom;
+  if (std::ranges::any_of(sliders_, [](const RetimeSlider& each) { return each.notch != 0; })) {
+    bottom -= painter.px(28);
+    ButtonRow row{painter, {rect.left, bottom, rect.right, rect.bottom}, rect.left};
+    if (row.button("reset", false, "set all sliders back"))
+      for (RetimeSlider& each : sliders_) each.notch = 0;
+  }
+  if (!results.choices.empty()) {
+    const std::string kept = fmt::format("kept as recorded: {}", list_words(results.choices));
+    bottom -= line;
+    painter.text(rect.left, bottom, painter.fitted(kept, look.small, rect.width()),
+                 colours::text_dim, look.small);
+  }
+  draw_shares(painter, {rect.left, top, rect.right, bottom}, results);
+}
+
+void RetimeView::draw_shares(const Painter& painter, const Rect& rect,
+                             const Retiming::Results& results) const {
+  const Look& look = painter.look();
+  const auto shares = compared_shares(results.recorded, results.changed);
+  Picoseconds longest = 1;
+  for (const ComparedShare& each : shares)
+    longest = std::max({longest, each.recorded, each.changed});
+  const float line = size_of(look.small) + painter.px(row_gap);
+  const float changed = rect.right, recorded = changed - painter.px(time_width);
+  const float bars_end = recorded - painter.px(time_width);
+  float names = 0;
+  for (const ComparedShare& each : shares)
+    names = std::max(names, painter.text_width(beginning(each.what), look.small));
+  names = std::min(names + painter.px(8), bars_end - rect.left);
+  const Rect bars{std::max(rect.left + names, bars_end - painter.px(bars_width)), rect.top,
+                  bars_end, rect.bottom};
+  const auto cell = [&](float right, float y, const std::string& words, ImU32 colour) {
+    painter.text(right, y, words, colour, look.small, Align::right);
+  };
+  float y = rect.top;
+  painter.text(rect.left, y, painter.fitted("critical path", look.small, names),
+               colours::text_faint, look.small);
+  cell(recorded, y, "recorded", colours::text_faint);
+  cell(changed, y, "changed", colours::text_faint);
+  y += line;
+  const std::size_t room = whole_number((rect.bottom - y) / line);
+  for (std::size_t i = 0; i < shares.size() && i < room; ++i, y += line) {
+    const auto& [what, before, after] = shares[i];
+    if (i + 1 == room && shares.size() > room) {
+      painter.text(rect.left, y, fmt::format("and {} smaller ones", shares.size() - i),
+                   colours::text_faint, look.small);
+      return;
+    }
+    painter.text(rect.left, y, painter.fitted(what, look.small, names), colours::text_dim,
+                 look.small);
+    const float half = size_of(look.small) / 2;
+    const auto bar = [&](Picoseconds time, float top, ImU32 colour) {
+      const float share = static_cast<float>(time) / static_cast<float>(longest);
+      painter.fill({bars.left, top, bars.left + bars.width() * share, top + half}, colour);
+    };
+    if (bars.width() >= painter.px(least_bars)) {
+      bar(before, y, faded(colour_of_share(what), 0.45f));
+      bar(after, y + half, colour_of_share(what));
+    }
+    cell(recorded, y, duration_words(before), colours::text_dim);
+    cell(changed, y, duration_words(after), before == after ? colours::text_dim : colours::text);
+  }
+}
+
+}  // namespace lockstep::viz
