@@ -44,7 +44,7 @@ std::string RetimeSlider::change() const {
 std::string RetimeSlider::pace() const {
   if (notch == 0) return "as recorded";
   if (notch > notches) return "free";
-  return fmt::format("{}× as {}", factor_of(notch), notch > 0 ? "fast" : "slow");
+  return fmt::format("{}× {}", factor_of(notch), notch > 0 ? "faster" : "slower");
 }
 
 std::vector<RetimeSlider> retime_sliders(const RunOperations& run) {
@@ -71,7 +71,7 @@ std::vector<RetimeSlider> retime_sliders(const RunOperations& run) {
   if (run.modelled.times.any()) return sliders;
   if (kinds.contains(KernelKind::product)) sliders.push_back({"products", "products"});
   if (kinds.contains(KernelKind::attention)) sliders.push_back({"attention", "attention"});
-  if (kinds.contains(KernelKind::memory)) sliders.push_back({"memory", "memory-bound"});
+  if (kinds.contains(KernelKind::memory)) sliders.push_back({"memory", "memory"});
   return sliders;
 }
 

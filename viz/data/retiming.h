@@ -30,7 +30,7 @@ struct RetimeSlider {
   /// Returns the change as Scenario::change() takes it, such as "rank:2=faster:1.5"; "" for notch
   /// 0.
   std::string change() const;
-  /// "1.5× as fast", "free"; "as recorded" for notch 0.
+  /// "1.5× faster", "free"; "as recorded" for notch 0.
   std::string pace() const;
 };
 

@@ -21,7 +21,7 @@ constexpr float slider_gap = 6;     // between their rows
 constexpr float track_height = 12;  // of a slider, below its words
 constexpr float knob_radius = 5;
 constexpr float number_width = 66;  // of the choice of a rank or a stage
-constexpr float time_width = 56;    // of a column of times
+constexpr float time_width = 60;    // of a column of times
 constexpr float bars_width = 90;    // of the bars beside them, at most
 constexpr float least_bars = 16;    // narrower ones are left out
 constexpr float row_gap = 4;
@@ -120,7 +120,12 @@ void RetimeView::draw_slider(const Painter& painter, const Rect& rect, RetimeSli
                                       ? mixed(colours::accent, colours::text, 0.3f)
                                       : colours::accent);
   const ImU32 colour = moved ? colours::text : colours::text_dim;
-  const std::string pace = moved ? slider.pace() : slider.numbers.empty() ? "" : "compute";
+  const float room =
+      rect.width() - (slider.numbers.empty() ? 0 : painter.px(number_width + row_gap));
+  std::string pace = moved ? painter.fitted(slider.pace(), look.small, room) : "";
+  constexpr const char* of_number = "compute";
+  if (!moved && !slider.numbers.empty() && painter.text_width(of_number, look.small) <= room)
+    pace = of_number;
   const float width =
       painter.text(rect.right, rect.top, pace, colour, look.small, Align::right) + painter.px(4);
   if (slider.numbers.empty())
@@ -165,9 +170,11 @@ void RetimeView::draw_times(const Painter& painter, const Rect& rect, const Reti
   std::string note = retiming.busy() ? "replaying ..." : "";
   if (!retiming.busy() && before > 0)
     note = fmt::format("ratio {:.3f}", static_cast<double>(after) / static_cast<double>(before));
-  painter.text(x + painter.px(gap), y + size_of(look.body) - size_of(look.small), note,
-               colours::text_dim, look.small);
-  const float top = rect.top + size_of(look.body) + painter.px(10);
+  const float note_x = x + painter.px(gap);
+  const bool beside = note_x + painter.text_width(note, look.small) <= rect.right;
+  const float note_y = y + size_of(look.body) + (beside ? -size_of(look.small) : painter.px(4));
+  painter.text(beside ? note_x : rect.left, note_y, note, colours::text_dim, look.small);
+  const float top = rect.top + size_of(look.body) + painter.px(10) + (beside ? 0 : line);
   float bottom = rect.bottom;
   if (std::ranges::any_of(sliders_, [](const RetimeSlider& each) { return each.notch != 0; })) {
     bottom -= painter.px(28);
