@@ -56,7 +56,11 @@ Flags parse(int argc, char** argv) {
     else
       (word == "--cluster" ? flags.cluster : flags.report) = value;
   }
-  if (flags.run.empty()) flags.run = LOCKSTEP_SOURCE_DIR "/runs/latest";
+  if (flags.run.empty()) throw UsageError("retime: name a run's folder, such as runs/latest");
+  std::error_code error;
+  if (!std::filesystem::exists(flags.run, error))
+    throw UsageError(fmt::format(
+        "{}: there is no such run; './lockstep lesson 9 --device meta' makes one", flags.run));
   return flags;
 }
 

@@ -64,7 +64,8 @@ refuse 'one run' "$scratch/a" "$scratch/b"
 refuse 'no such preset' "$scratch/a" --cluster nowhere
 refuse quick "$scratch/a" --change within=quick
 refuse 'choose within' "$scratch/a" --change moon=free
-refuse 'no such file' "$scratch/none"
+refuse 'no such run' "$scratch/none"
+refuse 'name a run'
 refuse 'has no operations' "$scratch"
 echo '{"lockstep_operations":1' >"$scratch/half.json"
 refuse 'not a file of operations' "$scratch/half.json"
