@@ -27,6 +27,7 @@ constexpr int version = 1;
 // Bounds that no run reaches, and below which no sum overflows.
 constexpr std::int64_t most_ranks = 1 << 17;
 constexpr std::size_t most_choices = 100;
+constexpr std::size_t bytes_of_shortest_list = 100;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
 constexpr std::int64_t most_count = std::int64_t{1} << 40;  // so that the counts' sum fits
 constexpr Picoseconds longest = 1'000'000'000'000'000'000;  // eleven days
@@ -422,6 +423,12 @@ RunOperations parse_operations(const std::string& text, const std::string& where
   RunOperations run;
   try {
     JsonReader in{text};
+    // The operations and lists of a run differ from one another, and so take more text than the
+    // shortest ones.
+    const auto check_length = [&](std::size_t bytes_each) {
+      if (in.count() * bytes_each > 3 * text.size() + (std::size_t{32} << 20))
+        in.fail("has more elements than fit the file's length");
+    };
     in.object(
         {{first_key,
           [&] {
@@ -444,15 +451,13 @@ RunOperations parse_operations(const std::string& text, const std::string& where
           }},
          {"operations",
           [&] {
-            // Those of a run differ, and take more text than the shortest ones.
-            const std::size_t count = in.count();
-            if (count * sizeof(RecordedOperation) > 3 * text.size() + (std::size_t{32} << 20))
-              in.fail("has more elements than fit its length");
-            run.operations.reserve(count);
+            check_length(sizeof(RecordedOperation));
+            run.operations.reserve(in.count());
             in.elements([&] { run.operations.push_back(operation_from(in, run)); });
           }},
          {"lists",
           [&] {
+            check_length(bytes_of_shortest_list);
             in.elements([&] { run.lists.push_back(indices_from(in, run.operations.size())); });
           }},
          {"groups", [&] { in.elements([&] { run.groups.push_back(group_from(in)); }); }},

@@ -261,7 +261,9 @@ Parser operations() {
     log.end(Category::forward);
     log.wait(log.collective(group, {.operation = Operation::all_reduce, .elements = 5}));
     log.end_section(0);
-    log.wait(log.collective(group, {.operation = Operation::all_to_all, .counts = {1, 2, 1, 2}}));
+    const std::int64_t mine = rank == 0 ? 1 : 2;  // each sends itself one element, the other two
+    log.wait(log.collective(
+        group, {.operation = Operation::all_to_all, .counts = {mine, 3 - mine, mine, 3 - mine}}));
     const OperationLog::Route route{.stream = 0, .channel = 1, .axis = "pp"};
     using Kind = RecordedOperation::Kind;
     log.wait(log.message(rank == 0 ? Kind::send : Kind::receive, route, 1 - rank, 16, {}));
