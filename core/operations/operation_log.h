@@ -58,7 +58,7 @@ class OperationLog {
 
   /// Numbers a communication stream.
   int open_stream() { return streams_++; }
-  /// The parts of a message that its Channel does not change.
+  /// What all messages of a Channel have in common.
   struct Route {
     int stream = 0;   ///< from open_stream()
     int channel = 0;  ///< Transport's number

@@ -17,7 +17,7 @@ namespace lockstep {
 ///
 /// Move-only, because operations point into `names`.
 struct RunOperations {
-  /// A group as one of its members created it.
+  /// A group, as each of its members creates it.
   struct GroupMembers {
     std::string name;
     int channel = 0;         ///< Transport's number; with the ranks, it identifies the group

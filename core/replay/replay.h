@@ -57,10 +57,8 @@ class Replay {
     int rank = 0;
     Picoseconds ready = 0;  ///< when the member called the collective
     Picoseconds end = 0;
-    std::int64_t issued = -1;   ///< the member's number of the collective
-    std::int64_t before = -1;   ///< that of the group's collective before this one, or -1
-    Picoseconds send_free = 0;  ///< when its lanes became free of earlier collectives
-    Picoseconds receive_free = 0;
+    std::int64_t issued = -1;       ///< the member's number of the collective
+    std::int64_t before = -1;       ///< that of the group's collective before this one, or -1
     std::vector<MetaStep> steps;    ///< peers are members
     std::vector<Passage> passages;  ///< one for each step
   };

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <set>
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
@@ -66,6 +65,8 @@ constexpr std::pair<const char*, KernelKind> kinds[] = {{"products", KernelKind:
                                                         {"attention", KernelKind::attention},
                                                         {"memory", KernelKind::memory}};
 
+}  // namespace
+
 std::set<std::string> axes_of(const RunOperations& run) {
   std::set<std::string> axes;
   for (const auto& group : run.groups) axes.insert(group.name);
@@ -73,8 +74,6 @@ std::set<std::string> axes_of(const RunOperations& run) {
     if (each.kind == Kind::send) axes.insert(each.axis);
   return axes;
 }
-
-}  // namespace
 
 bool Scenario::ComputeChange::selects(const RecordedOperation& operation) const {
   return (stage < 0 || operation.stage == stage) &&

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "core/time/clock.h"
 
 namespace lockstep {
+
+/// Returns the names of a run's groups, and of the axes of its other messages.
+std::set<std::string> axes_of(const RunOperations& run);
 
 /// How recorded operations are timed: on which cluster, and with which changes. A change is a
 /// function from operation to operation, or from cluster to cluster; nothing else can change.
@@ -28,7 +32,8 @@ class Scenario {
   ///
   /// PACE is free, faster:X or slower:X. Free compute takes no time, except for the launch of each
   /// kernel if the change selects kernels by stage or kind. Throws UsageError if the change makes
-  /// no sense for these operations, or would change nothing.
+  /// no sense for these operations: they have no such rank, stage or axis, or fixed times instead
+  /// of kernels.
   void change(const std::string& text, const RunOperations& run);
   /// The changes so far, in words: "between 4 times as fast".
   const std::vector<std::string>& changes() const { return words_; }

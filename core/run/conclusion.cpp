@@ -1,5 +1,4 @@
 #include "core/run/conclusion.h"
-#include "core/model/builder.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/print.h"
+#include "core/model/builder.h"
 #include "core/operations/operations_file.h"
 #include "core/run/active_run.h"
 #include "core/run/report/report.h"
@@ -94,18 +94,13 @@ std::string parity_failure(const Report& report, const Tolerance& tolerance, Col
                      report.difference.empty() ? "" : "; " + report.difference);
 }
 
-}  // namespace
-
-namespace {
-
 /// Returns the text of operations.json, and empties the book.
 std::string operations_of(ActiveRun& run) {
   RunOperations operations = run.recording.operations->take();
   operations.run = run.recording.folder.run;
   operations.lesson = run.info.name;
   operations.modelled = *run.options.plan.modelled;
-  for (const auto& [flag, value] : run.options.run.lesson_flags)
-    if (value == "automatic") operations.choices.push_back(flag + " " + value);
+  operations.choices = run.options.run.chosen_by_time;
   return text_of(operations);
 }
 

@@ -75,6 +75,10 @@ class Lesson {
     placement_ = std::move(placement);
   }
 
+  /// Notes that what a flag chose depends on the modelled times, so that another cluster might lead
+  /// to another choice: "--schedule automatic". For use in checks and in place_stages' function.
+  void chosen_by_time(std::string flag) { chosen_by_time_.push_back(std::move(flag)); }
+
   /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
   /// exit code: 0 for success, 1 if the run failed, 2 if the flags asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
@@ -141,6 +145,7 @@ class Lesson {
   std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
   std::function<std::string()> difference_;
   std::function<std::vector<int>(const Options&)> placement_;
+  std::vector<std::string> chosen_by_time_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;
   std::unique_ptr<ActiveRun> active_;

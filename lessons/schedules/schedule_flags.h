@@ -118,6 +118,7 @@ class ScheduleFlags {
       throw UsageError(fmt::format("--schedule {}{}: {}", known->word, given, why));
     check_layers(options, size.stages(), std::string{known->name});
     searches_ = searches_ || known->searched;
+    if (known->searched) lesson_.chosen_by_time("--schedule " + word);
     Schedule schedule =
         known->generate(request_for(*known, options.plan, size, memory_limit_, times_));
     validate(schedule);

@@ -47,7 +47,7 @@ run "$retime" "$scratch/wall"
 is_refused "a run on the wall clock"
 claim "... and why is said" complains 'modelled clock'
 
-run "$mesh" --device meta --ranks 8 --dp 2 --pp 2 --tp 2 --schedule automatic --steps 1 --parity off --quiet --trace "$scratch/automatic"
+run "$mesh" --device meta --ranks 8 --dp 2 --pp 2 --tp 2 --schedule 1f1b,automatic --steps 2 --parity off --quiet --trace "$scratch/automatic"
 run "$retime" "$scratch/automatic" --cluster a100
 claim "what was chosen by modelled time is named" says 'might lead to another choice: --schedule automatic'
 

@@ -48,19 +48,16 @@ std::string RetimeSlider::pace() const {
 }
 
 std::vector<RetimeSlider> retime_sliders(const RunOperations& run) {
-  std::set<std::string> axes;
   std::set<int> stages;
   std::set<KernelKind> kinds;
-  for (const auto& group : run.groups) axes.insert(group.name);
   for (const RecordedOperation& each : run.operations) {
-    if (each.kind == RecordedOperation::Kind::send) axes.insert(each.axis);
     if (each.kind == RecordedOperation::Kind::kernel) kinds.insert(each.cost.kind);
     if (each.stage >= 0) stages.insert(each.stage);
   }
   std::vector<RetimeSlider> sliders{{"within", "within nodes", true},
                                     {"between", "between nodes", true},
                                     {"latency", "latency", true}};
-  for (const std::string& axis : axes) sliders.push_back({axis, axis + " links", true});
+  for (const std::string& axis : axes_of(run)) sliders.push_back({axis, axis + " links", true});
   RetimeSlider ranks{"rank", "rank"};
   for (int rank = 0; rank < static_cast<int>(run.ranks.size()); ++rank)
     ranks.numbers.push_back(rank);
