@@ -32,6 +32,9 @@ for launch in "$@"; do
     awk -v a="$(last_step "$scratch/a.json")" -v b="$(last_step "$scratch/b.json")" 'BEGIN { exit !(b > a) }'
 done
 
+bubble() { sed -n "/\"bubble\"/,/}/s/.*\"$1\": \([^,]*\).*/\1/p" "$scratch/b.json" | head -n 1; }
+claim "with a slow rank, the simulated bubble is the observed one" same "$(bubble simulated)" "$(bubble observed)"
+
 run "$mesh" --device meta --ranks 72 --dp 36 --pp 1 --tp 2 --batch 144 --steps 1 --layers 2 --parity off
 claim "a run on many meta ranks ends well" ended 0
 claim "... and says how to retime it without a trace" says 'retime'
