@@ -104,6 +104,23 @@ TEST_CASE("a message leaves when its data is ready, and arrives after β n + α"
   CHECK(times == std::vector<Picoseconds>{1100, 1110, 0, 20, 20, 1110, 1110, 1140});
 }
 
+TEST_CASE("a wait for what has ended takes no time, and binds nothing") {
+  const RunOperations run = program(2, [](Hand& rank, int id) {
+    if (id == 0) {
+      rank.send(1, 10);
+    } else {
+      const auto arrives = rank.receive(0, 10);
+      rank.compute(2000);
+      rank.log.wait(arrives);  // it has arrived at 1010
+      rank.compute(30);
+    }
+  });
+  const Scenario scenario{run.modelled};
+  const Replay replay{run, scenario};
+  CHECK(replay.section(1, 0) == Passage{0, 2030});
+  CHECK(path_of(replay) == Parts{{compute, 1, 0, 2000}, {compute, 1, 2000, 2030}});
+}
+
 TEST_CASE("a change is as good as another program") {
   const RunOperations run = one_message();
   const auto step = [&](const std::vector<std::string>& changes) {
