@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <set>
+
 #include "core/timeline/pipeline_graph.h"
+#include "core/timeline/visit_band.h"
 
 namespace lockstep {
 
@@ -18,6 +22,22 @@ std::vector<std::vector<InFlight>> microbatches_in_flight(const Timeline& timeli
     }
   }
   return ranks;
+}
+
+int most_chunks(const Timeline& timeline, int step) {
+  const StepWindow* window = timeline.find_step(step);
+  std::size_t most = 0;
+  if (!window) return 0;
+  for (const auto& rank : timeline.ranks()) {
+    const Lane* compute = rank->compute();
+    if (!compute) continue;
+    std::set<int> stages;
+    visit_band(*compute, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
+      if (span.step == step && is_pipeline_action(timeline, span)) stages.insert(span.stage);
+    });
+    most = std::max(most, stages.size());
+  }
+  return static_cast<int>(most);
 }
 
 }  // namespace lockstep

@@ -120,7 +120,8 @@ std::vector<std::vector<IdleInterval>> idle_intervals(const Timeline& timeline, 
 /// Returns the sums over the intervals, by cause.
 IdleTimes sum_of_causes(const std::vector<IdleInterval>& intervals);
 
-/// The number of microbatches in flight on a rank from a time on.
+/// The number of microbatches in flight on a rank from a time on. On a rank with several stages
+/// (chunks), each microbatch counts once per chunk in which it is in flight.
 struct InFlight {
   Picoseconds from = 0;
   int microbatches = 0;
@@ -131,5 +132,10 @@ struct InFlight {
 /// the end of its backward (B, or W after I), as in peak_live_microbatches(); a rank's number is
 /// the sum over its stages. Empty if the step has no pipeline actions.
 std::vector<std::vector<InFlight>> microbatches_in_flight(const Timeline& timeline, int step);
+
+/// Returns the number of chunks (stages) of the rank that runs the most in a step; 0 without
+/// pipeline actions. If there are several, microbatches_in_flight() counts pairs of a microbatch
+/// and a chunk, which can be more than the step's microbatches.
+int most_chunks(const Timeline& timeline, int step);
 
 }  // namespace lockstep

@@ -60,6 +60,25 @@ TEST_CASE("rows by rank, '=' for the predicted peak in flight, and other only wh
   CHECK(contains(one, "ranks of the first of 2 pipelines"));
 }
 
+TEST_CASE("with several chunks per rank, the table counts pairs, not microbatches") {
+  // One microbatch passes through four stages on two ranks, so at its peak, each rank keeps the
+  // activations of both of its chunks: two pairs of a chunk and the microbatch.
+  HandWritten written;
+  for (int stage = 0; stage < 4; ++stage) {
+    const int back = 4 + 2 * (3 - stage);
+    written.action(stage % 2, Category::forward, 0, stage, stage + 1, 0, stage);
+    written.action(stage % 2, Category::backward, 0, back, back + 2, 0, stage);
+  }
+  const auto seen = observe_step(written.done(), {.steps = 1});
+  REQUIRE(seen);
+  const std::string text = idle_table(*seen, {0, 1}, {2, 2});
+  CAPTURE(text);
+  CHECK(contains(text, "2 ="));
+  CHECK_FALSE(contains(text, "microbatches"));
+  CHECK(contains(text, "   microbatch x chunk   "));
+  CHECK(contains(text, "  microbatch x chunk: the most pairs in flight at a time"));
+}
+
 TEST_CASE("the parts of the critical path; of many stages, their sum and the longest") {
   HandWritten written;
   write_step(written, 0, 0);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/timeline/timeline.h"
@@ -9,10 +10,10 @@ namespace lockstep::testing {
 /// A hand-written timeline, in whole microseconds.
 class HandWritten {
  public:
-  /// Adds a pipeline action of one microbatch; the stage is the rank.
-  HandWritten& action(int rank, Category category, int microbatch, int start, int end,
-                      int step = 0) {
-    return add(rank, "PP:", category, rank, microbatch, start, end, step);
+  /// Adds a pipeline action of one microbatch; the stage is the rank, unless `stage` names it.
+  HandWritten& action(int rank, Category category, int microbatch, int start, int end, int step = 0,
+                      std::optional<int> stage = {}) {
+    return add(rank, "PP:", category, stage.value_or(rank), microbatch, start, end, step);
   }
   HandWritten& forward(int rank, int microbatch, int start, int end, int step = 0) {
     return action(rank, Category::forward, microbatch, start, end, step);

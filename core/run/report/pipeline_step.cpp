@@ -34,6 +34,7 @@ std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& 
   seen.path = std::move(*path);
   const auto idle = idle_intervals(timeline, seen.step);
   const auto in_flight = microbatches_in_flight(timeline, seen.step);
+  seen.chunks = most_chunks(timeline, seen.step);
   for (std::size_t i = 0; i < idle.size(); ++i) {
     ObservedStep::OfRank& mine = seen.ranks.emplace_back();
     mine.rank = timeline.ranks()[i]->rank;
@@ -58,7 +59,8 @@ std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipelin
     causes.push_back(cause);
     rows[0].push_back(name_of(static_cast<IdleCause>(cause)));
   }
-  rows[0].insert(rows[0].end(), {"microbatches", "longest wait"});
+  const char* counted = seen.chunks > 1 ? "microbatch x chunk" : "microbatches";
+  rows[0].insert(rows[0].end(), {counted, "longest wait"});
   for (const ObservedStep::OfRank& rank : seen.ranks) {
     if (std::ranges::count(pipeline, rank.rank) == 0) continue;
     Picoseconds whole = 0;
@@ -85,8 +87,12 @@ std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipelin
               ? " + other\n  other: the host, and what the trace does "
                 "not show\n"
               : "\n") +
-         "  microbatches: the most in flight at a time, between their forward and their backward; "
-         "'=': as the schedule says\n" +
+         (seen.chunks > 1
+              ? "  microbatch x chunk: the most pairs in flight at a time, each between its "
+                "forward and its backward; '=': as the\n"
+                "  schedule says\n"
+              : "  microbatches: the most in flight at a time, between their forward and their "
+                "backward; '=': as the schedule says\n") +
          (pipeline.size() < seen.ranks.size()
               ? fmt::format("  ranks of the first of {} pipelines\n",
                             seen.ranks.size() / std::max<std::size_t>(pipeline.size(), 1))

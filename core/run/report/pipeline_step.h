@@ -17,9 +17,10 @@ struct ObservedStep {
     int rank = 0;
     IdleTimes idle{};      ///< by cause
     IdleInterval longest;  ///< the longest idle interval between two actions
-    int in_flight = 0;     ///< peak number of microbatches
+    int in_flight = 0;     ///< peak number of microbatches; of pairs with chunks, if several
   };
   int step = 0;
+  int chunks = 0;  ///< the most stages of a rank; see most_chunks()
   CriticalPath path;
   std::vector<OfRank> ranks;
 };
