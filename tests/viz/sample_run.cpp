@@ -8,6 +8,7 @@
 #include "core/timeline/reader.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
+#include "lessons/10_interleaved/interleaved.h"
 
 namespace lockstep {
 namespace {
@@ -75,6 +76,18 @@ SampleRun sample_gpipe(int stages, int microbatches, int steps) {
   return run;
 }
 
+SampleRun sample_interleaved(int ranks, int chunks, int microbatches, int steps) {
+  SampleRun run = sample_1f1b(ranks, microbatches, steps);
+  run.schedule = interleaved_1f1b(ranks, chunks, microbatches);
+  const Picoseconds part = 1'000'000'000 / chunks;
+  run.times.stages.assign(static_cast<std::size_t>(ranks * chunks), {part, 2 * part, part, part});
+  run.chunks = chunks;
+  run.run = "20260101-120000-10";
+  run.lesson = "10 interleaved";
+  run.name = "interleaved 1F1B";
+  return run;
+}
+
 std::string sample_hello(const SampleRun& run, int rank, const std::string& token) {
   const int p = run.schedule.stages, m = run.schedule.microbatches;
   return fmt::format(
@@ -116,7 +129,7 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
         }
         file.memory(start, parameters, live + (forward ? 260'000 : 30'000));
         file.span(0, "PP:" + to_string(action), name_of(category(action.op)), start, end, args);
-        live += forward ? 250'000 : -250'000;
+        live += (forward ? 250'000 : -250'000) / run.chunks;
         file.memory(end, parameters, live);
         free = end;
       }

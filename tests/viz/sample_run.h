@@ -13,6 +13,7 @@ struct SampleRun {
   Schedule schedule;
   PipelineTimes times;
   int steps = 6;
+  int chunks = 1;  ///< of each rank; they share its activations equally
   Picoseconds optimizer = 2'000'000'000;
   std::string run = "20260101-120000-09";
   std::string lesson = "09 1F1B";
@@ -27,6 +28,9 @@ SampleRun sample_1f1b(int stages = 4, int microbatches = 8, int steps = 6);
 
 /// The same run with GPipe's order: all forwards before all backwards.
 SampleRun sample_gpipe(int stages = 4, int microbatches = 8, int steps = 6);
+
+/// The same run with interleaved 1F1B: the same work in `chunks` chunks per rank.
+SampleRun sample_interleaved(int ranks = 4, int chunks = 2, int microbatches = 8, int steps = 6);
 
 /// Returns the line of the first event in a rank's trace. Pass `token` for a trace sent to a
 /// viewer.

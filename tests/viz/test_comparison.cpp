@@ -297,9 +297,10 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
   CHECK(free[1].claim ==
         "B (1f1b) needs 28.0 % less memory than A (GPipe): the highest peak of a "
         "rank is 2672.9 kB instead of 3714.6 kB.");
-  CHECK(free[1].reason ==
-        "At most 4 microbatches are in flight on a rank instead of 8, and each "
-        "keeps its activations until its backward pass.");
+  CHECK(
+      free[1].reason ==
+      "At the peak, activations take 1030.0 kB instead of 2030.0 kB. The rank with the peak has at "
+      "most 4 microbatches in flight instead of 8.");
   CHECK(free[2].claim == "Both send the same number of bytes, 786.4 kB.");
   // The same schedule with itself.
   Timeline run;
@@ -327,6 +328,30 @@ TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") 
   CHECK(slow[0].reason ==
         "The bubble is 31.6 % instead of 29.0 %: 11.11 ms of idle time per rank instead of 9.79 "
         "ms. The largest change is in messages: 2.11 ms per rank instead of 791.5 µs.");
+}
+
+TEST_CASE("numbers in flight are not compared if the chunks differ, but activations are") {
+  Timeline plain, chunked;
+  read_sample(sample_traces(sample_1f1b(4, 8, 3)), plain);
+  read_sample(sample_traces(sample_interleaved(4, 2, 8, 3)), chunked);
+  const StepMetrics a = step_metrics(plain, 1), b = step_metrics(chunked, 1);
+  CHECK(a.chunks == 1);
+  CHECK(b.chunks == 2);
+  const auto values = compare_steps(a, b, false);
+  CHECK(find(values, "microbatches in flight") == nullptr);
+  const ComparedValue* pairs = find(values, "microbatch × chunk pairs in flight");
+  REQUIRE(pairs);
+  CHECK(*pairs->a == 4);
+  CHECK(*pairs->b == 11);
+  CHECK_FALSE(pairs->difference());
+  const auto findings = comparison_findings(a, b, {}, false);
+  CHECK(findings[1].reason == "At the peak, activations take 1510.0 kB instead of 1030.0 kB.");
+  // Two runs with the same number of chunks can be compared.
+  CHECK(find(compare_steps(b, b, false), pairs->name)->difference() == 0);
+  // Activations are no reason if something else makes up most of the difference.
+  StepMetrics parameters = a;
+  for (RankMetrics& rank : parameters.ranks) *rank.memory += 5'000'000;
+  CHECK(comparison_findings(parameters, b, {}, false)[1].reason.empty());
 }
 
 TEST_CASE("the steps that a comparison starts with have the same size") {

@@ -30,3 +30,15 @@ TEST_CASE("in the steps in view, 1F1B has one microbatch less in flight on each 
   CHECK(most_of(sample_1f1b(4, 8, 3)) == std::vector{4, 3, 2, 1});
   CHECK(most_of(sample_gpipe(4, 8, 3)) == std::vector{8, 8, 8, 8});
 }
+
+TEST_CASE("with chunks, what is counted are pairs, and the legend says so") {
+  const auto rank_0 = [](const SampleRun& run) {
+    Interactive viewer{run};
+    return in_flight_in_view(viewer.model).at(0);
+  };
+  // v p + p - 1 = 11 chunks on rank 0 (lesson 10), but there are only 8 microbatches.
+  const InFlightRank chunked = rank_0(sample_interleaved(4, 2, 8, 3));
+  CHECK(chunked.most == 11);
+  CHECK(in_flight_words(chunked.chunks) == "microbatch × chunk pairs in flight");
+  CHECK(in_flight_words(rank_0(sample_1f1b(4, 8, 3)).chunks) == "microbatches in flight");
+}

@@ -8,6 +8,7 @@
 
 #include "core/timeline/visit_band.h"
 #include "viz/data/explanations.h"
+#include "viz/data/in_flight.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -147,6 +148,7 @@ StepMetrics step_metrics(const Timeline& timeline, int step) {
   if (explained) {
     idle = idle_intervals(timeline, step);
     in_flight = microbatches_in_flight(timeline, step);
+    metrics.chunks = most_chunks(timeline, step);
     metrics.path = critical_path(timeline, step);
   }
   std::optional<Interval> actions;  // from the first start to the last end, over all ranks
@@ -198,7 +200,7 @@ std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics
                                          bool clocks_differ) {
   using Unit = ComparedValue::Unit;
   std::vector<ComparedValue> values;
-  const auto add = [&](const char* name, Unit unit, std::optional<double> left,
+  const auto add = [&](const std::string& name, Unit unit, std::optional<double> left,
                        std::optional<double> right, bool part = false) {
     const bool timed = unit == Unit::time || unit == Unit::share;
     values.push_back({.name = name,
@@ -240,8 +242,10 @@ std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics
   if (most_a || most_b)
     add("peak memory", Unit::bytes, most_a ? bytes_or_nothing(most_a->memory) : std::nullopt,
         most_b ? bytes_or_nothing(most_b->memory) : std::nullopt);
-  if (a.in_flight() > 0 || b.in_flight() > 0)
-    add("microbatches in flight", Unit::count, a.in_flight(), b.in_flight());
+  if (a.in_flight() > 0 || b.in_flight() > 0) {
+    add(in_flight_words(std::max(a.chunks, b.chunks)), Unit::count, a.in_flight(), b.in_flight());
+    values.back().comparable = a.chunks == b.chunks;
+  }
   return values;
 }
 

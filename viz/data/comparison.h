@@ -38,7 +38,7 @@ struct RankMetrics {
   std::int64_t sent = 0;                    ///< bytes; see bytes_sent()
   std::optional<std::int64_t> memory;       ///< the peak's total; see memory_peak()
   std::optional<std::int64_t> activations;  ///< of the same sample
-  int in_flight = 0;                        ///< the most microbatches; see InFlight
+  int in_flight = 0;                        ///< the highest number; see InFlight
   std::size_t order =
       0;  ///< a hash of the pipeline actions in the order in which the rank ran them
 };
@@ -55,6 +55,7 @@ struct StepMetrics {
   Overlap overlap;                   ///< of communication with compute, summed over ranks
   StepParts parts;                   ///< sums over ranks
   std::vector<RankMetrics> ranks;    ///< in timeline order
+  int chunks = 0;                    ///< of a pipeline; see most_chunks()
 
   Picoseconds time() const { return window.end - window.start; }
   std::int64_t sent() const;
@@ -73,7 +74,9 @@ struct ComparedValue {
   Unit unit = Unit::count;
   std::optional<double> a, b;  ///< picoseconds, shares from 0 to 1, bytes or numbers
   bool part = false;           ///< a part of the value before it that is not a part
-  bool comparable = true;      ///< false for times if the clocks differ
+  /// False for times if the clocks differ, and for what is in flight if the numbers of chunks do:
+  /// the activations of a microbatch are then divided differently.
+  bool comparable = true;
 
   std::optional<double> difference() const;
   /// Returns (B - A) / A; nothing if A is 0, or for a share, whose difference is in points.

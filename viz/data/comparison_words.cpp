@@ -142,6 +142,24 @@ ComparisonFinding time_finding(const StepMetrics& a, const StepMetrics& b,
   return finding;
 }
 
+/// Says how much of both peaks are activations, if they make up at least half of the difference;
+/// and, if the numbers can be compared, how many microbatches the ranks with these peaks keep.
+std::string activations_words(const StepMetrics& a, const StepMetrics& b) {
+  const RankMetrics &most_a = *a.most_memory(), &most_b = *b.most_memory();
+  const auto part_a = static_cast<double>(most_a.activations.value_or(0));
+  const auto part_b = static_cast<double>(most_b.activations.value_or(0));
+  const auto by = static_cast<double>(*most_b.memory) - static_cast<double>(*most_a.memory);
+  if ((part_b - part_a) / by < 0.5) return {};
+  std::string words = fmt::format("At the peak, activations take {} instead of {}.",
+                                  bytes_words(part_b), bytes_words(part_a));
+  const int flight_a = most_a.in_flight, flight_b = most_b.in_flight;
+  if (a.chunks == 1 && b.chunks == 1 && flight_a != flight_b && (flight_b > flight_a) == (by > 0))
+    words +=
+        fmt::format(" The rank with the peak has at most {} microbatch{} in flight instead of {}.",
+                    flight_b, flight_b == 1 ? "" : "es", flight_a);
+  return words;
+}
+
 std::optional<ComparisonFinding> memory_finding(const StepMetrics& a, const StepMetrics& b,
                                                 const ComparedNames& names) {
   const RankMetrics *most_a = a.most_memory(), *most_b = b.most_memory();
@@ -160,13 +178,7 @@ std::optional<ComparisonFinding> memory_finding(const StepMetrics& a, const Step
   finding.claim = fmt::format("{} needs {} {}: the highest peak of a rank is {} instead of {}.",
                               names.b, compared(before, after, "memory"), names.a,
                               bytes_words(after), bytes_words(before));
-  const int flight_a = a.in_flight(), flight_b = b.in_flight();
-  if (flight_a > 0 && flight_b > 0 && flight_a != flight_b &&
-      (flight_b > flight_a) == (after > before))
-    finding.reason = fmt::format(
-        "At most {} microbatch{} in flight on a rank instead of {}, and each keeps its activations "
-        "until its backward pass.",
-        flight_b, flight_b == 1 ? " is" : "es are", flight_a);
+  finding.reason = activations_words(a, b);
   if (most_a->rank != most_b->rank)
     finding.reason += fmt::format("{}The peak is on rank {} instead of rank {}.",
                                   finding.reason.empty() ? "" : " ", most_b->rank, most_a->rank);

@@ -99,9 +99,11 @@ const ExplainedStep* Explanations::find(const Timeline& timeline, const StepWind
     explained.idle = idle_intervals(timeline, step.step);
     explained.path = critical_path(timeline, step.step);
     explained.in_flight = microbatches_in_flight(timeline, step.step);
+    explained.chunks = most_chunks(timeline, step.step);
   } else if (patient_ && is_small(timeline, step, most_spans)) {
     explained.idle = idle_intervals(timeline, step.step);
     explained.in_flight = microbatches_in_flight(timeline, step.step);
+    explained.chunks = most_chunks(timeline, step.step);
   } else if (is_small(timeline, step, most_spans)) {
     if (job_) return nullptr;
     job_ = std::make_shared<Job>();
@@ -111,6 +113,7 @@ const ExplainedStep* Explanations::find(const Timeline& timeline, const StepWind
       job->result.step = job->step;
       job->result.idle = idle_intervals(job->timeline, job->step);
       job->result.in_flight = microbatches_in_flight(job->timeline, job->step);
+      job->result.chunks = most_chunks(job->timeline, job->step);
       job->done.store(true, std::memory_order_release);
     }}.detach();
     return nullptr;

@@ -20,6 +20,7 @@ struct ExplainedStep {
   std::optional<CriticalPath> path;
   /// See microbatches_in_flight(); by rank, in timeline order.
   std::vector<std::vector<InFlight>> in_flight;
+  int chunks = 0;  ///< see most_chunks()
 
   /// Returns the rank's idle interval at `time`, or null. `rank` is the index in the timeline.
   const IdleInterval* idle_at(std::size_t rank, double time) const;

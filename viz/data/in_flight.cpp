@@ -23,10 +23,15 @@ std::vector<InFlightRank> in_flight_in_view(Model& model) {
       if (explained->in_flight[i].empty()) continue;
       for (const InFlight& change : explained->in_flight[i])
         ranks[i].most = std::max(ranks[i].most, change.microbatches);
+      ranks[i].chunks = std::max(ranks[i].chunks, explained->chunks);
       ranks[i].steps.push_back(explained->in_flight[i]);
     }
   }
   return ranks;
+}
+
+std::string in_flight_words(int chunks) {
+  return chunks > 1 ? "microbatch × chunk pairs in flight" : "microbatches in flight";
 }
 
 std::vector<int> in_flight_columns(const InFlightRank& rank, const TimeWindow& window,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/timeline/pipeline_analysis.h"
@@ -13,11 +14,16 @@ struct Model;
 /// order of time. Steps that are not analysed yet are missing.
 struct InFlightRank {
   std::vector<std::vector<InFlight>> steps;
-  int most = 0;  ///< at any time in these steps
+  int most = 0;    ///< at any time in these steps
+  int chunks = 0;  ///< the most of a rank in these steps; see most_chunks()
 };
 
 /// Returns one entry per rank of the timeline, or nothing if no step in view is a pipeline's.
 std::vector<InFlightRank> in_flight_in_view(Model& model);
+
+/// Names what InFlight counts on ranks with up to `chunks` chunks: "microbatches in flight", or
+/// "microbatch × chunk pairs in flight".
+std::string in_flight_words(int chunks);
 
 /// Returns the number of microbatches in flight over a window, one column per pixel: the highest in
 /// the column, or -1 where no step runs. A step runs from its first to its last change.

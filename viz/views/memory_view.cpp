@@ -44,9 +44,12 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
                    (analysed_.step < 0 ? "" : fmt::format("peak of step {}; ", analysed_.step)) +
                        "dashed: of the run");
   const std::vector<InFlightRank> in_flight = in_flight_in_view(model);
-  int most = 0;
-  for (const InFlightRank& rank : in_flight) most = std::max(most, rank.most);
-  inside.top = draw_legend(painter, inside, most) + painter.px(6);
+  int most = 0, chunks = 0;
+  for (const InFlightRank& rank : in_flight) {
+    most = std::max(most, rank.most);
+    chunks = std::max(chunks, rank.chunks);
+  }
+  inside.top = draw_legend(painter, inside, most, chunks) + painter.px(6);
   const auto& ranks = model.timeline.ranks();
   double top = 0;
   for (const auto& rank : ranks) {
@@ -136,7 +139,8 @@ void MemoryView::draw_in_flight(const Painter& painter, const Rect& plot,
   }
 }
 
-float MemoryView::draw_legend(const Painter& painter, const Rect& rect, int most_in_flight) const {
+float MemoryView::draw_legend(const Painter& painter, const Rect& rect, int most_in_flight,
+                              int chunks) const {
   const Look& look = painter.look();
   const float size = painter.px(8);
   float x = rect.left, top = rect.top;
@@ -153,7 +157,7 @@ float MemoryView::draw_legend(const Painter& painter, const Rect& rect, int most
     x += width + painter.px(8);
   }
   if (most_in_flight > 0) {
-    const std::string words = fmt::format("microbatches in flight, up to {}", most_in_flight);
+    const std::string words = fmt::format("{}, up to {}", in_flight_words(chunks), most_in_flight);
     if (x > rect.left && x + 2 * size + painter.text_width(words, look.small) > rect.right) {
       x = rect.left;
       top += size_of(look.small) + painter.px(3);
