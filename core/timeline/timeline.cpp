@@ -207,9 +207,12 @@ void Timeline::settle() {
     for (std::size_t i = 0; i < steps_.size(); ++i) step_index_[steps_[i].step] = i;
   }
   if (pending_messages_.empty()) return;
-  for (const Message& message : pending_messages_)
+  for (const Message& message : pending_messages_) {
     if (const auto from = rank_index_.find(message.from_rank); from != rank_index_.end())
       from->second->sending_lanes.insert(message.from_lane);
+    if (const auto to = rank_index_.find(message.to_rank); to != rank_index_.end())
+      to->second->receiving_lanes.insert(message.to_lane);
+  }
   std::ranges::stable_sort(pending_messages_, sent_before);
   const auto old = std::ranges::upper_bound(messages_, pending_messages_.front(), sent_before);
   const auto from = old - messages_.begin();

@@ -60,6 +60,7 @@ struct RankTimeline {
   /// The ids of the lanes from which messages left. Each span of a collective on such a lane is a
   /// message that the rank sent; on its other lanes, one it received.
   std::set<int> sending_lanes;
+  std::set<int> receiving_lanes;     ///< the ids of the lanes on which messages arrived
   std::int64_t spans = 0;            ///< number read so far
   std::int64_t clock_offset_ns = 0;  ///< the steady clock at the run's start
   std::int64_t clock_uncertainty_ns = 0;

@@ -67,6 +67,45 @@ TEST_CASE("a message has a bandwidth, waiting for one has none") {
   CHECK(words(0).find("/s") == std::string::npos);
 }
 
+TEST_CASE(
+    "a collective's message is to a rank on a lane that sends, from it on one that receives") {
+  Timeline timeline;
+  const auto message = [&](int rank, int tid, const char* name, int peer) {
+    TimelineSpan span{.start = 0, .end = ms, .bytes = 8, .name = timeline.intern(name)};
+    span.category = Category::communication;
+    span.peer = peer;
+    timeline.add(rank, tid, span);
+  };
+  for (const int rank : {0, 1}) {
+    message(rank, 1, "all_reduce", 1 - rank);
+    message(rank, 2, "all_reduce", 1 - rank);
+    message(rank, 3, "all_reduce", 1 - rank);  // another tool's: no arrows of messages
+    timeline.flow_start(static_cast<std::uint64_t>(rank), rank, 1, 0);
+    timeline.flow_end(static_cast<std::uint64_t>(rank), 1 - rank, 2, ms);
+  }
+  message(0, 4, "send", 1);
+  message(0, 5, "recv", 1);
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(0);
+  const auto title = [&](std::size_t lane) {
+    const Finding found = find_at(rank, *rank.lanes[lane], Band::action, 0.5 * ms, 1);
+    return finding_words(timeline, found).at(0);
+  };
+  CHECK(title(0) == "all_reduce to rank 1");
+  CHECK(title(1) == "all_reduce from rank 1");
+  CHECK(title(2) == "all_reduce with rank 1");
+  CHECK(title(3) == "send to rank 1");
+  CHECK(title(4) == "recv from rank 1");
+
+  // With blocking sends, a rank waits for its own messages, too.
+  TimelineSpan wait{.start = 0, .end = ms, .name = timeline.intern("send")};
+  wait.category = Category::wait;
+  wait.peer = 1;
+  timeline.add(0, 0, wait);
+  timeline.settle();
+  CHECK(title(0) == "idle, waiting for send to rank 1");
+}
+
 TEST_CASE("an announced span that was withdrawn is no longer open") {
   Timeline timeline;
   TraceReader reader{timeline};

@@ -111,7 +111,8 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
       return lines;
     case Finding::Kind::folded:
       lines.push_back(fmt::format("{} spans, {:.0f} % full", finding.count, 100 * finding.cover));
-      lines.push_back("for example: " + span_words(timeline, span) + ", " + length);
+      lines.push_back("for example: " + span_words(timeline, *finding.rank, *finding.lane, span) +
+                      ", " + length);
       lines.emplace_back("zoom in to see each of them");
       return lines;
     case Finding::Kind::idle:
@@ -128,7 +129,8 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
     case Finding::Kind::span:
       break;
   }
-  lines.push_back(span_words(timeline, span) + (finding.open ? " (still running)" : ""));
+  lines.push_back(span_words(timeline, *finding.rank, *finding.lane, span) +
+                  (finding.open ? " (still running)" : ""));
   lines.push_back(finding.open ? "for more than " + length : length);
   lines.push_back(times);
   std::string where = finding.rank->name + ", " + finding.lane->name();

@@ -40,6 +40,15 @@ const char* action_words(Category category) {
   }
 }
 
+/// Returns "to", "from" or, if the direction of a message is not known, "with".
+const char* direction_words(const std::string& name, const RankTimeline& rank, const Lane& lane) {
+  if (name.starts_with("send")) return "to";
+  if (name.starts_with("rec")) return "from";
+  const bool sends = rank.sending_lanes.contains(lane.tid());
+  const bool receives = rank.receiving_lanes.contains(lane.tid());
+  return sends == receives ? "with" : sends ? "to" : "from";
+}
+
 }  // namespace
 
 std::string duration_words(double picoseconds) {
@@ -98,7 +107,8 @@ std::string exposed_words(const StepParts& sum, double ranks) {
   return words;
 }
 
-std::string span_words(const Timeline& timeline, const TimelineSpan& span) {
+std::string span_words(const Timeline& timeline, const RankTimeline& rank, const Lane& lane,
+                       const TimelineSpan& span) {
   const std::string& name = timeline.name(span.name);
   std::string words;
   if (const char* action = action_words(span.category)) {
@@ -113,14 +123,15 @@ std::string span_words(const Timeline& timeline, const TimelineSpan& span) {
   if (span.category == Category::wait) {
     words = name.empty() || name == "wait" ? "idle, waiting" : "idle, waiting for " + name + number;
     if (span.microbatch >= 0) words += fmt::format(" of microbatch {}", span.microbatch);
-    if (span.peer >= 0) words += fmt::format(" from rank {}", span.peer);
+    // With blocking sends, a rank also waits until its message has left.
+    if (span.peer >= 0)
+      words += fmt::format(" {} rank {}", name == "send" ? "to" : "from", span.peer);
     return words;
   }
   if (span.category == Category::communication) {
     words = name + number;
-    if (span.peer >= 0) {
-      words += fmt::format("{} rank {}", name.starts_with("rec") ? " from" : " to", span.peer);
-    }
+    if (span.peer >= 0)
+      words += fmt::format(" {} rank {}", direction_words(name, rank, lane), span.peer);
     if (span.microbatch >= 0) words += fmt::format(", microbatch {}", span.microbatch);
     if (span.group_size > 1 && span.peer < 0) words += fmt::format(" of {} ranks", span.group_size);
     return words;

@@ -27,8 +27,11 @@ std::string bytes_words(std::integral auto bytes) {
 std::string percent_words(double share);
 /// Joins words to a list: "a", "a and b" or "a, b and c".
 std::string list_words(const std::vector<std::string>& words);
-/// Describes a span: "forward of microbatch 3 on stage 0", "send to rank 1", or its name.
-std::string span_words(const Timeline& timeline, const TimelineSpan& span);
+/// Describes a span of a lane: "forward of microbatch 3 on stage 0", "send to rank 1", or its name.
+/// The direction of a collective's message is that of its lane: "all_reduce 3 from rank 1"; if the
+/// trace does not show it, "all_reduce 3 with rank 1".
+std::string span_words(const Timeline& timeline, const RankTimeline& rank, const Lane& lane,
+                       const TimelineSpan& span);
 
 /// Names a step and its phase: "step 2, overlap".
 std::string step_words(const Timeline& timeline, int step);
