@@ -67,17 +67,74 @@ TEST_CASE("the lab simulates no more than it can within a frame, and says so") {
   };
   const LabQuestion usual = question_of(1, 63, ms);
   CHECK(usual.microbatches == 64);
-  CHECK(usual.limits.empty());
+  CHECK(limit_words(usual).empty());
   const LabQuestion large = question_of(1, 2'000'000, ms);
   CHECK(large.microbatches == most_lab_actions / 2);
-  CHECK(large.limits == "the run's 2 stages, 2000001 microbatches are too many: 2, 2048 here");
+  CHECK(limit_words(large) ==
+        "simulated: 2048 of the run's 2000001 microbatches; more take too long");
   CHECK(answer(large).schedule.microbatches == 2048);
+  CHECK(bubble_words(large, answer(large)) == "bubble of 2 stages, 2048 microbatches: 0.0 %");
+  const LabQuestion wide = question_of(99, 7, ms);
+  CHECK(limit_words(wide) == "simulated: 64 of the run's 100 stages; more take too long");
+  CHECK(limit_words(question_of(99, 99, ms)) ==
+        "simulated: 64 of the run's 100 stages and 64 of the run's 100 microbatches; more take too "
+        "long");
   const int most = std::numeric_limits<int>::max();
   CHECK(question_of(most, most, ms).ranks * question_of(most, most, ms).microbatches ==
         most_lab_actions);
   const LabQuestion slow = question_of(1, 7, latest_time);
   CHECK(slow.measured.empty());
-  CHECK(slow.limits.starts_with("the run's times are too long"));
+  CHECK(limit_words(slow).starts_with("the run's times are too long"));
+}
+
+TEST_CASE("of a run with many stages, only the microbatches that are left out are named") {
+  Timeline timeline;
+  for (int stage = 0; stage < 64; ++stage)
+    for (const int microbatch : {0, 127})
+      timeline.add(stage, 0,
+                   {.start = (stage + microbatch) * ms,
+                    .end = (stage + microbatch + 1) * ms,
+                    .step = 0,
+                    .stage = stage,
+                    .microbatch = microbatch,
+                    .category = Category::forward});
+  timeline.settle();
+  const LabQuestion question = question_from(timeline, 0);
+  CHECK(question.microbatches == 64);
+  CHECK(limit_words(question) == "simulated: 64 of the run's 128 microbatches; more take too long");
+  // The bubble is shown under the size that it belongs to: 63 / (64 + 63).
+  CHECK(bubble_words(question, answer(question)) == "bubble of 64 stages, 64 microbatches: 49.6 %");
+}
+
+TEST_CASE("the run's schedule is checked against the run's microbatches") {
+  // DualPipeV takes at least two microbatches per rank.
+  Timeline timeline;
+  timeline.predict({.schedule = "DualPipeV"});
+  for (int rank = 0; rank < 8; ++rank)
+    for (const int stage : {rank, 15 - rank})
+      timeline.add(rank, 0,
+                   {.start = stage * ms,
+                    .end = (stage + 1) * ms,
+                    .step = 0,
+                    .stage = stage,
+                    .microbatch = 15,
+                    .category = Category::forward});
+  timeline.settle();
+  const LabQuestion question = question_from(timeline, 0);
+  CHECK(question.schedule->name == "DualPipeV");
+  CHECK(question.ranks == 8);
+  CHECK(question.chunks == 2);
+}
+
+TEST_CASE("the lab's verdict names what it counts") {
+  LabQuestion question{.ranks = 4, .microbatches = 8};
+  CHECK(bubble_words(question, answer(question)) == "bubble 27.3 %");
+  CHECK(verdict_words(question, answer(question))
+            .ends_with("; rank 0 has at most 4 microbatches in flight"));
+  question.schedule = find_schedule("interleaved 1F1B");
+  question.chunks = 2;
+  CHECK(verdict_words(question, answer(question))
+            .ends_with("; rank 0 has at most 5.5 microbatches' activations in flight"));
 }
 
 TEST_CASE("the lab's textbook answers") {

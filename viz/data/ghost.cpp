@@ -48,7 +48,7 @@ std::optional<Ghost> ghost_of(const Timeline& timeline, int step) {
   const KnownSchedule* known = find_schedule(prediction.schedule);
   if (!window || !known || !is_small(timeline, *window)) return {};
   const LabQuestion question = question_from(timeline, step);
-  if (question.measured.empty() || question.schedule != known || !question.limits.empty())
+  if (question.measured.empty() || question.schedule != known || !limit_words(question).empty())
     return {};
   const LabAnswer answered = answer(question);
 

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/timeline/analysis.h"
 #include "viz/data/run_cluster.h"
+#include "viz/data/words.h"
 
 namespace lockstep::viz {
 namespace {
@@ -46,15 +47,14 @@ bool fits(const LabQuestion& question) {
 }
 
 /// Reduces a question to a size that the lab can simulate within a frame, and records the reduction
-/// in the question.
-void limit(LabQuestion& question, std::int64_t stages, std::int64_t microbatches) {
-  const int here = question.size().stages();
+/// in the question. `here` is the number of stages that are simulated.
+void limit(LabQuestion& question, int here, std::int64_t stages, std::int64_t microbatches) {
   const int most = most_lab_actions / here;
   question.microbatches = static_cast<int>(std::clamp<std::int64_t>(microbatches, 1, most));
-  if (stages > here || microbatches > most) {
-    question.limits = fmt::format("the run's {} stages, {} microbatches are too many: {}, {} here",
-                                  stages, microbatches, here, question.microbatches);
-  }
+  if (stages > here) question.fewer_stages = fmt::format("{} of the run's {} stages", here, stages);
+  if (microbatches > most)
+    question.fewer_microbatches =
+        fmt::format("{} of the run's {} microbatches", question.microbatches, microbatches);
 }
 
 /// Sets the run's schedule, and divides its stages among ranks. Without a schedule that the lessons
@@ -128,9 +128,9 @@ LabQuestion question_from(const Timeline& timeline, int step) {
     }
   }
   if (means.size() < 2) return question;
+  limit(question, static_cast<int>(means.size()), stages, microbatches);
   set_schedule(question, timeline.prediction(last->step).schedule, static_cast<int>(means.size()),
                static_cast<int>(of_first_rank.size()));
-  limit(question, stages, microbatches);
   Mean forward, backward;
   for (const StageMeans& stage : means) {
     StageTimes times;
@@ -149,7 +149,7 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   // Without a cluster, everything takes no time.
   question.cluster = described_cluster(timeline.run()).value_or(Cluster{});
   if (!fits(question)) {
-    question = {.limits = "the run's times are too long to simulate: textbook values here"};
+    question = {.too_long = true};
   }
   return question;
 }
@@ -192,6 +192,30 @@ LabAnswer answer(const LabQuestion& question) {
   result.words = known.formula(size);
   result.most_live = static_cast<double>(peak_live_microbatches(result.schedule, 0)) / size.chunks;
   return result;
+}
+
+std::string limit_words(const LabQuestion& question) {
+  if (question.too_long) return "the run's times are too long to simulate: textbook values here";
+  if (question.fewer_stages.empty() && question.fewer_microbatches.empty()) return {};
+  const bool both = !question.fewer_stages.empty() && !question.fewer_microbatches.empty();
+  return fmt::format("simulated: {}{}{}; more take too long", question.fewer_stages,
+                     both ? " and " : "", question.fewer_microbatches);
+}
+
+std::string bubble_words(const LabQuestion& question, const LabAnswer& answer) {
+  const std::string bubble = percent_words(answer.simulation.bubble);
+  if (limit_words(question).empty()) return "bubble " + bubble;
+  return fmt::format("bubble of {} stages, {} microbatches: {}", question.size().stages(),
+                     question.microbatches, bubble);
+}
+
+std::string verdict_words(const LabQuestion& question, const LabAnswer& answer) {
+  const Picoseconds step = answer.simulation.makespan;
+  return fmt::format("a step takes {}, {} per microbatch; rank 0 has at most {:.3g} {}in flight",
+                     duration_words(step),
+                     duration_words(static_cast<double>(step) / std::max(question.microbatches, 1)),
+                     answer.most_live,
+                     question.chunks > 1 ? "microbatches' activations " : "microbatches ");
 }
 
 }  // namespace lockstep::viz

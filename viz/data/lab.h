@@ -20,7 +20,10 @@ struct LabQuestion {
   std::vector<StageTimes> measured{};    ///< means per stage of a run, which may have other chunks
   std::int64_t boundary_bytes = 0;       ///< bytes sent across each stage boundary per microbatch
   Cluster cluster{};
-  std::string limits{};  ///< how this differs from the run, which is too large; "" if it does not
+  bool too_long = false;  ///< whether the run's times are too long to simulate
+  /// How many of the run's stages and microbatches are simulated, if not all; "" if all are, or,
+  /// for the microbatches, once the user has chosen their number.
+  std::string fewer_stages{}, fewer_microbatches{};
 
   PipelineSize size() const { return {ranks, chunks, microbatches}; }
 };
@@ -43,10 +46,18 @@ std::vector<std::pair<const KnownSchedule*, int>> lab_schedules(const LabQuestio
 
 /// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
 /// per stage, message size and cluster. Uses textbook values (backward = 2 forward) if the step has
-/// none, and fewer stages or microbatches (see `limits`) if the step has too many. Opens no file:
+/// none, and fewer stages or microbatches, and says so, if the step has too many. Opens no file:
 /// the cluster is described in the trace, or is a preset.
 LabQuestion question_from(const Timeline& timeline, int step);
 
 LabAnswer answer(const LabQuestion& question);
+
+/// Says what is simulated of a run that is too large; "" if all of it is.
+std::string limit_words(const LabQuestion& question);
+/// Names the bubble: "bubble 27.3 %". If not all of the run is simulated, also names the size:
+/// "bubble of 64 stages, 64 microbatches: 49.6 %".
+std::string bubble_words(const LabQuestion& question, const LabAnswer& answer);
+/// Says how long a step takes, and how much memory rank 0 needs.
+std::string verdict_words(const LabQuestion& question, const LabAnswer& answer);
 
 }  // namespace lockstep::viz

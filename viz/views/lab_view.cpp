@@ -37,6 +37,7 @@ void LabView::refresh(const Timeline& timeline) {
   LabQuestion fresh = question_from(timeline, step);
   if (touched_) {
     fresh.microbatches = question_.microbatches;
+    fresh.fewer_microbatches = question_.fewer_microbatches;
     if (const auto fitting = lab_schedules(fresh);
         std::ranges::count(fitting, question_.schedule,
                            [](const auto& each) { return each.first; }) > 0) {
@@ -68,6 +69,7 @@ void LabView::draw(const Painter& painter, const Rect& rect, Model& model) {
 void LabView::draw_controls(const Painter& painter, const Rect& rect) {
   const Look& look = painter.look();
   bool changed = false;
+  const int microbatches = question_.microbatches;
   ImGui::PushFont(look.small);
   ImGui::SetCursorScreenPos({rect.left, rect.top});
   ImGui::SetNextItemWidth(std::min(painter.px(schedule_width), rect.width() / 3));
@@ -92,8 +94,7 @@ void LabView::draw_controls(const Painter& painter, const Rect& rect) {
   ImGui::PopFont();
   if (changed) {
     touched_ = true;
-    question_.limits.clear();
-    question_.microbatches = std::min(question_.microbatches, most_microbatches);
+    if (question_.microbatches != microbatches) question_.fewer_microbatches.clear();
     answer_ = answer(question_);
   }
 }
@@ -143,8 +144,7 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
 void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
   float x = rect.left;
-  x += painter.text(x, rect.top, "bubble " + percent_words(answer_->simulation.bubble),
-                    colours::text, look.small);
+  x += painter.text(x, rect.top, bubble_words(question_, *answer_), colours::text, look.small);
   const std::string formula = answer_->formula
                                   ? fmt::format("equal stages, free messages: {} = {}",
                                                 answer_->words, percent_words(*answer_->formula))
@@ -152,19 +152,15 @@ void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   painter.text(x + painter.px(10), rect.top,
                painter.fitted(formula, look.small, rect.right - x - painter.px(10)),
                colours::text_dim, look.small);
-  if (!question_.limits.empty()) {
-    painter.text(rect.left, rect.top + size_of(look.small) + painter.px(4), question_.limits,
+  const float second = rect.top + size_of(look.small) + painter.px(4);
+  if (const std::string limits = limit_words(question_); !limits.empty()) {
+    painter.text(rect.left, second, painter.fitted(limits, look.small, rect.width()),
                  colours::trouble, look.small);
     return;
   }
-  const std::string time =
-      fmt::format("a step takes {}, {} per microbatch; at most {:.3g} in flight on rank 0",
-                  duration_words(answer_->simulation.makespan),
-                  duration_words(static_cast<double>(answer_->simulation.makespan) /
-                                 std::max(question_.microbatches, 1)),
-                  answer_->most_live);
-  painter.text(rect.left, rect.top + size_of(look.small) + painter.px(4),
-               painter.fitted(time, look.small, rect.width()), colours::text_dim, look.small);
+  painter.text(rect.left, second,
+               painter.fitted(verdict_words(question_, *answer_), look.small, rect.width()),
+               colours::text_dim, look.small);
 }
 
 }  // namespace lockstep::viz
