@@ -47,6 +47,39 @@ TEST_CASE("the item under the cursor, in words") {
   CHECK(folded.count > 4);
 }
 
+TEST_CASE("if the cursor covers more than what it names, the words say so") {
+  // A forward of 1 ms with a wait of 11 µs in it, at 7 µs per pixel: the cursor covers 21 µs.
+  Timeline timeline;
+  const auto add = [&](Category category, Picoseconds start, Picoseconds end) {
+    TimelineSpan span{.start = start, .end = end, .step = 0};
+    span.category = category;
+    timeline.add(0, 0, span);
+  };
+  add(Category::forward, 0, ms);
+  add(Category::wait, 500 * us, 511 * us);
+  add(Category::backward, ms + 9 * us, 2 * ms);
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(0);
+  const auto words = [&](Picoseconds time, Picoseconds tolerance) {
+    std::string all;
+    for (const std::string& line : finding_words(
+             timeline, find_at(rank, *rank.compute(), Band::action, static_cast<double>(time),
+                               static_cast<double>(tolerance))))
+      all += line + "\n";
+    return all;
+  };
+  CHECK(words(505 * us, 10'500'000) ==
+        "idle, waiting\n11.00 µs\none of 2 spans in the 21.00 µs that the cursor covers; zoom in\n"
+        "500.0 µs to 511.0 µs\nrank 0, compute, step 0\n");
+  // Zoomed in, the wait fills what the cursor covers.
+  CHECK(words(505 * us, us).starts_with("idle, waiting\n11.00 µs\n500.0 µs"));
+  // An action is longer than what the cursor covers.
+  CHECK(words(300 * us, 10'500'000).starts_with("forward\n1.00 ms\n0 µs to 1.00 ms"));
+  CHECK(words(ms + 4 * us, 10'500'000)
+            .starts_with("idle\n9.00 µs\nbeside 2 spans in the 21.00 µs that the cursor covers; "
+                         "zoom in\n"));
+}
+
 TEST_CASE("a message has a bandwidth, waiting for one has none") {
   Timeline timeline;
   for (const Category category : {Category::communication, Category::wait}) {

@@ -45,10 +45,21 @@ bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding
   return true;
 }
 
-}  // namespace
+int spans_around(const std::vector<SpanRow>& rows, double time, double tolerance) {
+  std::ptrdiff_t count = 0;
+  for (const SpanRow& row : rows) {
+    const auto first = first_ending_after(row, time - tolerance);
+    const auto last = std::partition_point(first, row.end(), [&](const TimelineSpan& span) {
+      return static_cast<double>(span.start) < time + tolerance;
+    });
+    count += last - first;
+  }
+  return static_cast<int>(count);
+}
 
-Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
-                double tolerance, std::size_t deepest) {
+/// Looks for an object as find_at() does, without `count` and `around`.
+Finding find_object(const RankTimeline& rank, const Lane& lane, Band band, double time,
+                    double tolerance, std::size_t deepest) {
   const Finding nothing{.rank = &rank, .lane = &lane};
   Finding finding = nothing, hidden = nothing;
   const auto& rows = lane.rows(band);
@@ -82,6 +93,17 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
   return finding;
 }
 
+}  // namespace
+
+Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double time,
+                double tolerance, std::size_t deepest) {
+  Finding finding = find_object(rank, lane, band, time, tolerance, deepest);
+  if (finding.kind == Finding::Kind::folded) return finding;
+  finding.count = spans_around(lane.rows(band), time, tolerance);
+  finding.around = 2 * tolerance;
+  return finding;
+}
+
 void explain_idle(Finding& finding, const ExplainedStep& step, std::size_t rank, double time) {
   const bool works = (finding.kind == Finding::Kind::span && !finding.open &&
                       finding.span.category != Category::wait) ||
@@ -89,6 +111,7 @@ void explain_idle(Finding& finding, const ExplainedStep& step, std::size_t rank,
   if (works || finding.open) return;
   const IdleInterval* idle = step.idle_at(rank, time);
   if (!idle) return;
+  if (finding.kind == Finding::Kind::span) --finding.count;  // the wait that this explains
   finding.kind = Finding::Kind::idle;
   finding.span = {.start = idle->time.start, .end = idle->time.end};
   finding.idle = *idle;
@@ -106,6 +129,18 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   const auto times =
       fmt::format("{} to {}", axis_words(static_cast<double>(span.start - origin), grain),
                   axis_words(static_cast<double>(span.end - origin), grain));
+  // The object may be only a part of what the cursor covers.
+  const auto add_others = [&] {
+    const bool narrow = static_cast<double>(span.duration()) < finding.around;
+    if (!narrow || finding.open) return;
+    const std::string covered = duration_words(finding.around);
+    if (finding.kind == Finding::Kind::span && finding.count > 1)
+      lines.push_back(fmt::format("one of {} spans in the {} that the cursor covers; zoom in",
+                                  finding.count, covered));
+    if (finding.kind == Finding::Kind::idle && finding.count > 0)
+      lines.push_back(fmt::format("beside {} span{} in the {} that the cursor covers; zoom in",
+                                  finding.count, finding.count == 1 ? "" : "s", covered));
+  };
   switch (finding.kind) {
     case Finding::Kind::nothing:
       return lines;
@@ -124,6 +159,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
         lines.push_back(finding.lane->is_compute() ? "idle" : "nothing in flight");
         lines.push_back(length);
       }
+      add_others();
       lines.push_back(times);
       return lines;
     case Finding::Kind::span:
@@ -132,6 +168,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   lines.push_back(span_words(timeline, *finding.rank, *finding.lane, span) +
                   (finding.open ? " (still running)" : ""));
   lines.push_back(finding.open ? "for more than " + length : length);
+  add_others();
   lines.push_back(times);
   std::string where = finding.rank->name + ", " + finding.lane->name();
   if (span.step >= 0) where += fmt::format(", step {}", span.step);

@@ -16,8 +16,11 @@ struct Finding {
   Kind kind = Kind::nothing;
   const RankTimeline* rank = nullptr;
   const Lane* lane = nullptr;
-  TimelineSpan span{};                 ///< for `span`; for `idle`, only start and end are set
-  int count = 0;                       ///< for `folded`: number of spans
+  TimelineSpan span{};  ///< for `span`; for `idle`, only start and end are set
+  double around = 0;    ///< the time that the cursor covers; 0 if it does not matter
+  /// Number of spans in this time: for `folded`, of one row; otherwise of all rows, not counting a
+  /// wait that `idle` explains.
+  int count = 0;
   double cover = 0;                    ///< for `folded`: fill fraction
   bool open = false;                   ///< whether the span is still running
   std::optional<IdleInterval> idle{};  ///< for `idle` in a pipeline's step: its causes

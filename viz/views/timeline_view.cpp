@@ -123,6 +123,7 @@ void TimelineView::draw_step_lines(const Painter& painter, const Frame& frame,
 
 void TimelineView::select(const Finding& finding, Model& model) const {
   model.selected = finding;
+  model.selected.around = 0;  // after the click, the zoom may change
   const TimelineSpan& span = finding.span;
   const bool action = finding.kind == Finding::Kind::span && !finding.open &&
                       finding.lane->is_compute() && is_pipeline_action(model.timeline, span);
