@@ -339,7 +339,7 @@ TEST_CASE("numbers in flight are not compared if the chunks differ, but activati
   CHECK(b.chunks == 2);
   const auto values = compare_steps(a, b, false);
   CHECK(find(values, "microbatches in flight") == nullptr);
-  const ComparedValue* pairs = find(values, "microbatch × chunk pairs in flight");
+  const ComparedValue* pairs = find(values, "microbatch × chunk in flight");
   REQUIRE(pairs);
   CHECK(*pairs->a == 4);
   CHECK(*pairs->b == 11);

@@ -39,6 +39,6 @@ TEST_CASE("with chunks, what is counted are pairs, and the legend says so") {
   // v p + p - 1 = 11 chunks on rank 0 (lesson 10), but there are only 8 microbatches.
   const InFlightRank chunked = rank_0(sample_interleaved(4, 2, 8, 3));
   CHECK(chunked.most == 11);
-  CHECK(in_flight_words(chunked.chunks) == "microbatch × chunk pairs in flight");
+  CHECK(in_flight_words(chunked.chunks) == "microbatch × chunk in flight");
   CHECK(in_flight_words(rank_0(sample_1f1b(4, 8, 3)).chunks) == "microbatches in flight");
 }

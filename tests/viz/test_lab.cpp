@@ -130,11 +130,10 @@ TEST_CASE("the lab's verdict names what it counts") {
   LabQuestion question{.ranks = 4, .microbatches = 8};
   CHECK(bubble_words(question, answer(question)) == "bubble 27.3 %");
   CHECK(verdict_words(question, answer(question))
-            .ends_with("; rank 0 has at most 4 microbatches in flight"));
+            .ends_with(" per microbatch; rank 0 holds up to 4 of them"));
   question.schedule = find_schedule("interleaved 1F1B");
   question.chunks = 2;
-  CHECK(verdict_words(question, answer(question))
-            .ends_with("; rank 0 has at most 5.5 microbatches' activations in flight"));
+  CHECK(verdict_words(question, answer(question)).ends_with("rank 0 holds up to 5.5 of them"));
 }
 
 TEST_CASE("the lab's textbook answers") {

@@ -31,7 +31,7 @@ std::vector<InFlightRank> in_flight_in_view(Model& model) {
 }
 
 std::string in_flight_words(int chunks) {
-  return chunks > 1 ? "microbatch × chunk pairs in flight" : "microbatches in flight";
+  return chunks > 1 ? "microbatch × chunk in flight" : "microbatches in flight";
 }
 
 std::vector<int> in_flight_columns(const InFlightRank& rank, const TimeWindow& window,

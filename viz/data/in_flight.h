@@ -22,7 +22,7 @@ struct InFlightRank {
 std::vector<InFlightRank> in_flight_in_view(Model& model);
 
 /// Names what InFlight counts on ranks with up to `chunks` chunks: "microbatches in flight", or
-/// "microbatch × chunk pairs in flight".
+/// "microbatch × chunk in flight".
 std::string in_flight_words(int chunks);
 
 /// Returns the number of microbatches in flight over a window, one column per pixel: the highest in

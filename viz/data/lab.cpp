@@ -211,11 +211,10 @@ std::string bubble_words(const LabQuestion& question, const LabAnswer& answer) {
 
 std::string verdict_words(const LabQuestion& question, const LabAnswer& answer) {
   const Picoseconds step = answer.simulation.makespan;
-  return fmt::format("a step takes {}, {} per microbatch; rank 0 has at most {:.3g} {}in flight",
+  return fmt::format("step {}, {} per microbatch; rank 0 holds up to {:.3g} of them",
                      duration_words(step),
                      duration_words(static_cast<double>(step) / std::max(question.microbatches, 1)),
-                     answer.most_live,
-                     question.chunks > 1 ? "microbatches' activations " : "microbatches ");
+                     answer.most_live);
 }
 
 }  // namespace lockstep::viz

@@ -57,7 +57,8 @@ std::string limit_words(const LabQuestion& question);
 /// Names the bubble: "bubble 27.3 %". If not all of the run is simulated, also names the size:
 /// "bubble of 64 stages, 64 microbatches: 49.6 %".
 std::string bubble_words(const LabQuestion& question, const LabAnswer& answer);
-/// Says how long a step takes, and how much memory rank 0 needs.
+/// Says how long a step takes, and how many microbatches rank 0 holds, in units of its activations
+/// for one microbatch: a chunk of several holds a part of them.
 std::string verdict_words(const LabQuestion& question, const LabAnswer& answer);
 
 }  // namespace lockstep::viz
