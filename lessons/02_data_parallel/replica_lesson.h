@@ -9,6 +9,10 @@
 
 namespace lockstep {
 
+/// Why a lesson that communicates during backward does not take --time.
+constexpr const char* no_time_of_layers =
+    "the time of a whole backward does not determine when each layer's gradients are ready";
+
 /// The settings of a lesson in which every rank is a replica with its own share of the batch. The
 /// batch has 24 sequences, which can be divided evenly among 1, 2, 3, 4 and 8 ranks.
 inline LessonInfo replica_lesson(const std::string& name, const std::string& question) {
@@ -19,6 +23,8 @@ inline LessonInfo replica_lesson(const std::string& name, const std::string& que
           .microbatches = {1},
           .freezes = true,
           .narrow = true,
+          .clips = false,
+          .why_no_time = no_time_of_layers,
           .axes = {Axis::dp},
           .tolerance = {.loss = 1e-6, .parameter = 1e-5},
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
@@ -45,13 +51,6 @@ inline void check_replicas(const Options& options, int bucket_bytes) {
                     "rank; use at most {} ranks",
                     options.plan.mesh.ranks(), options.plan.model().trained_count(),
                     options.plan.model().trained_count()));
-  if (options.plan.modelled && options.plan.modelled->times.any())
-    throw UsageError(
-        "--time: the time of a whole backward does not determine when each layer's gradients are "
-        "ready; leave it out, and set the costs with --cluster");
-  if (options.plan.optimizer.clip > 0)
-    throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
-                                 options.plan.optimizer.clip));
 }
 
 /// Adds --bucket, the minimum size of a bucket of `contents`, and the checks of a replica lesson's

@@ -12,7 +12,6 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{tensor_lesson("06 tensor parallel", "How can several ranks compute one layer?"),
                 argc, argv};
-  lesson.check(check_tensor_lesson);
   lesson.build([](const Options&) { return std::make_shared<const TensorParallel>(); });
 
   return lesson.run([&](Rank& rank) {

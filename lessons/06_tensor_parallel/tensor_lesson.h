@@ -1,10 +1,7 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string>
 
-#include "core/base/error.h"
 #include "core/run/lesson.h"
 
 namespace lockstep {
@@ -15,16 +12,10 @@ inline LessonInfo tensor_lesson(const std::string& name, const std::string& ques
           .question = question,
           .microbatches = {1},
           .narrow = true,
+          .clips = false,
           .axes = {Axis::tp},
           .tolerance = {.loss = 1e-5, .parameter = 1e-4},
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
-}
-
-/// Throws UsageError for options that these lessons do not support.
-inline void check_tensor_lesson(const Options& options) {
-  if (options.plan.optimizer.clip > 0)
-    throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
-                                 options.plan.optimizer.clip));
 }
 
 }  // namespace lockstep

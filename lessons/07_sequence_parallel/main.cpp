@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   const bool& regather = lesson.flag(
       "--regather", false,
       "keep only a shard of each column-parallel layer's input, and gather it again in backward");
-  lesson.check(check_sequence_lesson);
+  lesson.check([](const Options& options) { check_sequence_shards(options.plan); });
   lesson.build([&](const Options&) { return std::make_shared<const SequenceParallel>(regather); });
 
   return lesson.run([&](Rank& rank) {

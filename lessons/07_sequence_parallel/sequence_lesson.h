@@ -22,11 +22,4 @@ inline void check_sequence_shards(const Plan& plan) {
       [&] { return nearest_multiples("--sequence", cp * std::lcm(t, two_chunks ? 2 : 1), s); });
 }
 
-/// Throws UsageError for options that sequence parallelism does not support: those of tensor
-/// parallelism, and a sequence that the ranks cannot divide.
-inline void check_sequence_lesson(const Options& options) {
-  check_tensor_lesson(options);
-  check_sequence_shards(options.plan);
-}
-
 }  // namespace lockstep

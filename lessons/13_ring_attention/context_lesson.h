@@ -19,6 +19,7 @@ inline LessonInfo context_lesson(const std::string& name, const std::string& que
           .batch = 4,
           .microbatches = {1},
           .narrow = true,
+          .clips = false,
           .axes = {Axis::cp},
           .tolerance = {.loss = 1e-5, .parameter = 1e-4},
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
@@ -42,14 +43,6 @@ inline void check_context_method(const Plan& plan, ContextMethod method) {
               fmt::format("--method ulysses with --cp {}{} and --heads {}", cp,
                           tp > 1 ? fmt::format(", --tp {}", tp) : "", heads),
               Axis::cp, cp, tp, ", or --method ring");
-}
-
-/// Throws UsageError for options that the lesson does not support.
-inline void check_context_lesson(const Options& options, ContextMethod method) {
-  if (options.plan.optimizer.clip > 0)
-    throw UsageError(fmt::format("--clip {}: this lesson does not clip gradients; leave it out",
-                                 options.plan.optimizer.clip));
-  check_context_method(options.plan, method);
 }
 
 }  // namespace lockstep

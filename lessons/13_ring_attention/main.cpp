@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
       argv};
   const std::string& name = context_method_flag(lesson);
   lesson.check(
-      [&](const Options& options) { check_context_lesson(options, context_method(name)); });
+      [&](const Options& options) { check_context_method(options.plan, context_method(name)); });
   lesson.build([&](const Options&) {
     return std::make_shared<const ContextParallel<>>(context_method(name));
   });

@@ -22,6 +22,8 @@ int main(int argc, char** argv) {
                  .microbatches = {1},
                  .narrow = true,
                  .precision = "bf16",
+                 .clips = false,
+                 .why_no_time = no_time_of_layers,
                  .f32_reference = true,
                  .axes = {Axis::dp},
                  .tolerance = {.loss = 1e-6, .parameter = 1e-5},

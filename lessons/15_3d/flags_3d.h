@@ -19,15 +19,17 @@ namespace lockstep {
 
 /// The settings of a lesson on a mesh of three axes. Two ranks along each axis are the default.
 inline LessonInfo three_axes(const std::string& name, const std::string& question) {
-  return {.name = name,
-          .question = question,
-          .ranks = 8,
-          .microbatches = {4},
-          .narrow = true,
-          .axes = {Axis::dp, Axis::pp, Axis::tp},
-          .sizes = {{Axis::pp, 2}, {Axis::tp, 2}},
-          .tolerance = {.loss = 1e-5, .parameter = 1e-4},
-          .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
+  return {
+      .name = name,
+      .question = question,
+      .ranks = 8,
+      .microbatches = {4},
+      .narrow = true,
+      .why_no_time = "the time of a whole action does not determine when its layers communicate",
+      .axes = {Axis::dp, Axis::pp, Axis::tp},
+      .sizes = {{Axis::pp, 2}, {Axis::tp, 2}},
+      .tolerance = {.loss = 1e-5, .parameter = 1e-4},
+      .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
 }
 
 /// Throws UsageError unless groups of --shard ranks can share the states of a stage.
@@ -67,10 +69,6 @@ inline void check_three_axes(const Options& options, const Composition& chosen) 
         chosen.zero));
   check_shard(options.plan.mesh, chosen);
   if (chosen.sequence_parallel) check_sequence_shards(options.plan);
-  if (options.plan.modelled && options.plan.modelled->times.any())
-    throw UsageError(
-        "--time: the time of a whole action does not determine when its layers communicate; leave "
-        "it out, and set the costs with --cluster");
 }
 
 /// Throws UsageError for schedules that ZeRO-2 and 3 do not support here: they reduce the gradients

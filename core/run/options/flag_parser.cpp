@@ -63,7 +63,8 @@ std::string nearest_flag(const CLI::App& app, const std::string& word) {
   std::string nearest;
   std::size_t least = asked.size() > 6 ? 3 : 2;  // so at most one or two letters differ
   for (const CLI::Option* option : app.get_options())
-    if (const std::string name = option->get_name(); distance(asked, name) < least) {
+    if (const std::string name = option->get_name();
+        !option->get_group().empty() && distance(asked, name) < least) {
       least = distance(asked, name);
       nearest = name;
     }
@@ -104,6 +105,7 @@ struct FlagParser::Impl {
   void apply_defaults();
   void adopt_model();
   void leave_out_the_model();
+  void hide_what_the_lesson_lacks();
 };
 
 void FlagParser::Impl::shared_flags() {
@@ -288,12 +290,22 @@ void FlagParser::Impl::leave_out_the_model() {
   app.get_option("--seed")->description("seed of the random numbers")->group("Run");
 }
 
+/// Leaves shared flags that the lesson does not take out of the help. settle() refuses them.
+void FlagParser::Impl::hide_what_the_lesson_lacks() {
+  const auto hide = [&](const std::string& flag) { app.get_option(flag)->group(""); };
+  for (const Axis axis : {Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep})
+    if (std::ranges::count(info.axes, axis) == 0) hide(fmt::format("--{}", name_of(axis)));
+  if (!info.clips) hide("--clip");
+  if (!info.why_no_time.empty()) hide("--time");
+}
+
 FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>()) {
   impl_->info = info;
   impl_->app.description(fmt::format("Lesson {}: {}", info.name, info.question));
   impl_->app.name("./lockstep lesson " + info.name.substr(0, info.name.find(' ')));
   impl_->flags_of_the_command();
   impl_->shared_flags();
+  impl_->hide_what_the_lesson_lacks();
   if (!info.model) impl_->leave_out_the_model();
 }
 FlagParser::~FlagParser() = default;

@@ -65,6 +65,16 @@ void check_meta(const Given& given, const Options& options) {
     refuse("--tf32", "the meta device computes nothing; leave --tf32 out, or use --device cuda");
 }
 
+/// Throws UsageError for shared flags that the lesson does not take; mesh_of() does so for axes.
+void check_lesson_takes(const Given& given, const LessonInfo& info) {
+  if (!info.clips && given.clip > 0)
+    throw UsageError(
+        fmt::format("--clip {}: this lesson does not clip gradients; leave it out", given.clip));
+  if (!info.why_no_time.empty() && !given.time.empty())
+    throw UsageError(fmt::format("--time {}: {}; leave it out, and set the costs with --cluster",
+                                 given.time, info.why_no_time));
+}
+
 void choose_clock(const Given& given, Options& options) {
   options.platform.clock_is_open =
       options.platform.on_gpus() && given.clock == "auto" && !given.wants_modelled();
@@ -216,6 +226,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
     throw UsageError(fmt::format("--ranks {}: the launcher started {} processes", ranks,
                                  mpi_size_from_environment()));
   check_meta(given, options);
+  check_lesson_takes(given, info);
   if (platform.on_meta() && output.trace.empty() && output.view.empty() &&
       ranks > most_traced_meta_ranks)
     output.trace_left_out = true;

@@ -19,7 +19,8 @@ struct Tolerance {
   bool bitwise() const { return loss == 0 && parameter == 0 && final_loss == 0; }
 };
 
-/// A lesson's name, its question, and its defaults for the shared flags.
+/// A lesson's name, its question, and its defaults for the shared flags. The help lists only the
+/// flags that the lesson takes.
 struct LessonInfo {
   std::string name;      ///< "09 1F1B"
   std::string question;  ///< one line, for --help
@@ -32,6 +33,8 @@ struct LessonInfo {
   bool freezes = false;           ///< takes --freeze
   bool narrow = false;            ///< takes --precision, so that bf16 and f16 can be selected
   std::string precision = "f32";  ///< the default of --precision
+  bool clips = true;              ///< takes --clip
+  std::string why_no_time{};      ///< why the lesson does not take --time, or empty if it does
   bool f32_reference = false;     ///< the single-device run always uses f32, to compare precisions
   bool trains = true;             ///< there are batches, losses and parameters to compare
   bool model = true;              ///< there is a model, with flags for its shape
