@@ -21,6 +21,14 @@ inline constexpr std::array all_memory_categories{
     MemoryCategory::activations, MemoryCategory::communication};
 const char* name_of(MemoryCategory category);
 
+/// Limits on how finely a rank divides its memory, for the program that writes a trace and for the
+/// one that reads it: parts (MemoryParts), different states of them, and differences between a state
+/// and the one before, in all.
+constexpr std::size_t most_memory_parts = 8192, most_memory_states = 4096;
+constexpr std::size_t most_memory_changes = std::size_t{1} << 18;
+/// The most bytes of a part. Sums over parts fit in 64 bits.
+constexpr std::int64_t most_part_bytes = std::int64_t{1} << 46;
+
 /// The number of bytes in use per category, or each category's peak. The numbers are exact, because
 /// a rank allocates and frees memory on its own thread, in program order.
 struct MemoryUse {

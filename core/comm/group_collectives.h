@@ -34,7 +34,8 @@ struct CollectiveCall {
   /// Allocates the scratch; empty if none is needed.
   Tensor allocate_scratch(const Device& device) const {
     if (scratch == 0) return {};
-    return {device.memory, {scratch}, MemoryCategory::communication, dtype};
+    return {
+        device.memory, {scratch}, MemoryCategory::communication, dtype, "scratch of a collective"};
   }
 };
 

@@ -16,7 +16,10 @@ struct Device {
 /// Records the current memory use in the trace. Called when buffers are allocated or released
 /// within a step.
 inline void record_memory(const Device& device) {
-  device.compute.trace().memory(device.memory.current(), device.compute.now());
+  Recorder& trace = device.compute.trace();
+  if (!trace.on()) return;
+  const int state = device.memory.parts().state(trace);
+  trace.memory(device.memory.current(), device.compute.now(), state);
 }
 
 }  // namespace lockstep

@@ -11,16 +11,16 @@
 
 namespace lockstep {
 
-void* Memory::allocate(std::size_t bytes, MemoryCategory category, std::size_t padding) {
+void* Memory::allocate(std::size_t bytes, const MemoryCharge& to, std::size_t padding) {
   if (padding > 0 && device_ == DeviceKind::cpu)
     throw std::logic_error("Memory::allocate: only a GPU's rows are padded");
   void* data = nullptr;
   if (device_ == DeviceKind::cuda) {
-    data = allocate_on_gpu(std::max<std::size_t>(bytes + padding, 1), category);
+    data = allocate_on_gpu(std::max<std::size_t>(bytes + padding, 1), to.category);
   } else if (device_ == DeviceKind::cpu) {
-    data = allocate_on_host(bytes, category);
+    data = allocate_on_host(bytes, to.category);
   }
-  charge(bytes, category);
+  charge(bytes, to);
   return data;
 }
 
@@ -52,8 +52,9 @@ void* Memory::allocate_on_gpu(std::size_t bytes, MemoryCategory category) const 
   }
 }
 
-void Memory::release(void* data, std::size_t bytes, MemoryCategory category) noexcept {
-  current_.bytes[static_cast<std::size_t>(category)] -= static_cast<std::int64_t>(bytes);
+void Memory::release(void* data, std::size_t bytes, const MemoryCharge& from) noexcept {
+  parts_.release(from.part, static_cast<std::int64_t>(bytes));
+  current_.bytes[static_cast<std::size_t>(from.category)] -= static_cast<std::int64_t>(bytes);
   if (data == nullptr) return;
   if (device_ == DeviceKind::cuda)
     gpu_->release(data, queue_);
@@ -61,12 +62,19 @@ void Memory::release(void* data, std::size_t bytes, MemoryCategory category) noe
     blocks_.give_back(data, bytes);
 }
 
-void Memory::recharge(std::size_t bytes, MemoryCategory from, MemoryCategory to) {
-  current_.bytes[static_cast<std::size_t>(from)] -= static_cast<std::int64_t>(bytes);
-  charge(bytes, to);
+void Memory::recharge(std::size_t bytes, const MemoryCharge& from, const MemoryCharge& to) {
+  parts_.move(from.part, to.part, static_cast<std::int64_t>(bytes));
+  if (from.category == to.category) return;
+  current_.bytes[static_cast<std::size_t>(from.category)] -= static_cast<std::int64_t>(bytes);
+  count(bytes, to.category);
 }
 
-void Memory::charge(std::size_t bytes, MemoryCategory category) {
+void Memory::charge(std::size_t bytes, const MemoryCharge& to) {
+  count(bytes, to.category);
+  parts_.charge(to.part, static_cast<std::int64_t>(bytes), current_.total());
+}
+
+void Memory::count(std::size_t bytes, MemoryCategory category) {
   const auto index = static_cast<std::size_t>(category);
   current_.bytes[index] += static_cast<std::int64_t>(bytes);
   peak_.bytes[index] = std::max(peak_.bytes[index], current_.bytes[index]);
@@ -76,6 +84,7 @@ void Memory::charge(std::size_t bytes, MemoryCategory category) {
 void Memory::reset_peak() {
   peak_ = current_;
   peak_total_ = current_.total();
+  parts_.reset_peak();
   blocks_.reset_peak();
 }
 

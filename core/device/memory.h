@@ -2,9 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "core/base/memory_use.h"
 #include "core/device/block_pool.h"
+#include "core/device/memory_parts.h"
 #include "kernels/kernels.h"
 
 namespace lockstep {
@@ -15,6 +17,17 @@ enum class DeviceKind : std::uint8_t {
   cpu,
   cuda,
   meta,  ///< allocates and computes nothing, but counts memory and charges compute as usual
+};
+
+/// What memory is charged to: a category, and a part of it.
+struct MemoryCharge {
+  /// The part without a name.
+  MemoryCharge(MemoryCategory category_)
+      : category(category_), part(MemoryParts::unnamed(category_)) {}
+  MemoryCharge(MemoryCategory category_, MemoryParts::Id part_)
+      : category(category_), part(part_) {}
+  MemoryCategory category;
+  MemoryParts::Id part;
 };
 
 /// One rank's memory. Allocates storage on the rank's device, and accounts for it by category.
@@ -34,11 +47,17 @@ class Memory {
   /// Returns uninitialized memory, 64-byte aligned (256 on a GPU), or null on the meta device.
   /// If memory is exhausted, throws std::runtime_error; its message shows the memory use.
   /// `padding` more bytes are allocated and not charged.
-  void* allocate(std::size_t bytes, MemoryCategory category, std::size_t padding = 0);
-  void release(void* data, std::size_t bytes, MemoryCategory category) noexcept;
+  void* allocate(std::size_t bytes, const MemoryCharge& charge, std::size_t padding = 0);
+  void release(void* data, std::size_t bytes, const MemoryCharge& charge) noexcept;
 
-  /// Moves a charge from one category to another; the total stays the same.
-  void recharge(std::size_t bytes, MemoryCategory from, MemoryCategory to);
+  /// Moves bytes from one charge to another; the total stays the same.
+  void recharge(std::size_t bytes, const MemoryCharge& from, const MemoryCharge& to);
+
+  /// Returns the charge of one kind of tensor (MemoryParts::find) in the layer that computes.
+  MemoryCharge charge_of(MemoryCategory category, const char* kind) {
+    return {category, parts_.find(category, kind, layer_)};
+  }
+  MemoryParts& parts() { return parts_; }
 
   const MemoryUse& current() const { return current_; }
   /// The peak of each category. The peaks may be from different times, so their total() may exceed
@@ -52,7 +71,10 @@ class Memory {
   void release_idle() noexcept { blocks_.release_idle(); }
 
  private:
-  void charge(std::size_t bytes, MemoryCategory category);
+  friend class MemoryLayer;
+
+  void charge(std::size_t bytes, const MemoryCharge& to);
+  void count(std::size_t bytes, MemoryCategory category);
   void* allocate_on_host(std::size_t bytes, MemoryCategory category);
   void* allocate_on_gpu(std::size_t bytes, MemoryCategory category) const;
 
@@ -61,7 +83,23 @@ class Memory {
   Queue queue_;
   MemoryUse current_, peak_;
   std::int64_t peak_total_ = 0;
+  MemoryParts parts_;
+  int layer_ = -1;    ///< the block that computes, for new tensors
   BlockPool blocks_;  ///< on the CPU
+};
+
+/// While it exists, new tensors are accounted for as those of `layer`.
+class MemoryLayer {
+ public:
+  MemoryLayer(Memory& memory, int layer)
+      : memory_(memory), before_(std::exchange(memory.layer_, layer)) {}
+  ~MemoryLayer() { memory_.layer_ = before_; }
+  MemoryLayer(const MemoryLayer&) = delete;
+  MemoryLayer& operator=(const MemoryLayer&) = delete;
+
+ private:
+  Memory& memory_;
+  int before_;
 };
 
 }  // namespace lockstep

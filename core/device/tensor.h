@@ -14,12 +14,14 @@ namespace lockstep {
 class Tensor {
  public:
   Tensor() = default;
-  /// The elements are uninitialized. Throws as Memory::allocate() does.
-  Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype = DType::f32);
+  /// The elements are uninitialized. Throws as Memory::allocate() does. `kind` says what the tensor
+  /// is, for reports (MemoryParts::find).
+  Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype = DType::f32,
+         const char* kind = nullptr);
   /// Like the constructor, but on a GPU every row begins at a multiple of 16 bytes, as its fast
   /// matrix products require. The padding at the end of the rows is not charged.
-  static Tensor with_aligned_rows(Memory& memory, Shape shape, MemoryCategory category,
-                                  DType dtype);
+  static Tensor with_aligned_rows(Memory& memory, Shape shape, MemoryCategory category, DType dtype,
+                                  const char* kind = nullptr);
   ~Tensor() = default;
   Tensor(Tensor&& other) noexcept { swap(other); }
   Tensor& operator=(Tensor&& other) noexcept {
@@ -37,8 +39,11 @@ class Tensor {
   /// Whether no other Tensor owns the storage, so that it may be overwritten.
   bool sole() const { return storage_.use_count() == 1; }
   /// Charges the storage to another category, for example when a received buffer becomes an
-  /// activation.
-  void charge_to(MemoryCategory category);
+  /// activation. The tensor stays of the same kind unless `kind` is given.
+  void charge_to(MemoryCategory category, const char* kind = nullptr);
+  /// From now on, reports call the tensor `kind`, of the layer that computes. For a layer that
+  /// keeps another layer's output.
+  void call(const char* kind);
 
   View view() const { return view_; }
   operator View() const { return view_; }
@@ -55,18 +60,23 @@ class Tensor {
 
  private:
   struct Storage {
-    Storage(Memory& memory_, std::size_t bytes_, MemoryCategory category_, std::size_t padding = 0)
+    Storage(Memory& memory_, std::size_t bytes_, const MemoryCharge& charge_,
+            std::size_t padding = 0)
         : memory(&memory_),
           bytes(bytes_),
-          category(category_),
-          data(memory_.allocate(bytes_, category_, padding)) {}
-    ~Storage() { memory->release(data, bytes, category); }
+          charge(charge_),
+          data(memory_.allocate(bytes_, charge_, padding)) {}
+    ~Storage() { memory->release(data, bytes, charge); }
+    void recharge(const MemoryCharge& to) {
+      memory->recharge(bytes, charge, to);
+      charge = to;
+    }
     Storage(const Storage&) = delete;
     Storage& operator=(const Storage&) = delete;
 
     Memory* memory;
     std::size_t bytes;
-    MemoryCategory category;
+    MemoryCharge charge;
     void* data;
   };
 

@@ -15,18 +15,20 @@ double gradient_norm(std::vector<OrderedSquare> squares) {
 AdamW::AdamW(std::vector<Parameter*> parameters, Device device, AdamWOptions options)
     : parameters_(std::move(parameters)), device_(device), options_(options) {
   const auto zeros = [&](const Shape& shape) {
-    Tensor tensor{device_.memory, shape, MemoryCategory::optimizer};
+    Tensor tensor{device_.memory, shape, MemoryCategory::optimizer, DType::f32, "Adam moments"};
     fill_with_zeros(device_, tensor);
     return tensor;
   };
   std::erase_if(parameters_, [](const Parameter* parameter) { return parameter->frozen; });
   for (Parameter* parameter : parameters_) {
     const View value = parameter->value;
+    const MemoryLayer layer{device_.memory, parameter->layer()};
     State& state = states_.emplace_back();
     state.momentum = zeros(value.shape);
     state.variance = zeros(value.shape);
     if (!is_narrow(value.dtype) || !options_.masters) continue;
-    state.master = Tensor{device_.memory, value.shape, MemoryCategory::optimizer};
+    state.master = Tensor{device_.memory, value.shape, MemoryCategory::optimizer, DType::f32,
+                          "master weights"};
     parameter->master = state.master;
     if (value) device_.compute.kernels().convert(device_.compute.queue(), value, state.master);
   }

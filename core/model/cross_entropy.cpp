@@ -5,8 +5,8 @@ namespace lockstep {
 void CrossEntropy::forward(Tensor logits, View targets, float scale, Stash& stash) {
   const std::int64_t tokens = logits.shape().rows();
   Saved& saved = stash.of<Saved>(this);
-  saved.losses = ops_.statistic({tokens});
-  saved.lse = ops_.statistic({tokens});
+  saved.losses = ops_.statistic({tokens}, "losses");
+  saved.lse = ops_.statistic({tokens}, "losses");
   saved.targets = targets.reshaped({tokens});
   saved.scale = scale;
   ops_.cross_entropy_forward(logits, saved.targets, saved.losses, saved.lse);

@@ -10,7 +10,8 @@ Embedding::Embedding(const LayerSite& site, std::vector<Positions> positions)
       positions_(site, std::move(positions)) {}
 
 Tensor Embedding::forward(View tokens, Stash& stash) {
-  Tensor x = ops_.activation({tokens.shape[0], tokens.shape[1], tokens_.shape[1]});
+  Tensor x =
+      ops_.activation({tokens.shape[0], tokens.shape[1], tokens_.shape[1]}, "embedding output");
   positions_.with_values(
       [&](View rows) { ops_.embedding_forward(tokens, tokens_.value, rows, x); });
   stash.of<Saved>(this).tokens = tokens;

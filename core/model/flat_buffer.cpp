@@ -69,8 +69,9 @@ void record_whole_values(Gpt& model, const FlatLayout::Bucket& bucket, bool whol
                           compute.now());
 }
 
-Tensor zeros(Device device, std::int64_t elements, MemoryCategory category, DType dtype) {
-  Tensor tensor{device.memory, {elements}, category, dtype};
+Tensor zeros(Device device, std::int64_t elements, MemoryCategory category, DType dtype,
+             const char* kind) {
+  Tensor tensor{device.memory, {elements}, category, dtype, kind};
   device.compute.launch(Span{.name = "zeros"}, {.bytes = static_cast<double>(tensor.bytes())},
                         [&](const Kernels& k, Queue q) { k.fill(q, tensor, 0); });
   return tensor;

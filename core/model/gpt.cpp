@@ -56,8 +56,8 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
   if (stage_.head) {
     Parameter* table = config_.tied && embedding_ ? &embedding_->table() : nullptr;
     if (table != nullptr && !table->frozen) {
-      tied_gradient_ =
-          Tensor{device_.memory, table->slice.local(), MemoryCategory::gradients, table->dtype};
+      tied_gradient_ = Tensor{device_.memory, table->slice.local(), MemoryCategory::gradients,
+                              table->dtype, "tied head"};
       fill_with_zeros(device_, tied_gradient_);
     }
     head_ = std::make_unique<Head>(ends, builder, table, tied_gradient_);
@@ -137,7 +137,10 @@ Tensor Gpt::forward(const Microbatch& microbatch, Tensor x, Stash& stash) {
   if (embedding_)
     with_hooks(units_.front(), [&] { x = embedding_->forward(microbatch.tokens, stash); });
   for (std::size_t i = 0; i < blocks_.size(); ++i)
-    with_hooks(unit_of_block(i), [&] { x = blocks_[i]->forward(std::move(x), stash); });
+    with_hooks(unit_of_block(i), [&] {
+      const MemoryLayer layer = layer_of_block(i);
+      x = blocks_[i]->forward(std::move(x), stash);
+    });
   if (!head_) return x;
   with_hooks(units_.back(), [&] {
     Tensor logits = head_->forward(std::move(x), stash);
@@ -175,7 +178,10 @@ Tensor Gpt::backward(Tensor dy, Stash& stash) {
   if (head_)
     with_hooks(units_.back(), [&] { dy = head_->backward(loss_->backward(stash), stash); });
   for (std::size_t i = blocks_.size(); i-- > 0;)
-    with_hooks(unit_of_block(i), [&] { dy = blocks_[i]->backward(std::move(dy), stash); });
+    with_hooks(unit_of_block(i), [&] {
+      const MemoryLayer layer = layer_of_block(i);
+      dy = blocks_[i]->backward(std::move(dy), stash);
+    });
   if (!embedding_) return dy;
   with_hooks(units_.front(), [&] {
     embedding_->backward_input(std::move(dy), stash);
@@ -193,7 +199,10 @@ Tensor Gpt::backward_input(Tensor dy, Stash& stash) {
   if (head_)
     with_hooks(units_.back(), [&] { dy = head_->backward_input(loss_->backward(stash), stash); });
   for (std::size_t i = blocks_.size(); i-- > 0;)
-    with_hooks(unit_of_block(i), [&] { dy = blocks_[i]->backward_input(std::move(dy), stash); });
+    with_hooks(unit_of_block(i), [&] {
+      const MemoryLayer layer = layer_of_block(i);
+      dy = blocks_[i]->backward_input(std::move(dy), stash);
+    });
   if (!embedding_) return dy;
   with_hooks(units_.front(), [&] { embedding_->backward_input(std::move(dy), stash); });
   return {};
@@ -207,7 +216,10 @@ void Gpt::backward_weight(Stash& stash) {
     weight_half_done(units_.back(), last);
   }
   for (std::size_t i = blocks_.size(); i-- > 0;) {
-    blocks_[i]->backward_weight(stash);
+    {
+      const MemoryLayer layer = layer_of_block(i);
+      blocks_[i]->backward_weight(stash);
+    }
     weight_half_done(unit_of_block(i), last);
   }
   if (!embedding_) return;

@@ -96,6 +96,10 @@ class Gpt {
   const Unit& unit_of_block(std::size_t block) const {
     return units_[block + (embedding_ ? 1 : 0)];
   }
+  /// While the block runs, new tensors belong to its layer.
+  MemoryLayer layer_of_block(std::size_t block) const {
+    return {device_.memory, stage_.first + static_cast<int>(block)};
+  }
 
   GptConfig config_;
   Device device_;

@@ -14,6 +14,7 @@ Head::Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied,
                             .layout = WeightLayout::out_in,
                             .aligned = true,  // GPT-2's V is odd
                             .split = LinearSplit::column,
+                            .output = "logits",
                             .tied = tied,
                             .tied_gradient = tied_gradient}));
 }

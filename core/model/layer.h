@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+/// What gradients of activations are, for reports of the memory (MemoryParts).
+constexpr const char* activation_gradients = "gradients of activations";
+
 /// A function with parameters, and its derivative. Activations have shape (b, s, width) and type
 /// GptConfig::dtype.
 ///

@@ -5,10 +5,11 @@ namespace lockstep {
 template <class Launch>
 Tensor LayerNorm::normalized(Tensor x, Stash& stash, Launch launch) {
   Saved& saved = stash.of<Saved>(this);
-  saved.mean = ops_.statistic({x.shape().rows()});
-  saved.rstd = ops_.statistic({x.shape().rows()});
-  Tensor y = ops_.activation(x.shape());
+  saved.mean = ops_.statistic({x.shape().rows()}, "layernorm statistics");
+  saved.rstd = ops_.statistic({x.shape().rows()}, "layernorm statistics");
+  Tensor y = ops_.activation(x.shape(), "layernorm output");
   saved.x = std::move(x);
+  saved.x.call("layernorm input");
   launch(y, saved);
   return y;
 }
@@ -33,7 +34,7 @@ Tensor LayerNorm::forward_of_sum(View x, Tensor& branch, Stash& stash) {
 template <class Launch>
 Tensor LayerNorm::gradient(Tensor dy, Stash& stash, Launch launch) {
   const Saved& saved = stash.saved<Saved>(this);
-  Tensor dx = ops_.activation(dy.shape());
+  Tensor dx = ops_.activation(dy.shape(), activation_gradients);
   launch(dx, saved);
   if (!gain_.frozen)
     ops_.layernorm_backward_weight(dy, saved.x, saved.mean, saved.rstd, gain_.gradient,

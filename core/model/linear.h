@@ -31,6 +31,7 @@ class Linear : public Layer {
 
   Ops ops_;
   int in_, out_;
+  const char* output_;
   bool adds_bias_;
   WeightLayout layout_;
   bool aligned_;

@@ -55,18 +55,20 @@ class Ops {
 
   /// The type in which activations are stored.
   DType dtype() const { return dtype_; }
-  /// Allocates an activation, uninitialised.
-  Tensor activation(const Shape& shape) const {
-    return Tensor{device_.memory, shape, MemoryCategory::activations, dtype_};
+  /// Allocates an activation, uninitialised. `kind` says what it is, such as "qkv", for reports of
+  /// the memory (MemoryParts).
+  Tensor activation(const Shape& shape, const char* kind = nullptr) const {
+    return Tensor{device_.memory, shape, MemoryCategory::activations, dtype_, kind};
   }
   /// Allocates an activation whose rows are aligned on a GPU (Tensor::with_aligned_rows); the rows
   /// may be apart. For kernels that take strided views.
-  Tensor aligned_activation(const Shape& shape) const {
-    return Tensor::with_aligned_rows(device_.memory, shape, MemoryCategory::activations, dtype_);
+  Tensor aligned_activation(const Shape& shape, const char* kind = nullptr) const {
+    return Tensor::with_aligned_rows(device_.memory, shape, MemoryCategory::activations, dtype_,
+                                     kind);
   }
   /// Allocates statistics for the backward pass, uninitialised; always in f32.
-  Tensor statistic(const Shape& shape) const {
-    return Tensor{device_.memory, shape, MemoryCategory::activations};
+  Tensor statistic(const Shape& shape, const char* kind = nullptr) const {
+    return Tensor{device_.memory, shape, MemoryCategory::activations, DType::f32, kind};
   }
 
   // A Linear, with N = b s rows: x and dx (N, in), y and dy (N, out), w and dw (in, out) or, in the

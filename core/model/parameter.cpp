@@ -20,12 +20,16 @@ Parameter::Parameter(const ParameterSpec& spec, Slice slice_, Device device, std
 }
 
 void Parameter::allocate_value(Device device) {
-  value_storage = Tensor{device.memory, slice.local(), MemoryCategory::parameters, dtype};
+  const MemoryLayer in_layer{device.memory, layer()};
+  value_storage =
+      Tensor{device.memory, slice.local(), MemoryCategory::parameters, dtype, role_of(*this)};
   value = value_storage;
 }
 
 void Parameter::allocate_gradient(Device device) {
-  gradient_storage = Tensor{device.memory, slice.local(), MemoryCategory::gradients, dtype};
+  const MemoryLayer in_layer{device.memory, layer()};
+  gradient_storage =
+      Tensor{device.memory, slice.local(), MemoryCategory::gradients, dtype, role_of(*this)};
   gradient = gradient_storage;
 }
 

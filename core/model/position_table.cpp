@@ -12,7 +12,7 @@ PositionTable::PositionTable(const LayerSite& site, std::vector<Positions> own)
 Tensor PositionTable::gathered(View table) const {
   std::int64_t count = 0;
   for (const auto& [begin, end] : own_) count += end - begin;
-  Tensor own = ops_.activation({count, table.shape.last()});
+  Tensor own = ops_.activation({count, table.shape.last()}, "position rows");
   for_rows(table, own, [&](View from, View to) { ops_.copy(from, to); });
   return own;
 }

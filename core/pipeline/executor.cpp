@@ -145,7 +145,7 @@ Tensor PipelineExecutor::run(const Action& action, Tensor input, const Batch& ba
 
 void PipelineExecutor::post_receive(const Message& message) {
   Tensor buffer{endpoint_.device.memory, boundary_.shape, MemoryCategory::communication,
-                boundary_.dtype};
+                boundary_.dtype, message.kind()};
   Work work =
       channels_.at(message.receive_channel())
           .receive(
@@ -158,7 +158,7 @@ Tensor PipelineExecutor::take(const Message& message) {
   if (message.local()) return std::move(local_.extract(message).mapped());
   auto [data, work] = std::move(received_.extract(message).mapped());
   work.wait();
-  data.charge_to(MemoryCategory::activations);
+  data.charge_to(MemoryCategory::activations, message.kind_once_received());
   return std::move(data);
 }
 
@@ -167,7 +167,7 @@ void PipelineExecutor::send(const Message& message, Tensor data) {
     local_.emplace(message, std::move(data));
     return;
   }
-  data.charge_to(MemoryCategory::communication);
+  data.charge_to(MemoryCategory::communication, message.kind());
   Work work = channels_.at(message.send_channel())
                   .send(data, world_ranks_[static_cast<std::size_t>(message.to_rank)],
                         endpoint_.device.compute.record(),

@@ -45,6 +45,11 @@ class MessagePlan {
     bool local() const { return from_rank == to_rank; }
     /// Returns the stage that produces the message.
     int producer() const { return stage + (forward ? -1 : 1); }
+    /// These functions return what its tensor is, for reports of the memory.
+    const char* kind() const { return forward ? "activations in flight" : "gradients in flight"; }
+    const char* kind_once_received() const {
+      return forward ? "stage input" : "gradients of activations";
+    }
     bool operator==(const Message&) const = default;
     /// Returns the receiver's and the sender's channel for the message.
     ChannelKey receive_channel() const { return {from_rank, forward}; }

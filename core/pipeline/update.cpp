@@ -115,7 +115,9 @@ std::map<int, double> PipelineUpdate::gathered_squares() {
   const auto ranks = static_cast<std::int64_t>(all_->size());
   Tensor table{endpoint_.device.memory,
                {ranks, floats_per_square * static_cast<std::int64_t>(specs.size())},
-               MemoryCategory::communication};
+               MemoryCategory::communication,
+               DType::f32,
+               "sums of squares"};
   const auto row = [&](int rank) {
     return slice(table, rank * table.shape()[1], table.shape()[1]);
   };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 namespace lockstep {
 
@@ -104,6 +105,21 @@ ParameterSpec head_spec(const GptConfig& config) {
   return of_unit(
       config.layers + 1, config,
       matrix("lm_head.weight", block_order(config.layers, 2), config.vocabulary, config.hidden));
+}
+
+const char* role_of(const ParameterSpec& spec) {
+  for (const auto& [part, role] : {std::pair{".attn.c_attn.", "qkv"},
+                                   {".attn.c_proj.", "attention projection"},
+                                   {".mlp.c_fc.", "MLP, h to 4h"},
+                                   {".mlp.c_proj.", "MLP, 4h to h"},
+                                   {".moe.router.", "router"},
+                                   {".moe.experts.", "experts"},
+                                   {".ln_", "layernorms"},
+                                   {".wte.", "token table"},
+                                   {".wpe.", "position table"},
+                                   {"lm_head.", "head"}})
+    if (spec.name.find(part) != std::string::npos) return role;
+  return "others";
 }
 
 std::vector<ParameterSpec> gpt_parameters(const GptConfig& config) {

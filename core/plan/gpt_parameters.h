@@ -43,6 +43,8 @@ struct ParameterSpec {
   }
   /// Returns the unit that the parameter belongs to, numbered as in GptConfig::frozen.
   int unit() const;
+  /// Returns the number of the block that the parameter belongs to; -1 outside the blocks.
+  int layer() const;
   bool operator==(const ParameterSpec&) const = default;
 };
 
@@ -72,6 +74,11 @@ constexpr int block_order(int layer, int slot) {
 inline int ParameterSpec::unit() const {
   return order / orders_of_a_unit;
 }
+inline int ParameterSpec::layer() const {
+  return name.starts_with("transformer.h.") ? unit() - 1 : -1;
+}
+/// Returns what a parameter does in the model, such as "qkv", for reports of the memory.
+const char* role_of(const ParameterSpec& spec);
 
 // GPT-2's initialisation (Radford 2019, as in Hugging Face's GPT2PreTrainedModel): weights from
 // N(0, 0.02), with the two projections onto the residual stream scaled by 1/√(2L); biases 0; gains

@@ -81,6 +81,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
       world(endpoint, all_ranks(count), "world", transport->open_channels(Group::channels_taken)),
       groups(endpoint, place, world) {
   trace.set_kernels(options.output.kernels);
+  if (trace.on()) memory.parts().turn_on();
   transport->computes_on(compute);
   if (!gpu) return;
   // Detects a stall of a rank on which this rank's GPU waits.

@@ -82,6 +82,7 @@ void RankMeter::end_step() {
   results_.phases.back().last_step = rank_.compute.now() - step_start_;
   end_section(rank_.trace.step());
   record_memory(rank_.device);
+  rank_.memory.parts().record_peak(rank_.trace);
   results_.train_seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;
 }
 

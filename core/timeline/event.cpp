@@ -25,6 +25,13 @@ struct EventReader::Event {
   TimelineSpan span;
   std::string_view label;  ///< args.name
   std::array<std::int64_t, memory_category_count> bytes{};
+  int memory_state = -1;
+  struct State {
+    int number = -1, step = -1;
+    std::vector<MemoryPart> parts;
+    std::vector<MemoryStates::Change> changes;
+  };
+  std::optional<State> state;  ///< of "memory state" and "memory at peak"
   double loss = std::numeric_limits<double>::quiet_NaN();
   std::vector<std::pair<NameId, double>> series;  ///< of a counter
   std::int64_t spans = -1;
@@ -47,6 +54,7 @@ constexpr std::size_t longest_cluster_description = 1 << 16;
 constexpr std::size_t longest_slices = 1 << 17;
 constexpr std::size_t most_config = 64;      // entries
 constexpr std::size_t longest_config = 512;  // bytes of an entry
+constexpr std::size_t longest_kind = 64;     // bytes
 
 /// Returns a key as written, without quotes. Lockstep's own keys contain no escapes.
 std::string_view key_of(json::field& field) {
@@ -205,6 +213,74 @@ void read_hello(json::value value, Event& event) {
   }
 }
 
+/// Reads a part of the memory: its category, kind and layer.
+std::optional<MemoryPart> read_part(json::value value, Timeline& timeline) {
+  json::array fields;
+  if (value.get_array().get(fields)) return {};
+  MemoryPart part;
+  bool known = false;
+  int i = 0;
+  for (json::value field : fields) {
+    if (i == 0) {
+      const std::string_view category = text_of(field);
+      for (const MemoryCategory each : all_memory_categories)
+        if (category == name_of(each)) {
+          part.category = each;
+          known = true;
+        }
+    } else if (i == 1) {
+      part.kind = timeline.intern(text_of(field).substr(0, longest_kind));
+    } else if (i == 2) {
+      part.layer = std::max(small(integer_of(field)), -1);
+    }
+    ++i;
+  }
+  return known && i == 3 ? std::optional{part} : std::nullopt;
+}
+
+/// Reads the args of "memory state" and "memory at peak".
+template <class State>
+State read_state(json::value value, Timeline& timeline) {
+  State state;
+  json::object args;
+  if (value.get_object().get(args)) return state;
+  bool malformed = false;
+  for (json::field field : args) {
+    const std::string_view key = key_of(field);
+    json::value& entry = field.value();
+    json::array list;
+    if (key == "state") {
+      state.number = small(integer_of(entry));
+    } else if (key == "step") {
+      state.step = small(integer_of(entry));
+    } else if (key == "parts" && entry.get_array().get(list) == simdjson::SUCCESS) {
+      for (json::value each : list) {
+        if (state.parts.size() == most_memory_parts) malformed = true;
+        if (malformed) break;
+        const auto part = read_part(each, timeline);
+        malformed = !part;
+        if (part) state.parts.push_back(*part);
+      }
+    } else if (key == "bytes" && entry.get_array().get(list) == simdjson::SUCCESS) {
+      bool is_part = true;
+      for (json::value each : list) {
+        const std::int64_t number = integer_of(each);
+        if (number < 0 || (is_part && (number >= static_cast<std::int64_t>(most_memory_parts) ||
+                                       state.changes.size() == most_memory_parts)))
+          malformed = true;
+        if (malformed) break;
+        if (is_part)
+          state.changes.push_back({static_cast<std::uint32_t>(number), 0});
+        else
+          state.changes.back().bytes = number;
+        is_part = !is_part;
+      }
+    }
+  }
+  if (malformed) state.number = -1;
+  return state;
+}
+
 }  // namespace
 
 Picoseconds EventReader::time(json::value& value, bool is_point, Event& event) {
@@ -293,12 +369,17 @@ void EventReader::take(json::object object) {
       event.has_time = true;
     } else if (key == "dur") {
       event.duration = time(value, false, event);
+    } else if (key == "state") {
+      event.memory_state = small(integer_of(value));
     } else if (key == "args") {
       json::object inner;
       if (event.name == "lockstep") {
         read_hello(value, event);
       } else if (event.name == "predicted") {
         read_predicted(value, event.predicted.emplace());
+      } else if (event.phase == "M" &&
+                 (event.name == "memory state" || event.name == "memory at peak")) {
+        event.state = read_state<Event::State>(value, timeline_);
       } else if (event.name == "slices" && event.phase == "M") {
         event.slices = description_of(value, longest_slices);
       } else if (value.get_object().get(inner) == simdjson::SUCCESS) {
@@ -336,7 +417,9 @@ void EventReader::apply(Event& event) {
       break;
     case 'C':
       if (event.name == "memory") {
-        timeline_.sample_memory(event.pid, {event.at, event.bytes});
+        const MemoryStates& states = timeline_.rank(event.pid).memory_states;
+        const int state = states.has(event.memory_state) ? event.memory_state : -1;
+        timeline_.sample_memory(event.pid, {event.at, event.bytes, state});
       } else if (event.name == "loss") {
         timeline_.rank(event.pid).losses.push_back({event.at, event.loss});
       } else if (span.step >= 0) {
@@ -379,6 +462,11 @@ void EventReader::apply_metadata(Event& event) {
     if (event.predicted) timeline_.predict(std::move(*event.predicted));
   } else if (event.name == "predicted" && event.predicted) {
     timeline_.predict(std::move(*event.predicted));
+  } else if (event.name == "memory state" && event.state) {
+    timeline_.rank(event.pid).memory_states.add(event.state->number, event.state->parts,
+                                                event.state->changes);
+  } else if (event.name == "memory at peak" && event.state) {
+    timeline_.add_peak(event.pid, {event.state->step, event.state->number});
   } else if (event.name == "slices") {
     timeline_.rank(event.pid).slices = std::move(event.slices);
   } else if (event.name == "process_name") {

@@ -146,6 +146,14 @@ void Timeline::sample_memory(int rank_id, const MemorySample& sample) {
   of.memory_in_order &= of.memory.empty() || of.memory.back().at <= sample.at;
   of.memory.push_back(sample);
   if (!of.memory_peak || sample.total() > of.memory_peak->total()) of.memory_peak = sample;
+  of.highest_total = std::max(of.highest_total, sample.total());
+}
+
+void Timeline::add_peak(int rank_id, const StatePeak& peak) {
+  RankTimeline& of = rank(rank_id);
+  if (!of.memory_states.has(peak.state)) return;
+  of.state_peaks.push_back(peak);
+  of.highest_total = std::max(of.highest_total, of.memory_states.total(peak.state));
 }
 
 void Timeline::end(int rank_id, std::int64_t spans_written) {
@@ -238,7 +246,17 @@ void Timeline::absorb(Timeline&& other) {
         announced = std::max(announced, open.span.end);
       my_lane.absorb(std::move(*their_lane), names);
     }
-    for (const MemorySample& sample : theirs->memory) sample_memory(theirs->rank, sample);
+    // The numbers of states are those of one file.
+    const bool first_states = mine.memory_states.count() == 0;
+    for (MemorySample& sample : theirs->memory) {
+      if (!first_states) sample.state = -1;
+      sample_memory(theirs->rank, sample);
+    }
+    if (first_states) {
+      mine.memory_states = std::move(theirs->memory_states);
+      mine.memory_states.rename(names);
+      for (const StatePeak& peak : theirs->state_peaks) add_peak(theirs->rank, peak);
+    }
     mine.losses.insert(mine.losses.end(), theirs->losses.begin(), theirs->losses.end());
     for (CounterSample& sample : theirs->counters) {
       sample.name = names[sample.name];

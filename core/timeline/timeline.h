@@ -15,6 +15,7 @@
 #include "core/base/memory_use.h"
 #include "core/timeline/growing_array.h"
 #include "core/timeline/lane.h"
+#include "core/timeline/memory_states.h"
 
 namespace lockstep {
 
@@ -28,7 +29,14 @@ constexpr std::int64_t most_bytes = std::int64_t{1} << 60;
 struct MemorySample {
   Picoseconds at = 0;
   std::array<std::int64_t, memory_category_count> bytes{};
+  int state = -1;  ///< in RankTimeline::memory_states, or -1
   std::int64_t total() const;
+};
+
+/// A rank's memory at the peak of a step, or of the time between two steps.
+struct StatePeak {
+  int step = -1;  ///< the last step before the end of this time
+  int state = 0;  ///< in RankTimeline::memory_states
 };
 
 struct LossSample {
@@ -53,8 +61,11 @@ struct RankTimeline {
   std::vector<MemorySample> memory;          ///< by time
   bool memory_in_order = true;               ///< until settle() sorts it
   std::optional<MemorySample> memory_peak;   ///< the first sample with the highest total
-  std::vector<LossSample> losses;            ///< in order of arrival
-  std::vector<CounterSample> counters;       ///< in order of arrival; other tools' are left out
+  std::int64_t highest_total = 0;            ///< of all samples and peaks
+  MemoryStates memory_states;
+  std::vector<StatePeak> state_peaks;   ///< by time; empty in traces of older versions
+  std::vector<LossSample> losses;       ///< in order of arrival
+  std::vector<CounterSample> counters;  ///< in order of arrival; other tools' are left out
   /// What the rank stores of each tensor, as JSON (core/plan/stored_slices.h); "" if not told.
   std::string slices;
   /// The ids of the lanes from which messages left. Each span of a collective on such a lane is a
@@ -167,6 +178,7 @@ class Timeline {
   void announce(int rank, int tid, const TimelineSpan& span);
   void withdraw(int rank, int tid, const TimelineSpan& span);
   void sample_memory(int rank, const MemorySample& sample);
+  void add_peak(int rank, const StatePeak& peak);
   void end(int rank, std::int64_t spans_written);
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);

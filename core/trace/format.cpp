@@ -164,6 +164,8 @@ void put(std::string& text, fmt::format_string<Args...> format, Args&&... args) 
 void append_memory(std::string& text, int rank, const TraceEvent& event) {
   put(text, R"({{"ph":"C","name":"memory","pid":{},"tid":0,"ts":)", rank);
   append_microseconds(text, event.start);
+  // Outside args, whose numbers other viewers draw.
+  if (event.state >= 0) put(text, R"(,"state":{})", event.state);
   text += ",\"args\":{";
   for (int i = 0; i < memory_category_count; ++i)
     put(text, "{}\"{}\":{}", i == 0 ? "" : ",", name_of(static_cast<MemoryCategory>(i)),

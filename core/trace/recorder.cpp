@@ -94,8 +94,12 @@ void Recorder::put_aside(TraceEvent event) {
   aside_.push_back(std::move(event));
 }
 
-void Recorder::memory(const MemoryUse& use, Picoseconds at) {
-  put_aside({.kind = TraceEvent::Kind::memory, .start = at, .end = at, .bytes = use.bytes});
+void Recorder::memory(const MemoryUse& use, Picoseconds at, int state) {
+  put_aside({.kind = TraceEvent::Kind::memory,
+             .start = at,
+             .end = at,
+             .bytes = use.bytes,
+             .state = state});
 }
 
 void Recorder::loss(double value, Picoseconds at) {

@@ -44,6 +44,7 @@ struct TraceEvent {
   Picoseconds end = 0;
   std::uint64_t flow = 0;                                   ///< message id, equal on both ends
   std::array<std::int64_t, memory_category_count> bytes{};  ///< memory counter
+  int state = -1;                                           ///< memory counter
   double value = 0;                                         ///< loss
   std::shared_ptr<const std::string> text;                  ///< metadata, counter: args as JSON
 };
@@ -87,7 +88,8 @@ class Recorder {
   void span(int lane, const Span& span, Picoseconds start, Picoseconds end);
   void flow_start(int lane, std::uint64_t id, Picoseconds at);
   void flow_end(int lane, std::uint64_t id, Picoseconds at);
-  void memory(const MemoryUse& use, Picoseconds at);
+  /// `state` is the number of a state of the memory's parts, or -1 (MemoryParts::state).
+  void memory(const MemoryUse& use, Picoseconds at, int state = -1);
   void loss(double value, Picoseconds at);
   /// Records numbers of a layer at a time, such as the tokens that each expert gets; `layer` is -1
   /// if they belong to none. `name` must have static lifetime. The names of the series must differ

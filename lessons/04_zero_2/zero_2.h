@@ -25,7 +25,8 @@ class ShardedGradients {
       : model_(model), device_(model.device()), ranks_(ranks), layout_(layout) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
       const std::int64_t elements = bucket.frozen ? 0 : bucket.elements / layout.shards();
-      shards_.push_back(zeros(device_, elements, MemoryCategory::gradients, bucket.dtype));
+      shards_.push_back(
+          zeros(device_, elements, MemoryCategory::gradients, bucket.dtype, "shards"));
     }
   }
 
@@ -63,7 +64,8 @@ class ShardedGradients {
     // The previous microbatch's last reduction may still be in flight after this microbatch's
     // forward pass.
     if (in_flight_.full && in_flight_.bucket >= b) wait();
-    filling.full = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype);
+    filling.full =
+        zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype, "full buckets");
     put_gradients(model_, bucket, filling.full);
     record_memory(device_);
   }
@@ -116,8 +118,8 @@ class Zero2 : public LayerHooks {
         gradients_(model, ranks, layout_) {
     for (std::size_t b = 0; b < layout_.buckets().size(); ++b) {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
-      Tensor& values = values_.emplace_back(
-          zeros(model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype));
+      Tensor& values = values_.emplace_back(zeros(
+          model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype, "buckets"));
       make_values(model, bucket, values, seed);
       optimizer_.add_shard(model, layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
                            gradients_.shard(b));

@@ -27,8 +27,9 @@ class ShardedParameters {
         layout_(layout),
         uses_(uses_of(model.stored_units(), layout)) {
     for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-      Tensor& shard = shards_.emplace_back(zeros(device_, bucket.elements / layout.shards(),
-                                                 MemoryCategory::parameters, bucket.dtype));
+      Tensor& shard =
+          shards_.emplace_back(zeros(device_, bucket.elements / layout.shards(),
+                                     MemoryCategory::parameters, bucket.dtype, "shards"));
       for (const Parameter& part : parts_of_shard(model, layout, bucket, ranks.rank(), shard, {}))
         part.fill_initial(device_, seed);
     }
@@ -118,7 +119,11 @@ class ShardedParameters {
     std::vector<Unsharded>& buckets = unsharded_.emplace_back();
     for (const std::size_t b : use.buckets) {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
-      Tensor values{device_.memory, {bucket.elements}, MemoryCategory::parameters, bucket.dtype};
+      Tensor values{device_.memory,
+                    {bucket.elements},
+                    MemoryCategory::parameters,
+                    bucket.dtype,
+                    "gathered buckets"};
       copy(shards_[b], ranks_.chunk(values, ranks_.rank()));
       Work work = ranks_.all_gather(values);
       buckets.push_back({b, std::move(values), std::move(work)});

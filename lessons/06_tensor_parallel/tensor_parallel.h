@@ -85,7 +85,8 @@ class VocabularyParallelEmbedding : public TokenLayer {
         g_(std::move(g)) {}
 
   Tensor forward(View tokens, Stash& stash) override {
-    Tensor x = ops_.activation({tokens.shape[0], tokens.shape[1], tokens_.shape[1]});
+    Tensor x =
+        ops_.activation({tokens.shape[0], tokens.shape[1], tokens_.shape[1]}, "embedding output");
     const auto look_up = [&](View positions) {
       ops_.embedding_part_forward(tokens, part_, tokens_.value, positions, x);
     };
@@ -142,12 +143,16 @@ class VocabularyParallelCrossEntropy : public LossLayer {
     Saved& saved = stash.of<Saved>(this);
     saved.targets = targets.reshaped({tokens});
     saved.scale = scale;
-    const Tensor statistics{memory_, {ranks_.size(), 3, tokens}, MemoryCategory::communication};
+    const Tensor statistics{memory_,
+                            {ranks_.size(), 3, tokens},
+                            MemoryCategory::communication,
+                            DType::f32,
+                            "loss statistics"};
     ops_.cross_entropy_part_forward(logits, saved.targets, part_,
                                     ranks_.chunk(statistics, ranks_.rank()));
     ranks_.all_gather(statistics).wait();
-    saved.losses = ops_.statistic({tokens});
-    saved.lse = ops_.statistic({tokens});
+    saved.losses = ops_.statistic({tokens}, "losses");
+    saved.lse = ops_.statistic({tokens}, "losses");
     ops_.cross_entropy_merge(statistics, saved.losses, saved.lse);
     saved.logits = std::move(logits);
   }

@@ -31,7 +31,8 @@ class SequenceShards {
   /// Returns (b, s, h) from this rank's (b, s/t, h), with an all-gather.
   Tensor gather(Tensor shard) const {
     const Shape& part = shard.shape();
-    Tensor whole = ops_.activation({part[0], part[1] * ranks_.size(), part[2]});
+    Tensor whole =
+        ops_.activation({part[0], part[1] * ranks_.size(), part[2]}, "gathered sequence");
     ops_.copy(flat(shard), flat(ranks_.chunk(whole, ranks_.rank())));
     shard.reset();
     ranks_.all_gather(whole).wait();
@@ -42,7 +43,8 @@ class SequenceShards {
   Tensor scatter(Tensor terms) const {
     const Shape& whole = terms.shape();
     ranks_.reduce_scatter(terms).wait();
-    Tensor shard = ops_.activation({whole[0], whole[1] / ranks_.size(), whole[2]});
+    Tensor shard =
+        ops_.activation({whole[0], whole[1] / ranks_.size(), whole[2]}, "sequence shard");
     ops_.copy(flat(ranks_.chunk(terms, ranks_.rank())), flat(shard));
     return shard;
   }
@@ -178,7 +180,8 @@ inline void sum_layernorms(const Gpt& model, const std::vector<Parameter*>& para
   const DType dtype = gradients.front().dtype;
   const Ops ops{device, layer, dtype};
   // one message for all vectors
-  Tensor all{device.memory, {elements}, MemoryCategory::communication, dtype};
+  Tensor all{
+      device.memory, {elements}, MemoryCategory::communication, dtype, "layernorm gradients"};
   const auto copy = [&](bool out) {
     std::int64_t first = 0;
     for (const View& gradient : gradients) {

@@ -37,11 +37,11 @@ class ExpertMlp : public Layer {
 
   Tensor backward_input(Tensor dy, Stash& stash) override {
     Saved& saved = stash.saved<Saved>(this);
-    const Tensor dweights = ops_.statistic(saved.slots.shape());
+    const Tensor dweights = ops_.statistic(saved.slots.shape(), activation_gradients);
     Tensor mine = combine_backward(std::move(dy), saved, dweights);
     Tensor dx_experts =
         experts_.backward_input(exchange_.dispatch(std::move(mine), saved.rows), saved.experts);
-    Tensor dx = ops_.activation(saved.shape);
+    Tensor dx = ops_.activation(saved.shape, activation_gradients);
     {
       const Tensor back = exchange_.give_back(std::move(dx_experts), saved.rows);
       ops_.combine_rows(back, saved.slots, {}, {}, dx);
@@ -111,7 +111,7 @@ class ExpertMlp : public Layer {
   }
   /// Returns y: for each token, the sum of its experts' results, weighted with their probabilities.
   Tensor combine(const Saved& saved) const {
-    Tensor y = ops_.activation(saved.shape);
+    Tensor y = ops_.activation(saved.shape, "MLP output");
     ops_.combine_rows(saved.outputs, saved.slots, saved.router.probabilities, saved.router.experts,
                       y);
     return y;

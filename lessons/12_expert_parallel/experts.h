@@ -126,9 +126,9 @@ class Experts {
     saved.counts = std::move(counts);
     saved.x = std::move(x);
     const std::int64_t rows = saved.x.shape()[0], h = saved.x.shape()[1];
-    saved.inner = ops_.activation({rows, inner_width()});
-    saved.activated = ops_.activation({rows, inner_width()});
-    Tensor y = ops_.activation({rows, h});
+    saved.inner = ops_.activation({rows, inner_width()}, "GELU input");
+    saved.activated = ops_.activation({rows, inner_width()}, "GELU output");
+    Tensor y = ops_.activation({rows, h}, "expert output");
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_forward(of_expert(saved.x), item_of(fc_.value, e), item_of(fc_bias_.value, e),
                           of_expert(saved.inner), WeightLayout::in_out);
@@ -145,14 +145,14 @@ class Experts {
   Tensor backward_input(Tensor dy, Saved& saved) const {
     const std::int64_t rows = saved.x.shape()[0], h = saved.x.shape()[1];
     saved.dy = std::move(dy);
-    saved.dinner = ops_.activation({rows, inner_width()});
+    saved.dinner = ops_.activation({rows, inner_width()}, activation_gradients);
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_backward_input(of_expert(saved.dy), item_of(projection_.value, e),
                                  of_expert(saved.dinner), WeightLayout::in_out);
     });
     if (rows > 0) ops_.gelu_backward(saved.inner, saved.dinner, saved.dinner);
     saved.inner.reset();
-    Tensor dx = ops_.activation({rows, h});
+    Tensor dx = ops_.activation({rows, h}, activation_gradients);
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_backward_input(of_expert(saved.dinner), item_of(fc_.value, e), of_expert(dx),
                                  WeightLayout::in_out);

@@ -48,14 +48,14 @@ class SharedTokensExperts : public Layer {
     const int local = moe_.experts / ranks_.size();
     const Routing mine = part_of(saved.routing, ranks_.rank() * local, local);
     saved.slots = index_tensor(device_, mine.slots, {saved.shape.rows(), moe_.top_k});
-    Tensor inputs = ops_.activation({mine.rows(), saved.shape.last()});
+    Tensor inputs = ops_.activation({mine.rows(), saved.shape.last()}, "tokens by expert");
     {
       const Tensor tokens = index_tensor(device_, mine.tokens, {mine.rows()});
       ops_.gather_rows(x, tokens, inputs);
     }
     x.reset();
     saved.outputs = experts_.forward(std::move(inputs), mine.kept, saved.experts);
-    Tensor y = ops_.activation(saved.shape);
+    Tensor y = ops_.activation(saved.shape, "MLP output");
     ops_.combine_rows(saved.outputs, saved.slots, saved.router.probabilities, saved.router.experts,
                       y);
     ranks_.all_reduce(y).wait();  // g of tensor parallelism
@@ -64,8 +64,8 @@ class SharedTokensExperts : public Layer {
 
   Tensor backward_input(Tensor dy, Stash& stash) override {
     Saved& saved = stash.saved<Saved>(this);
-    const Tensor dweights = ops_.statistic(saved.slots.shape());
-    Tensor dy_experts = ops_.activation(saved.outputs.shape());
+    const Tensor dweights = ops_.statistic(saved.slots.shape(), activation_gradients);
+    Tensor dy_experts = ops_.activation(saved.outputs.shape(), activation_gradients);
     ops_.combine_rows_backward(dy, saved.outputs, saved.slots, saved.router.probabilities,
                                saved.router.experts, dy_experts, dweights);
     dy.reset();
@@ -73,7 +73,7 @@ class SharedTokensExperts : public Layer {
     // Each rank knows the gradients of its own experts' probabilities, and the router needs all.
     ranks_.all_reduce(dweights).wait();
     Tensor dx_experts = experts_.backward_input(std::move(dy_experts), saved.experts);
-    Tensor dx = ops_.activation(saved.shape);
+    Tensor dx = ops_.activation(saved.shape, activation_gradients);
     ops_.combine_rows(dx_experts, saved.slots, {}, {}, dx);
     dx_experts.reset();
     ranks_.all_reduce(dx).wait();  // f

@@ -37,7 +37,8 @@ class Router {
                 {.weight = expert_spec(site.config, site.layer, ExpertSlot::router, moe.experts),
                  .bias = {},
                  .in = site.config.hidden,
-                 .out = moe.experts}),
+                 .out = moe.experts,
+                 .output = "router logits"}),
         watch_(std::move(watch)),
         member_(site.group(Axis::ep) != nullptr ? site.group(Axis::ep)->rank() : 0) {}
 
@@ -45,9 +46,9 @@ class Router {
   Routing forward(Tensor x, Saved& saved, Stash& stash) {
     const std::int64_t tokens = x.shape().rows();
     const Tensor logits = linear_.forward(std::move(x), stash);
-    saved.probabilities = ops_.statistic({tokens, moe_.experts});
-    saved.experts =
-        Tensor{device_.memory, {tokens, moe_.top_k}, MemoryCategory::activations, DType::i32};
+    saved.probabilities = ops_.statistic({tokens, moe_.experts}, "router probabilities");
+    saved.experts = Tensor{
+        device_.memory, {tokens, moe_.top_k}, MemoryCategory::activations, DType::i32, "routing"};
     const Tensor gaps = ops_.statistic({tokens});
     ops_.router_forward(logits, saved.probabilities, saved.experts, gaps);
     if (device_.memory.device() == DeviceKind::meta) return without_values(tokens);
@@ -69,7 +70,7 @@ class Router {
                              static_cast<double>(moe_.batch_tokens)));
     const Tensor balance = ops_.statistic({moe_.experts});
     device_.compute.write(slopes.data(), balance);
-    Tensor dlogits = ops_.activation({x[0], x[1], moe_.experts});
+    Tensor dlogits = ops_.activation({x[0], x[1], moe_.experts}, activation_gradients);
     ops_.router_backward(saved.probabilities, saved.experts, dweights, balance, dlogits);
     return linear_.backward_input(std::move(dlogits), stash);
   }

@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// Allocates indices, and copies them from the host.
 inline Tensor index_tensor(Device device, const std::vector<std::int32_t>& values, Shape shape) {
-  Tensor tensor{device.memory, shape, MemoryCategory::activations, DType::i32};
+  Tensor tensor{device.memory, shape, MemoryCategory::activations, DType::i32, "routing"};
   if (tensor.elements() > 0) device.compute.write(values.data(), tensor);
   return tensor;
 }
@@ -113,9 +113,15 @@ class TokenExchange {
     const auto first = counts.begin() + member * local_;
     return std::accumulate(first, first + local_, std::int64_t{0});
   }
-  Tensor activation(std::int64_t rows) const { return ops_.activation({rows, width_}); }
+  Tensor activation(std::int64_t rows) const {
+    return ops_.activation({rows, width_}, "tokens by expert");
+  }
   Tensor buffer(std::int64_t rows) const {
-    return Tensor{device_.memory, {rows, width_}, MemoryCategory::communication, ops_.dtype()};
+    return Tensor{device_.memory,
+                  {rows, width_},
+                  MemoryCategory::communication,
+                  ops_.dtype(),
+                  "tokens in flight"};
   }
 
   std::vector<std::int64_t> exchange_counts(const Routing& routing) const {

@@ -19,8 +19,8 @@ class GatheredAttention : public Layer {
 
   Tensor forward(Tensor qkv, Stash& stash) override {
     const View q = third(qkv, 0);
-    Tensor y = ops_.activation(q.shape);
-    Tensor lse = ops_.statistic({q.shape[0], heads_, q.shape[1]});
+    Tensor y = ops_.activation(q.shape, "attention output");
+    Tensor lse = ops_.statistic({q.shape[0], heads_, q.shape[1]}, "attention log-sum-exps");
     const Tensor all = gathered(qkv);
     for_sources(
         [&](int source) { attention_.forward(source, q, ranks_.chunk(all, source), y, lse); });
@@ -31,7 +31,7 @@ class GatheredAttention : public Layer {
   Tensor backward_input(Tensor dy, Stash& stash) override {
     const Saved& saved = stash.saved<Saved>(this);
     const View q = third(saved.qkv, 0);
-    Tensor dqkv = ops_.activation(saved.qkv.shape());
+    Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
     const Tensor all = gathered(saved.qkv), gradients = of_all_ranks(q);
     for_sources([&](int source) {
       const View part = ranks_.chunk(gradients, source);
@@ -65,7 +65,8 @@ class GatheredAttention : public Layer {
     return {memory_,
             {2 * ranks_.size(), one[0], one[1], one[2]},
             MemoryCategory::communication,
-            q.dtype};
+            q.dtype,
+            "keys and values"};
   }
   Tensor gathered(View qkv) const {
     const View q = third(qkv, 0);

@@ -40,7 +40,11 @@ inline AttentionBlock visible_block(ContextLayout layout, int self, int source, 
 /// One message: K and V, or dK and dV, of one rank's tokens, side by side. (2, b, c, w)
 inline Tensor keys_values_message(Memory& memory, View q) {
   const Shape& one = q.shape;
-  return {memory, {2, one[0], one[1], one[2]}, MemoryCategory::communication, q.dtype};
+  return {memory,
+          {2, one[0], one[1], one[2]},
+          MemoryCategory::communication,
+          q.dtype,
+          "keys and values"};
 }
 /// Returns the first or the second (b, c, w) of such a message. `q` has that shape.
 inline View half_of(View message, int which, View q) {
@@ -66,8 +70,10 @@ class AttentionByRank {
     if (source == rank_) return ops_.attention_forward(q, k, v, heads_, y, lse);
     const AttentionBlock block = block_of(source, q);
     if (block.queries == 0) return;
-    const Tensor part = ops_.activation({q.shape[0], block.queries, q.shape[2]});
-    const Tensor part_lse = ops_.statistic({q.shape[0], heads_, block.queries});
+    const Tensor part =
+        ops_.activation({q.shape[0], block.queries, q.shape[2]}, "attention output");
+    const Tensor part_lse =
+        ops_.statistic({q.shape[0], heads_, block.queries}, "attention log-sum-exps");
     ops_.attention_block_forward(q, k, v, heads_, block, part, part_lse);
     ops_.attention_merge(part, part_lse, heads_, block.first_query, y, lse);
   }
@@ -117,8 +123,8 @@ class RingAttention : public Layer {
 
   Tensor forward(Tensor qkv, Stash& stash) override {
     const View q = third(qkv, 0);
-    Tensor y = ops_.activation(q.shape);
-    Tensor lse = ops_.statistic({q.shape[0], heads_, q.shape[1]});
+    Tensor y = ops_.activation(q.shape, "attention output");
+    Tensor lse = ops_.statistic({q.shape[0], heads_, q.shape[1]}, "attention log-sum-exps");
     Tensor held = own_keys_values(qkv), arriving = keys_values_message(memory_, q);
     for (int step = 0; step < ranks_.size(); ++step) {
       Hop hop = is_last(step) ? Hop{} : pass_on(held, arriving);
@@ -136,7 +142,7 @@ class RingAttention : public Layer {
   Tensor backward_input(Tensor dy, Stash& stash) override {
     const Saved& saved = stash.saved<Saved>(this);
     const View q = third(saved.qkv, 0);
-    Tensor dqkv = ops_.activation(saved.qkv.shape());
+    Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
     Tensor held = own_keys_values(saved.qkv), arriving = keys_values_message(memory_, q);
     Tensor part = keys_values_message(memory_, q), sums = keys_values_message(memory_, q),
            arriving_sums = keys_values_message(memory_, q);

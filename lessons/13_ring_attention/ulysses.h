@@ -41,7 +41,8 @@ class UlyssesAttention : public Layer {
     const Shape& own = tokens.shape();
     const Tensor out = message(own), in = message(own);
     copy_heads(tokens, out, n, /*into_messages=*/true);
-    Tensor heads = ops_.activation({own[0], own[1] * ranks_.size(), own[2] / ranks_.size()});
+    Tensor heads =
+        ops_.activation({own[0], own[1] * ranks_.size(), own[2] / ranks_.size()}, "rank's heads");
     tokens.reset();
     ranks_.all_to_all(out, in).wait();
     copy_positions(heads, in, /*into_messages=*/false);
@@ -50,7 +51,8 @@ class UlyssesAttention : public Layer {
   /// The inverse of heads_of.
   Tensor tokens_of(Tensor heads, int n) const {
     const Shape& all = heads.shape();
-    Tensor tokens = ops_.activation({all[0], all[1] / ranks_.size(), all[2] * ranks_.size()});
+    Tensor tokens =
+        ops_.activation({all[0], all[1] / ranks_.size(), all[2] * ranks_.size()}, "rank's tokens");
     const Tensor out = message(tokens.shape()), in = message(tokens.shape());
     copy_positions(heads, out, /*into_messages=*/true);
     heads.reset();
@@ -61,7 +63,8 @@ class UlyssesAttention : public Layer {
 
   /// Allocates one chunk (b, c, n w/N) per rank.
   Tensor message(const Shape& tokens) const {
-    return {memory_, tokens, MemoryCategory::communication, ops_.dtype()};
+    return {memory_, tokens, MemoryCategory::communication, ops_.dtype(),
+            "tokens and heads in flight"};
   }
   void copy(View tensor, View message, bool into_messages) const {
     into_messages ? ops_.copy(tensor, message) : ops_.copy(message, tensor);

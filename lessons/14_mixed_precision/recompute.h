@@ -43,9 +43,9 @@ class KeepingAttentionCore : public Layer {
 
   Tensor forward(Tensor qkv, Stash& stash) override {
     const std::int64_t b = qkv.shape()[0], s = qkv.shape()[1], width = qkv.shape()[2] / 3;
-    Tensor y = ops_.activation({b, s, width});
-    Tensor probabilities = ops_.statistic({b, heads_, s, s});
-    const Tensor log_sums = ops_.statistic({b, heads_, s});
+    Tensor y = ops_.activation({b, s, width}, "attention output");
+    Tensor probabilities = ops_.statistic({b, heads_, s, s}, "attention probabilities");
+    const Tensor log_sums = ops_.statistic({b, heads_, s}, "attention log-sum-exps");
     ops_.attention_forward(third(qkv, 0), third(qkv, 1), third(qkv, 2), heads_, y, log_sums,
                            probabilities);
     stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(probabilities)};
@@ -54,7 +54,7 @@ class KeepingAttentionCore : public Layer {
 
   Tensor backward_input(Tensor dy, Stash& stash) override {
     const Saved& saved = stash.saved<Saved>(this);
-    Tensor dqkv = ops_.activation(saved.qkv.shape());
+    Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
     ops_.attention_backward(dy, third(saved.qkv, 0), third(saved.qkv, 1), third(saved.qkv, 2),
                             saved.y, {}, saved.probabilities, heads_, third(dqkv, 0),
                             third(dqkv, 1), third(dqkv, 2));

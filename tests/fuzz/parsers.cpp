@@ -193,6 +193,9 @@ Parser trace(const std::string& name, TraceReader::Form form) {
 {"ph":"s","name":"message","cat":"communication","id":77,"pid":0,"tid":1,"ts":3},
 {"ph":"f","name":"message","cat":"communication","id":"77","pid":1,"tid":2,"ts":9},
 {"ph":"C","name":"memory","pid":0,"ts":3,"args":{"parameters":1,"gradients":1}},
+{"ph":"M","name":"memory state","pid":0,"args":{"state":0,"parts":[["parameters","qkv",0],["gradients","head",-1]],"bytes":[0,1,1,1]}},
+{"ph":"C","name":"memory","pid":0,"ts":4,"state":0,"args":{"parameters":1,"gradients":1}},
+{"ph":"M","name":"memory at peak","pid":0,"args":{"step":1,"state":0}},
 {"ph":"C","name":"tokens per expert","id":"layer 1","pid":0,"ts":3,"args":{"step":0,"layer":1,"expert 0":5}},
 {"ph":"i","s":"t","name":"open","cat":"wait","pid":0,"tid":0,"ts":900,"args":{"name":"x","start":7}},
 {"ph":"i","name":"end","s":"p","pid":0,"ts":3,"args":{"spans":10}},
@@ -204,15 +207,22 @@ Parser trace(const std::string& name, TraceReader::Form form) {
     seeds.push_back("{\"traceEvents\": [\n" + spans.substr(0, spans.size() - 2) + "\n]}");
   const std::string span = R"({"ph":"X","name":"n%","pid":0,"tid":0,"ts":%,"dur":1})",
                     open = R"({"ph":"i","name":"open","pid":0,"tid":1,"ts":%})",
-                    flow = R"({"ph":"s","name":"m","id":%,"pid":0,"tid":1,"ts":%})";
+                    flow = R"({"ph":"s","name":"m","id":%,"pid":0,"tid":1,"ts":%})",
+                    state = R"({"ph":"M","name":"memory state","pid":0,"args":{"state":%,)"
+                            R"("parts":[["parameters","k%",%]],"bytes":[0,%]}})";
   std::vector<Costly> costly;
-  for (const std::string& line : {std::string{"{}"}, span, open, flow})
+  for (const std::string& line : {std::string{"{}"}, span, open, flow, state})
     costly.push_back({hello_line + "\n", line + "\n", ""});
   // The lines of a connection are limited. A file may be one document of any length, whose index
   // takes six times as much.
   if (form == TraceReader::Form::lines)
-    for (const char* before : {"", R"({"ph":"C","name":"c","pid":0,"args":{"step":0)"})
-      for (const char* unit : {"[", ",\"k%\":1", "x"}) costly.push_back({before, unit, "}}\n"});
+    for (
+        const char* before :
+        {"", R"({"ph":"C","name":"c","pid":0,"args":{"step":0)",
+         R"({"ph":"M","name":"memory state","pid":0,"args":{"state":0,"parts":[["parameters","",0)"})
+      for (const char* unit :
+           {"[", ",\"k%\":1", "x", R"(],["parameters","",0)", R"(]],"bytes":[0)"})
+        costly.push_back({before, unit, "}}\n"});
   return {.name = name,
           .seeds = std::move(seeds),
           .words = json_words,

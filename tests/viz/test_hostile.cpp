@@ -58,6 +58,12 @@ const std::vector<std::string>& templates() {
       "\n"
       R"({"ph":"f","name":"message","cat":"communication","id":77,"pid":%[1],"tid":%[2],"ts":%[9]},)",
       R"({"ph":"C","name":"memory","pid":%[0],"ts":%[3],"args":{"parameters":%[1],"gradients":%[1],"optimizer":%[1],"activations":%[1],"communication":%[1]}},)",
+      R"({"ph":"M","name":"memory state","pid":%[0],"args":{"state":%[0],"parts":[[%["activations"],%["qkv"],%[0]],["gradients","head",-1]],"bytes":[%[0],%[50],1,%[9]]}},)"
+      "\n"
+      R"({"ph":"C","name":"memory","pid":0,"ts":%[3],"state":%[0],"args":{"gradients":9,"activations":50}},)"
+      "\n"
+      R"({"ph":"M","name":"memory at peak","pid":%[0],"args":{"step":%[0],"state":%[0]}},)",
+      R"({"ph":"M","name":"memory state","pid":0,"args":{"state":0,"parts":%[0],"bytes":%[0]}},)",
       R"({"ph":"C","name":"loss","pid":%[0],"ts":%[3],"args":{"loss":%[5.5]}},)",
       R"({"ph":"C","name":"tokens per expert","id":%["layer 1"],"pid":%[0],"ts":%[3],"args":{"step":%[0],"layer":%[1],"expert 0":%[5],"expert 1":%[9],"expert 1 dropped":%[3]}},)",
       R"({"ph":"X","name":"all_reduce","cat":"communication","pid":0,"tid":1,"ts":%[5],"dur":%[7],"args":{"step":%[0],"bytes":%[9],"group":%["dp"],"seq":%[4]}},)"

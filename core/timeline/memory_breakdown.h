@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/timeline/timeline.h"
+
+namespace lockstep {
+
+/// What fills a rank's memory: the bytes of each category, of each kind of tensor in it, and of
+/// each layer in that.
+struct MemoryBreakdown {
+  using LayerBytes = std::pair<int, std::int64_t>;
+  struct Kind {
+    std::string name;
+    std::int64_t bytes = 0;
+    std::int64_t outside = 0;        ///< the part of them outside the blocks
+    std::vector<LayerBytes> layers;  ///< the others, by layer
+  };
+  struct Category {
+    MemoryCategory category = MemoryCategory::parameters;
+    std::int64_t bytes = 0;
+    std::vector<Kind> kinds;  ///< largest first
+  };
+  std::vector<Category> categories;  ///< largest first, without empty ones
+  std::int64_t total() const;
+};
+
+/// Divides a state of a rank's memory (MemoryStates), which must exist.
+MemoryBreakdown memory_breakdown(const Timeline& timeline, const RankTimeline& rank, int state);
+
+/// Returns the rank's memory at a time, according to the last sample before it. Returns nothing if
+/// there is none, or if the trace does not say what fills it.
+std::optional<MemoryBreakdown> memory_breakdown_at(const Timeline& timeline,
+                                                   const RankTimeline& rank, Picoseconds at);
+
+/// Returns the state with the highest total of those that ended steps from `first` to `last`
+/// reached; the earliest of several. Unlike memory_peak(), it is exact: samples miss what is
+/// allocated and released between them. Returns nothing for traces that do not tell.
+std::optional<StatePeak> peak_of_steps(const RankTimeline& rank, int first, int last);
+
+/// Returns which layers have a kind's bytes, such as "layers 0-7" or "layers 0-2, 5".
+std::string layer_numbers(const MemoryBreakdown::Kind& kind);
+
+}  // namespace lockstep
