@@ -22,8 +22,8 @@ inline constexpr std::array all_memory_categories{
 const char* name_of(MemoryCategory category);
 
 /// Limits on how finely a rank divides its memory, for the program that writes a trace and for the
-/// one that reads it: parts (MemoryParts), different states of them, and differences between a state
-/// and the one before, in all.
+/// one that reads it: parts (MemoryParts), different states of them, and differences between a
+/// state and the one before, in all.
 constexpr std::size_t most_memory_parts = 8192, most_memory_states = 4096;
 constexpr std::size_t most_memory_changes = std::size_t{1} << 18;
 /// The most bytes of a part. Sums over parts fit in 64 bits.

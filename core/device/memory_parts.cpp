@@ -33,7 +33,7 @@ std::uint64_t hash_of(const std::vector<std::int64_t>& bytes) {
 
 }  // namespace
 
-MemoryParts::MemoryParts() : bytes_(memory_category_count) {
+MemoryParts::MemoryParts() : bytes_(memory_category_count), peak_bytes_(memory_category_count) {
   for (const MemoryCategory category : all_memory_categories)
     parts_.push_back({category, no_name, -1});
 }
@@ -41,6 +41,17 @@ MemoryParts::MemoryParts() : bytes_(memory_category_count) {
 MemoryParts::Id MemoryParts::find(MemoryCategory category, const char* kind, int layer) {
   if (!on_ || (kind == nullptr && layer < 0)) return unnamed(category);
   if (kind == nullptr) kind = no_name;
+  const std::uint64_t hash =
+      (reinterpret_cast<std::uintptr_t>(kind) + static_cast<std::uint64_t>(layer) * 8 +
+       static_cast<std::uint64_t>(category)) *
+      0x9e3779b97f4a7c15;
+  Found& found = found_[hash >> 55];  // 9 bits
+  if (found.kind != kind || found.layer != layer || found.category != category)
+    found = {kind, layer, category, search(category, kind, layer)};
+  return found.id;
+}
+
+MemoryParts::Id MemoryParts::search(MemoryCategory category, const char* kind, int layer) {
   const auto [at, fresh] = ids_.try_emplace({category, kind, layer}, unnamed(category));
   if (!fresh) return at->second;
   // The same words may be at several addresses.
@@ -53,6 +64,7 @@ MemoryParts::Id MemoryParts::find(MemoryCategory category, const char* kind, int
     at->second = static_cast<Id>(parts_.size());
     parts_.push_back({category, kind, layer});
     bytes_.push_back(0);
+    peak_bytes_.reserve(bytes_.capacity());  // leave_peak() must not throw
   }
   return at->second;
 }

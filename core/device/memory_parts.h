@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <tuple>
@@ -68,6 +69,15 @@ class MemoryParts {
     int layer;
   };
   using Bytes = std::vector<std::int64_t>;  ///< by part
+  /// A part that find() has returned, so that it need not search for it again.
+  struct Found {
+    const char* kind = nullptr;
+    int layer = 0;
+    MemoryCategory category{};
+    Id id = 0;
+  };
+
+  Id search(MemoryCategory category, const char* kind, int layer);
 
   void leave_peak();
   int number_of(const Bytes& bytes, std::size_t most_changes, Recorder& trace);
@@ -76,6 +86,7 @@ class MemoryParts {
   bool on_ = false;
   std::vector<Part> parts_;
   std::map<std::tuple<MemoryCategory, const char*, int>, Id> ids_;
+  std::array<Found, 512> found_{};  ///< by a hash of kind, layer and category
   Bytes bytes_;
   // The peak of the interval. While the bytes have not shrunk since, peak_bytes_ is out of date.
   std::int64_t peak_total_ = 0;

@@ -30,7 +30,7 @@ void record_whole_values(Gpt& model, const FlatLayout::Bucket& bucket, bool whol
 /// Returns `elements` zeros. Charges the modelled clock for writing them. `kind` says what they
 /// are, for reports of the memory (MemoryParts).
 Tensor zeros(Device device, std::int64_t elements, MemoryCategory category,
-             DType dtype = DType::f32, const char* kind = nullptr);
+             DType dtype = DType::f32, const char* kind = "buckets");
 
 /// Returns the parts of a bucket's parameters that one rank owns, as Parameters for an optimizer to
 /// update. Their values and gradients are slices of `values` and `gradients`, which hold the rank's

@@ -68,8 +68,10 @@ std::optional<StatePeak> peak_of_steps(const RankTimeline& rank, int first, int 
   return found;
 }
 
-std::string layer_numbers(const MemoryBreakdown::Kind& kind) {
-  const auto& layers = kind.layers;
+namespace {
+
+/// "layers 0-2, 5"
+std::string layer_numbers(const std::vector<MemoryBreakdown::LayerBytes>& layers) {
   std::string text = layers.size() > 1 ? "layers " : "layer ";
   for (std::size_t i = 0; i < layers.size();) {
     std::size_t last = i;
@@ -78,7 +80,22 @@ std::string layer_numbers(const MemoryBreakdown::Kind& kind) {
     if (last > i) text += fmt::format("-{}", layers[last].first);
     i = last + 1;
   }
-  return layers.empty() ? "" : text;
+  return text;
+}
+
+}  // namespace
+
+std::string places_of(const MemoryBreakdown::Kind& kind,
+                      const std::function<std::string(std::int64_t)>& words) {
+  const auto& layers = kind.layers;
+  if (layers.empty()) return "";
+  if (layers.size() == 1 && kind.outside == 0) return layer_numbers(layers);
+  const auto [least, most] = std::ranges::minmax(layers, {}, &MemoryBreakdown::LayerBytes::second);
+  const bool equal = least.second == most.second;
+  return fmt::format("{}{} in {}{}{}", words(least.second),
+                     equal ? "" : " to " + words(most.second),
+                     equal && layers.size() > 1 ? "each of " : "", layer_numbers(layers),
+                     kind.outside > 0 ? ", " + words(kind.outside) + " elsewhere" : "");
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,7 +42,9 @@ std::optional<MemoryBreakdown> memory_breakdown_at(const Timeline& timeline,
 /// allocated and released between them. Returns nothing for traces that do not tell.
 std::optional<StatePeak> peak_of_steps(const RankTimeline& rank, int first, int last);
 
-/// Returns which layers have a kind's bytes, such as "layers 0-7" or "layers 0-2, 5".
-std::string layer_numbers(const MemoryBreakdown::Kind& kind);
+/// Returns where a kind's bytes are, such as "layer 3" or "1.1 MB in each of layers 0-2, 5, 98.3 kB
+/// elsewhere"; empty if they are all outside the blocks. `words` formats a number of bytes.
+std::string places_of(const MemoryBreakdown::Kind& kind,
+                      const std::function<std::string(std::int64_t)>& words);
 
 }  // namespace lockstep

@@ -58,8 +58,8 @@ class DataParallel : public LayerHooks {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
       if (bucket.frozen) continue;
-      flat.gradients = zeros(model.device(), bucket.elements, MemoryCategory::gradients,
-                             bucket.dtype, "buckets");
+      flat.gradients =
+          zeros(model.device(), bucket.elements, MemoryCategory::gradients, bucket.dtype);
       move_gradients(model, bucket, flat.gradients);
     }
     hooks_ = HookScope{model, *this};

@@ -59,7 +59,7 @@ class Zero1 : public LayerHooks {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
       Bucket& flat = buckets_.emplace_back();
       const auto make = [&](MemoryCategory category) {
-        return zeros(model.device(), bucket.elements, category, bucket.dtype, "buckets");
+        return zeros(model.device(), bucket.elements, category, bucket.dtype);
       };
       flat.values = make(MemoryCategory::parameters);
       make_values(model, bucket, flat.values, seed);

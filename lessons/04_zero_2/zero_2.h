@@ -64,8 +64,7 @@ class ShardedGradients {
     // The previous microbatch's last reduction may still be in flight after this microbatch's
     // forward pass.
     if (in_flight_.full && in_flight_.bucket >= b) wait();
-    filling.full =
-        zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype, "full buckets");
+    filling.full = zeros(device_, bucket.elements, MemoryCategory::gradients, bucket.dtype, "full");
     put_gradients(model_, bucket, filling.full);
     record_memory(device_);
   }
@@ -118,8 +117,8 @@ class Zero2 : public LayerHooks {
         gradients_(model, ranks, layout_) {
     for (std::size_t b = 0; b < layout_.buckets().size(); ++b) {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
-      Tensor& values = values_.emplace_back(zeros(
-          model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype, "buckets"));
+      Tensor& values = values_.emplace_back(
+          zeros(model.device(), bucket.elements, MemoryCategory::parameters, bucket.dtype));
       make_values(model, bucket, values, seed);
       optimizer_.add_shard(model, layout_, bucket, ranks.rank(), ranks.chunk(values, ranks.rank()),
                            gradients_.shard(b));

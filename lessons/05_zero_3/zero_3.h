@@ -119,11 +119,8 @@ class ShardedParameters {
     std::vector<Unsharded>& buckets = unsharded_.emplace_back();
     for (const std::size_t b : use.buckets) {
       const FlatLayout::Bucket& bucket = layout_.buckets()[b];
-      Tensor values{device_.memory,
-                    {bucket.elements},
-                    MemoryCategory::parameters,
-                    bucket.dtype,
-                    "gathered buckets"};
+      Tensor values{device_.memory, {bucket.elements}, MemoryCategory::parameters, bucket.dtype};
+      values.call("gathered buckets");
       copy(shards_[b], ranks_.chunk(values, ranks_.rank()));
       Work work = ranks_.all_gather(values);
       buckets.push_back({b, std::move(values), std::move(work)});

@@ -143,11 +143,7 @@ class VocabularyParallelCrossEntropy : public LossLayer {
     Saved& saved = stash.of<Saved>(this);
     saved.targets = targets.reshaped({tokens});
     saved.scale = scale;
-    const Tensor statistics{memory_,
-                            {ranks_.size(), 3, tokens},
-                            MemoryCategory::communication,
-                            DType::f32,
-                            "loss statistics"};
+    const Tensor statistics{memory_, {ranks_.size(), 3, tokens}, MemoryCategory::communication};
     ops_.cross_entropy_part_forward(logits, saved.targets, part_,
                                     ranks_.chunk(statistics, ranks_.rank()));
     ranks_.all_gather(statistics).wait();

@@ -40,11 +40,9 @@ inline AttentionBlock visible_block(ContextLayout layout, int self, int source, 
 /// One message: K and V, or dK and dV, of one rank's tokens, side by side. (2, b, c, w)
 inline Tensor keys_values_message(Memory& memory, View q) {
   const Shape& one = q.shape;
-  return {memory,
-          {2, one[0], one[1], one[2]},
-          MemoryCategory::communication,
-          q.dtype,
-          "keys and values"};
+  Tensor message{memory, {2, one[0], one[1], one[2]}, MemoryCategory::communication, q.dtype};
+  message.call("keys and values");
+  return message;
 }
 /// Returns the first or the second (b, c, w) of such a message. `q` has that shape.
 inline View half_of(View message, int which, View q) {

@@ -42,7 +42,7 @@ class UlyssesAttention : public Layer {
     const Tensor out = message(own), in = message(own);
     copy_heads(tokens, out, n, /*into_messages=*/true);
     Tensor heads =
-        ops_.activation({own[0], own[1] * ranks_.size(), own[2] / ranks_.size()}, "rank's heads");
+        ops_.activation({own[0], own[1] * ranks_.size(), own[2] / ranks_.size()}, "own heads");
     tokens.reset();
     ranks_.all_to_all(out, in).wait();
     copy_positions(heads, in, /*into_messages=*/false);
@@ -52,7 +52,7 @@ class UlyssesAttention : public Layer {
   Tensor tokens_of(Tensor heads, int n) const {
     const Shape& all = heads.shape();
     Tensor tokens =
-        ops_.activation({all[0], all[1] / ranks_.size(), all[2] * ranks_.size()}, "rank's tokens");
+        ops_.activation({all[0], all[1] / ranks_.size(), all[2] * ranks_.size()}, "own tokens");
     const Tensor out = message(tokens.shape()), in = message(tokens.shape());
     copy_positions(heads, out, /*into_messages=*/true);
     heads.reset();

@@ -196,12 +196,14 @@ TEST_CASE_FIXTURE(Fixture, "steps that repeat add no states, and too many states
     return count;
   };
   for (int step = 0; step < 10; ++step) {
-    const Tensor kept{memory, {3}, MemoryCategory::activations, DType::f32, "qkv"};
-    record_memory(device);
+    for (const int size : {3, 4, 5}) {
+      const Tensor kept{memory, {size}, MemoryCategory::activations, DType::f32, "qkv"};
+      record_memory(device);
+    }
     memory.parts().record_peak(trace);
   }
-  CHECK(states() == 1);
-  for (int size = 1; size <= 5000; ++size) {
+  CHECK(states() == 3);
+  for (int size = 6; size <= 5000; ++size) {
     const Tensor kept{memory, {size}, MemoryCategory::activations, DType::f32, "qkv"};
     record_memory(device);
   }

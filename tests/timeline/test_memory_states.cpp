@@ -53,7 +53,12 @@ TEST_CASE("a state is the difference from the one before") {
   REQUIRE(first);
   REQUIRE(first->categories.size() == 1);
   CHECK(first->categories[0].kinds.size() == 1);
-  CHECK(layer_numbers(first->categories[0].kinds[0]) == "layers 0-1");
+  const auto digits = [](std::int64_t bytes) { return std::to_string(bytes); };
+  CHECK(places_of(first->categories[0].kinds[0], digits) == "10 to 20 in layers 0-1");
+  CHECK(places_of({"", 15, 5, {{0, 2}, {1, 2}, {2, 2}, {4, 2}, {6, 2}}}, digits) ==
+        "2 in each of layers 0-2, 4, 6, 5 elsewhere");
+  CHECK(places_of({"", 2, 0, {{3, 2}}}, digits) == "layer 3");
+  CHECK(places_of({"", 5, 5, {}}, digits).empty());
   const auto second = memory_breakdown_at(timeline, rank, 2'000'000);
   REQUIRE(second);
   CHECK(second->categories[0].kinds[0].name == "qkv");
