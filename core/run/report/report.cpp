@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/run/report/memory_at_peak.h"
 #include "core/run/report/memory_tables.h"
 #include "core/run/report/terminal_timeline.h"
 #include "core/run/report/text_table.h"
@@ -248,6 +249,7 @@ std::string Report::text(const Console& console) const {
   if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;
   if (const std::string peaks = varying_memory(*this); !peaks.empty()) text += "\n" + peaks;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
+  if (const std::string peak = peak_table(*this); !peak.empty()) text += "\n" + peak;
   if (const std::string times = step_times(*this); !times.empty()) text += "\n" + times;
   if (const std::string gpus = gpu_table(*this); !gpus.empty()) text += "\n" + gpus;
   if (!losses.empty())

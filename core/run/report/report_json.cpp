@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/run/report/config_json.h"
+#include "core/run/report/memory_at_peak.h"
 #include "core/run/report/report.h"
 
 namespace lockstep {
@@ -79,6 +80,21 @@ ordered_json to_json(const StageBalance& seen) {
     stages["proposal"] = {{"split", found.better},
                           {"simulated_step_seconds", seconds(found.better_step)}};
   return stages;
+}
+
+/// What filled a rank's memory: the kinds of tensors in each category, with the bytes in layers.
+ordered_json to_json(const MemoryAtPeak& peak) {
+  ordered_json kinds = ordered_json::array();
+  for (const MemoryBreakdown::Category& category : peak.parts.categories)
+    for (const MemoryBreakdown::Kind& kind : category.kinds) {
+      ordered_json layers = ordered_json::object();
+      for (const auto& [layer, bytes] : kind.layers) layers[std::to_string(layer)] = bytes;
+      kinds.push_back({{"category", name_of(category.category)},
+                       {"kind", kind.name},
+                       {"bytes", kind.bytes},
+                       {"layers", layers}});
+    }
+  return {{"step", peak.step}, {"total", peak.parts.total()}, {"kinds", kinds}};
 }
 
 /// Returns where predicted bytes and peaks come from.
@@ -187,7 +203,11 @@ std::string Report::json() const {
                                     {"phase", results.phase.name},
                                     {"peak", peak},
                                     {"predicted", predicted_peak},
-                                    {"predicted_by", source_of(results.predicted)}});
+                                    {"predicted_by", source_of(results.predicted)},
+                                    {"peak_total", results.peak_total}});
+      if (const auto at_peak =
+              memory_at_peak(*this, static_cast<std::size_t>(&rank - ranks.data()), results.phase))
+        document["memory"].back()["memory_at_peak"] = to_json(*at_peak);
     }
   }
   for (const ProcessMemory& process : process_memory(ranks))

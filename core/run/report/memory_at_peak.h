@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/run/report/report.h"
+#include "core/timeline/memory_breakdown.h"
+
+namespace lockstep {
+
+/// What filled one rank's memory at the peak of a phase.
+struct MemoryAtPeak {
+  int rank = 0;
+  int step = 0;
+  MemoryBreakdown parts;
+};
+
+/// Returns nothing if there is no trace, or if the trace does not tell.
+std::optional<MemoryAtPeak> memory_at_peak(const Report& report, std::size_t rank,
+                                           const Phase& phase);
+
+/// What filled the memory at the peak of the last phase, on the rank with the highest peak: the
+/// largest kinds of tensors, with their layers. Empty without a trace.
+std::string peak_table(const Report& report);
+
+}  // namespace lockstep
