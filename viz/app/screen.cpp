@@ -69,11 +69,13 @@ void Screen::draw(Model& model, const Look& look) {
     help_.draw(front, size, HelpView::Runs::one);
   } else {
     details_.draw_tooltip(front, model);
+    if (memory_shown_) memory_.draw_tooltip(front);
   }
   ImGui::End();
 }
 
 void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
+  memory_shown_ = false;
   std::vector<Panel> panels = model.panels.fixed;
   if (const auto last = model.panels.shown(model.view.panel)) panels.push_back(*last);
   // A selection takes the place of the last card, so that it covers no lane.
@@ -104,6 +106,7 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
     case Panel::loss:
       return loss_.draw(painter, card, model);
     case Panel::memory:
+      memory_shown_ = true;
       return memory_.draw(painter, card, model);
     case Panel::what_if:
       return lab_.draw(painter, card, model);

@@ -31,6 +31,7 @@ class Screen {
   bool growing() const { return timeline_.growing(); }
   const StripLayout& lanes() const { return timeline_.lanes(); }
   const TrafficView& traffic() const { return traffic_; }
+  const MemoryView& memory() const { return memory_; }
   const ExpertsView& experts() const { return experts_; }
   const BucketsView& buckets() const { return buckets_; }
   const ShardsView& shards() const { return shards_; }
@@ -49,6 +50,7 @@ class Screen {
   BubbleView bubble_;
   LossView loss_;
   MemoryView memory_;
+  bool memory_shown_ = false;  ///< in this frame
   LabView lab_;
   TrafficView traffic_;
   BucketsView buckets_;

@@ -1,6 +1,7 @@
 #include "viz/views/details_view.h"
 #include "viz/data/step_sentences.h"
 #include "viz/data/words.h"
+#include "viz/views/tip.h"
 
 #include <fmt/format.h>
 
@@ -10,18 +11,8 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float padding = 10;
 constexpr float line_gap = 4;
-constexpr float beside_cursor = 16;
 constexpr float row_gap = 6;  // between a row and its tooltip
-
-float lines_height(const Painter& painter, const std::vector<std::string>& lines) {
-  const Look& look = painter.look();
-  float height = 2 * painter.px(padding) - painter.px(line_gap);
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    height += size_of(i == 0 ? look.bold : look.small) + painter.px(line_gap);
-  return height;
-}
 
 /// Describes a finding and, if the prediction is shown, how the two differ.
 std::vector<std::string> all_words(Model& model, const Finding& finding) {
@@ -40,36 +31,6 @@ std::vector<std::string> all_words(Model& model, const Finding& finding) {
   if (const GhostAction* predicted = ghost->find(index, finding.span))
     lines.push_back(ghost_words(*predicted, finding.span));
   return lines;
-}
-
-/// Draws a box with lines of text within `limits`; the first line is the title.
-void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
-                const std::vector<std::string>& lines, ImU32 colour) {
-  const Look& look = painter.look();
-  float width = 0;
-  const float height = lines_height(painter, lines);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    ImFont* font = i == 0 ? look.bold : look.small;
-    width = std::max(width, painter.text_width(lines[i], font));
-  }
-  width += 2 * painter.px(padding);
-  Rect box{at.x, at.y, at.x + width, at.y + height};
-  const float over_right = std::max(0.0f, box.right - limits.right);
-  const float over_bottom = std::max(0.0f, box.bottom - limits.bottom);
-  box = {box.left - over_right, box.top - over_bottom, box.right - over_right,
-         box.bottom - over_bottom};
-  painter.fill(box, colours::tip, painter.px(5));
-  painter.frame(box, colours::tip_edge, painter.px(5));
-  painter.fill(
-      {box.left, box.top + painter.px(5), box.left + painter.px(3), box.bottom - painter.px(5)},
-      colour);
-  float y = box.top + painter.px(padding) - painter.px(1);
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    ImFont* font = i == 0 ? look.bold : look.small;
-    painter.text(box.left + painter.px(padding), y, lines[i],
-                 i == 0 ? colours::text : colours::text_dim, font);
-    y += size_of(font) + painter.px(line_gap);
-  }
 }
 
 /// A table of what each rank did in a range: shares of its length, and bytes.
@@ -153,15 +114,9 @@ void DetailsView::draw_selection(const Painter& painter, const Rect& card, Model
 
 void DetailsView::draw_tooltip(const Painter& painter, Model& model) const {
   if (model.hovered.kind == Finding::Kind::nothing) return;
-  const ImVec2 mouse = ImGui::GetIO().MousePos;
-  const ImVec2 display = ImGui::GetIO().DisplaySize;
-  const auto lines = all_words(model, model.hovered);
-  const float away = painter.px(beside_cursor);
-  const float height = lines_height(painter, lines);
-  float y = model.hovered_bottom + painter.px(row_gap);
-  if (y + height > display.y) y = model.hovered_top - painter.px(row_gap) - height;
-  draw_lines(painter, {mouse.x + away, y}, {0, 0, display.x, display.y}, lines,
-             mark_of(model.hovered));
+  const float gap = painter.px(row_gap);
+  draw_tip(painter, model.hovered_top - gap, model.hovered_bottom + gap,
+           all_words(model, model.hovered), mark_of(model.hovered));
 }
 
 }  // namespace lockstep::viz

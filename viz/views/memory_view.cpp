@@ -1,5 +1,7 @@
 #include "viz/views/memory_view.h"
+#include "viz/data/memory_words.h"
 #include "viz/data/words.h"
+#include "viz/views/tip.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +16,17 @@ constexpr float least_row = 15;  // units of height
 constexpr float most_row = 46;
 constexpr float row_gap = 5;
 constexpr float column_width = 2;  // pixels
+
+Rect plot_of(const Painter& painter, const Rect& row) {
+  return {row.left + painter.px(name_width), row.top, row.right - painter.px(peak_width),
+          row.bottom};
+}
+
+/// Whether the trace says what fills the memory.
+bool has_parts(const Timeline& timeline) {
+  return std::ranges::any_of(timeline.ranks(),
+                             [](const auto& rank) { return rank->memory_states.count() > 0; });
+}
 
 }  // namespace
 
@@ -30,6 +43,9 @@ void MemoryView::refresh(Model& model) {
     const RankTimeline& rank = *timeline.ranks()[i];
     const auto peak = window ? memory_peak(timeline, rank, key.step) : rank.memory_peak;
     if (peak) peaks_[i].bytes = peak->total();
+    // Samples may miss the peak.
+    if (const auto exact = window ? peak_of_steps(rank, key.step, key.step) : std::nullopt)
+      peaks_[i].bytes = std::max(peaks_[i].bytes, rank.memory_states.total(exact->state));
     if (!explained || i >= explained->in_flight.size()) continue;
     for (const InFlight& change : explained->in_flight[i])
       peaks_[i].in_flight = std::max(peaks_[i].in_flight, change.microbatches);
@@ -38,11 +54,12 @@ void MemoryView::refresh(Model& model) {
 
 void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
   refresh(model);
+  tip_.clear();
   const Look& look = painter.look();
   Rect inside =
       painter.card(rect, info_of(Panel::memory).name,
                    (analysed_.step < 0 ? "" : fmt::format("peak of step {}; ", analysed_.step)) +
-                       "dashed: of the run");
+                       "dashed: of the run" + (has_parts(model.timeline) ? "; hover: kinds" : ""));
   const std::vector<InFlightRank> in_flight = in_flight_in_view(model);
   int most = 0, chunks = 0;
   for (const InFlightRank& rank : in_flight) {
@@ -53,9 +70,7 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
   const auto& ranks = model.timeline.ranks();
   double top = 0;
   for (const auto& rank : ranks) {
-    if (rank->memory_peak) {
-      top = std::max(top, static_cast<double>(rank->memory_peak->total()));
-    }
+    top = std::max(top, static_cast<double>(rank->highest_total));
   }
   if (top <= 0) {
     painter.text(inside.left, inside.top, "none reported yet", colours::text_faint, look.body);
@@ -72,9 +87,34 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
                    colours::text_faint, look.small);
       break;
     }
-    draw_rank(painter, {inside.left, y, inside.right, y + row - painter.px(row_gap)}, *ranks[i],
-              model.viewport.window(), top, most > 0 ? &in_flight[i] : nullptr, most, peaks_[i]);
+    const Rect line{inside.left, y, inside.right, y + row - painter.px(row_gap)};
+    look_under_cursor(painter, line, *ranks[i], model);
+    draw_rank(painter, line, *ranks[i], model.viewport.window(), top,
+              most > 0 ? &in_flight[i] : nullptr, most, peaks_[i]);
   }
+}
+
+void MemoryView::look_under_cursor(const Painter& painter, const Rect& row,
+                                   const RankTimeline& rank, const Model& model) {
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  if (!row.contains(mouse)) return;
+  const Rect plot = plot_of(painter, row);
+  const TimeWindow& window = model.viewport.window();
+  if (plot.contains(mouse)) {
+    const double share = static_cast<double>((mouse.x - plot.left) / plot.width());
+    tip_ = memory_words_at(model.timeline, rank,
+                           static_cast<Picoseconds>(window.begin + share * window.width()),
+                           model.origin);
+  } else if (analysed_.step >= 0) {
+    tip_ = memory_words_at_peak(model.timeline, rank, analysed_.step);
+  }
+  tip_row_ = row;
+}
+
+void MemoryView::draw_tooltip(const Painter& painter) const {
+  if (!tip_.empty())
+    draw_tip(painter, tip_row_.top - painter.px(row_gap), tip_row_.bottom + painter.px(row_gap),
+             tip_, colours::highlight);
 }
 
 void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
@@ -83,8 +123,7 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   const Look& look = painter.look();
   const float middle = (rect.top + rect.bottom - size_of(look.small)) / 2;
   painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), colours::text_dim, look.small);
-  const Rect plot{rect.left + painter.px(name_width), rect.top, rect.right - painter.px(peak_width),
-                  rect.bottom};
+  const Rect plot = plot_of(painter, rect);
   painter.fill(plot, colours::lane);
   const std::size_t count = whole_number(plot.width() / column_width);
   const std::vector<MemoryColumn> columns = memory_columns(rank, window, count);
@@ -106,7 +145,7 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   }
   if (in_flight) draw_in_flight(painter, plot, in_flight_columns(*in_flight, window, count), most);
   if (!rank.memory_peak) return;
-  const float y = plot.bottom - static_cast<float>(rank.memory_peak->total()) * scale;
+  const float y = plot.bottom - static_cast<float>(rank.highest_total) * scale;
   painter.dashes(plot.left, plot.right, y, faded(colours::highlight, 0.6f));
   const float line = size_of(look.small) + painter.px(1);
   const bool two_lines = peak.in_flight > 0 && rect.height() >= 2 * line;

@@ -9,10 +9,16 @@ namespace lockstep::viz {
 /// Plots each rank's memory over the time window, stacked by category, with each rank's peaks
 /// in the step in view (a number) and in the run (a dashed line). All ranks share one scale. For a
 /// pipeline, a line shows the number of microbatches in flight (of pairs with chunks, if a rank has
-/// several), from whose forward passes the activations are.
+/// several), from whose forward passes the activations are. Under the cursor, it says which kinds
+/// of tensors and layers fill the memory: at that time on a rank's plot, and at the step's peak
+/// beside it.
 class MemoryView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model);
+  /// Draws what fills the memory under the cursor, if it is on a rank's row.
+  void draw_tooltip(const Painter& painter) const;
+  /// The lines of the tooltip in this frame; empty if there is none.
+  const std::vector<std::string>& tip() const { return tip_; }
 
  private:
   /// A rank's peaks in the step in view.
@@ -22,6 +28,9 @@ class MemoryView {
   };
 
   void refresh(Model& model);
+  /// Takes the words of the tooltip if the cursor is on the rank's row.
+  void look_under_cursor(const Painter& painter, const Rect& row, const RankTimeline& rank,
+                         const Model& model);
   void draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
                  const TimeWindow& window, double top, const InFlightRank* in_flight, int most,
                  const Peak& peak) const;
@@ -33,6 +42,8 @@ class MemoryView {
   StepKey analysed_;
   bool explained_ = false;   ///< whether the step's microbatches were known
   std::vector<Peak> peaks_;  ///< by rank
+  std::vector<std::string> tip_;
+  Rect tip_row_;  ///< the row that it describes
 };
 
 }  // namespace lockstep::viz
