@@ -22,7 +22,12 @@ void DryRank::run(int microbatches, const std::function<void(const Batch& mine)>
   const BytesSent before = transport_.bytes_sent();
   transport_.sent_to().clear();
   device().memory.reset_peak();
-  for (int i = 0; i < count; ++i) step(batch);
+  OperationLog* const log = device().compute.operations();
+  if (log != nullptr) log->end_section(RunOperations::Section::no_step);
+  for (int i = 0; i < count; ++i, ++steps_) {
+    step(batch);
+    if (log != nullptr) log->end_section(steps_);
+  }
   figures_ = {.bytes_sent = transport_.bytes_sent() - before,
               .peak = device().memory.peak(),
               .sent_to = std::move(transport_.sent_to())};
@@ -31,21 +36,56 @@ void DryRank::run(int microbatches, const std::function<void(const Batch& mine)>
     for (auto& [rank, bytes] : to) bytes /= count;
 }
 
+/// What one rank without peers consists of. `log`: where its operations are recorded, or null.
+class DryRun {
+ public:
+  DryRun(const Plan& plan, const Place& place, OperationLog* log, AxisGroups::Sharing sharing)
+      : compute_(clock_, silent_, 0, DeviceKind::meta, log),
+        transport_(plan, place.rank),
+        endpoint_{transport_, {memory_, compute_}, plan.collectives},
+        world_(endpoint_, all_ranks(plan), "world",
+               transport_.open_channels(Group::channels_taken)),
+        groups_(endpoint_, place, world_, sharing),
+        rank_({plan, place, endpoint_, groups_}, transport_) {}
+
+  DryFigures run(const std::function<void(DryRank&)>& body) {
+    body(rank_);
+    return std::move(rank_.figures_);
+  }
+
+ private:
+  static std::vector<int> all_ranks(const Plan& plan) {
+    std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.ranks()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
+  const Clock clock_ = Clock::modelled(Cluster::load("free"));
+  Recorder silent_{false};
+  Memory memory_{DeviceKind::meta};
+  Stream compute_;
+  RecordingTransport transport_;
+  const Endpoint endpoint_;
+  Group world_;
+  AxisGroups groups_;
+  DryRank rank_;
+};
+
 DryFigures dry_run(const Plan& plan, const Place& place,
                    const std::function<void(DryRank&)>& body) {
-  const Clock clock = Clock::modelled(Cluster::load("free"));
-  Recorder silent{false};
-  Memory memory{DeviceKind::meta};
-  Stream compute{clock, silent, 0, DeviceKind::meta};
-  RecordingTransport transport{plan, place.rank};
-  const Endpoint endpoint{transport, {memory, compute}, plan.collectives};
-  std::vector<int> ranks(static_cast<std::size_t>(plan.mesh.ranks()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  Group world{endpoint, ranks, "world", transport.open_channels(Group::channels_taken)};
-  AxisGroups groups{endpoint, place, world, AxisGroups::Sharing::none};
-  DryRank rank{{plan, place, endpoint, groups}, transport};
-  body(rank);
-  return std::move(rank.figures_);
+  return DryRun{plan, place, nullptr, AxisGroups::Sharing::none}.run(body);
+}
+
+RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body) {
+  OperationBook book{plan.mesh.ranks()};
+  for (int id = 0; id < plan.mesh.ranks(); ++id) {
+    OperationLog log{book, id};
+    const Place place = plan.place(id);
+    DryRun{plan, place, &log, AxisGroups::Sharing::same_ranks}.run(body);
+  }
+  RunOperations operations = book.take();
+  operations.modelled = *plan.modelled;
+  return operations;
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include "core/base/memory_use.h"
 #include "core/comm/rank_context.h"
 #include "core/model/data.h"
+#include "core/operations/run_operations.h"
 #include "core/plan/prediction.h"
 
 namespace lockstep {
@@ -43,12 +44,13 @@ class DryRank : public RankContext {
   void run(int microbatches, const std::function<void(const Batch& mine)>& step, int count = 1);
 
  private:
-  friend DryFigures dry_run(const Plan&, const Place&, const std::function<void(DryRank&)>&);
+  friend class DryRun;
   DryRank(RankContext context, RecordingTransport& transport)
       : RankContext(context), transport_(transport) {}
 
   RecordingTransport& transport_;
   DryFigures figures_;
+  int steps_ = 0;  ///< so far
 };
 
 /// Runs `body` as one rank of `plan`, on the meta device and without peers, and returns what it
@@ -62,5 +64,10 @@ class DryRank : public RankContext {
 ///     rank.run(m, [&](const Batch& mine) { training.step(mine); });
 ///   });
 DryFigures dry_run(const Plan& plan, const Place& place, const std::function<void(DryRank&)>& body);
+
+/// Runs `body` as each rank of the plan in turn, and returns the operations that the ranks of a run
+/// would record on the plan's modelled clock. The body may call DryRank::run() once per phase; the
+/// steps are counted on. As in a run, axes with the same ranks share a group.
+RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body);
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/explain/counterfactuals.h"
 #include "core/model/checkpoint/save_lock.h"
 #include "core/model/data.h"
 #include "core/plan/split_proposal.h"
@@ -76,6 +77,7 @@ struct ActiveRun {
   Options& options;
   const Corpus& corpus;
   const std::function<std::string()> difference;
+  std::vector<AlternativeRun> alternatives;  ///< Lesson::alternative's
   Console console;
   Progress progress;
   Stop stop;

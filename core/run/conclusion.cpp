@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "core/base/error.h"
 #include "core/base/print.h"
@@ -94,14 +95,27 @@ std::string parity_failure(const Report& report, const Tolerance& tolerance, Col
                      report.difference.empty() ? "" : "; " + report.difference);
 }
 
-/// Returns the text of operations.json, and empties the book.
-std::string operations_of(ActiveRun& run) {
+/// Returns what the ranks have recorded, and empties the book.
+RunOperations operations_of(ActiveRun& run) {
   RunOperations operations = run.recording.operations->take();
   operations.run = run.recording.folder.run;
   operations.lesson = run.info.name;
   operations.modelled = *run.options.plan.modelled;
   operations.choices = run.options.run.chosen_by_time;
-  return text_of(operations);
+  return operations;
+}
+
+/// Finds out what would shorten the last step: by replays on the modelled clock, otherwise by
+/// estimates from the last phase's steps, except its first.
+Counterfactuals what_would_help(ActiveRun& run, const RunOperations* operations,
+                                const Report& report) {
+  if (operations != nullptr)
+    return what_would_help(*operations, Scenario{operations->modelled}, run.options.run.steps - 1,
+                           run.alternatives);
+  const Phase phase = report.phases().back();
+  std::vector<int> steps;
+  for (int i = phase.steps > 1 ? 1 : 0; i < phase.steps; ++i) steps.push_back(phase.first_step + i);
+  return estimate_what_would_help(report.timeline, steps);
 }
 
 }  // namespace
@@ -109,11 +123,16 @@ std::string operations_of(ActiveRun& run) {
 int conclude(ActiveRun& run) {
   const Options& options = run.options;
   const Output& output = options.output;
-  Report report{
-      .options = options, .lesson = run.info.name, .ranks = std::move(run.collected.results)};
+  Report report{.options = options,
+                .run = run.recording.folder.run,
+                .lesson = run.info.name,
+                .ranks = std::move(run.collected.results)};
   report.own = std::move(run.collected.lesson_json);
   report.uncomputed = options.platform.on_meta() && run.info.trains;
   const bool traced = run.recording.writer && read_trace(run, report);
+  std::optional<RunOperations> operations;
+  if (run.recording.operations) operations = operations_of(run);
+  if (traced) report.better = what_would_help(run, operations ? &*operations : nullptr, report);
 
   bool parity = true;
   const Tolerance& tolerance =
@@ -132,8 +151,9 @@ int conclude(ActiveRun& run) {
   if (recording.writer)
     if (const std::string why = recording.folder.write_report(report.json()); !why.empty())
       recording.warn(why);
-  if (recording.operations)
-    if (const std::string why = recording.folder.write_operations(operations_of(run)); !why.empty())
+  if (operations)
+    if (const std::string why = recording.folder.write_operations(text_of(*operations));
+        !why.empty())
       recording.warn(why);
   if (!output.quiet && recording.writer)
     fmt::print("{}\n", traced ? recording.folder.how_to_look(output.view)

@@ -146,6 +146,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (options.platform.launch == Launch::mpi && !under_mpi())
     return launch_processes(options, info_.name, argc_, argv_, watch);
   active_ = std::make_unique<ActiveRun>(info_, options, *corpus_, difference_);
+  active_->alternatives = alternatives_;
   return live(*active_, *launcher_of(*active_), body, watch);
 }
 

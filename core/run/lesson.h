@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/explain/counterfactuals.h"
 #include "core/model/adamw.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
@@ -67,6 +68,15 @@ class Lesson {
   /// as soon as the single-device run is over (never if there is none). It returns one line, or
   /// nothing if the runs agree. A difference fails the parity check.
   void compare(std::function<std::string()> difference) { difference_ = std::move(difference); }
+
+  /// Adds another run that differs from this one in one thing, such as "equally many tokens for every
+  /// expert". `record` returns its operations up to this run's last step (record_dry_run), or
+  /// nothing if there is no such run. At the end of a run on the modelled clock, the report says how
+  /// long this step would take there.
+  void alternative(std::string what, std::function<RunOperations(const Options&)> record) {
+    alternatives_.push_back(
+        {std::move(what), [this, record = std::move(record)] { return record(*options_); }});
+  }
 
   /// Sets where the pipeline's stages are if a rank has several; by default, stage i is on rank i
   /// of the pipeline. `placement` is called after the flags are parsed, and returns
@@ -144,6 +154,7 @@ class Lesson {
   std::vector<std::function<void(const Options&)>> checks_;
   std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
   std::function<std::string()> difference_;
+  std::vector<AlternativeRun> alternatives_;
   std::function<std::vector<int>(const Options&)> placement_;
   std::vector<std::string> chosen_by_time_;
   std::unique_ptr<Options> options_;

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// This file and pipeline_analysis.h are the only places where timeline metrics are defined. Sums
-// are in whole picoseconds; fractions are computed last.
+// This file, step_account.h and pipeline_analysis.h are the only places where timeline metrics are
+// defined. Sums are in whole picoseconds; fractions are computed last.
 
 /// Adds two times. If the sum of times from a hostile trace overflows, returns the limit of
 /// Picoseconds.
@@ -77,6 +77,7 @@ struct Overlap {
   Picoseconds hidden = 0;         ///< |communication ∩ compute|
   /// Returns hidden / communication, or 0 if there is no communication.
   double share() const;
+  bool operator==(const Overlap&) const = default;
 };
 
 /// Returns the intervals of one rank's communication spans in `step` (negative: all steps).
@@ -91,56 +92,6 @@ Intervals computation(const RankTimeline& rank, const Interval& window);
 Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank, int step = -1);
 /// Returns the overlap summed over all ranks.
 Overlap communication_overlap(const Timeline& timeline, int step = -1);
-
-/// The breakdown of a step on one rank. The parts are disjoint and nonnegative, and add up to the
-/// step's duration:
-///
-///   step = compute + exposed + idle,   exposed = transfer + latency + late_peer
-///
-/// Exposed communication is the time during which the compute lane is stalled by communication,
-/// i.e. the lane's wait spans. It consists of:
-///   - transfer: bytes arrive on one of the rank's lanes (β · bytes on the modelled clock), or
-///     leave on one of them while no message to the rank is in flight;
-///   - latency: a message to the rank is in flight, but no bytes arrive (α on the modelled clock;
-///     on the wall clock, receive spans include α, so α counts as transfer);
-///   - late_peer: no message to or from the rank is in flight, because a peer has not sent yet. A
-///     message that is held up by a late message on the same lane counts as in flight only after
-///     the late message has arrived.
-/// On the wall clock, a send whose receiver is not ready moves no bytes, so it counts as waiting
-/// for a late peer. The trace shows no messages within a library's collective (NCCL, MPI), so the
-/// collective's whole time counts as transfer.
-struct StepParts {
-  Picoseconds step = 0;  ///< from the first start to the last end over all ranks
-  /// See computation(). Includes all work within the step's time window, whichever step the work
-  /// belongs to. On the modelled clock it also includes the time between named spans, because the
-  /// host's work takes no time on that clock.
-  Picoseconds compute = 0;
-  Picoseconds transfer = 0;
-  Picoseconds latency = 0;
-  Picoseconds late_peer = 0;
-  /// The time during which the rank neither computes nor waits: the time before its first work and
-  /// after its last and, on the wall clock, the host's time in between.
-  Picoseconds idle = 0;
-  Picoseconds exposed() const { return plus(plus(transfer, latency), late_peer); }
-  StepParts& operator+=(const StepParts& other);
-};
-
-/// Returns the parts of a step, one entry per rank in timeline order; empty if there is no such
-/// step. Traces from other tools have no wait spans; in such traces the compute lane counts as
-/// stalled whenever the rank communicates without computing.
-std::vector<StepParts> step_parts(const Timeline& timeline, int step);
-
-/// The times whose lengths are a rank's StepParts. `latency` and `late_peer` are disjoint parts of
-/// `exposed`; the rest of `exposed` is transfer.
-struct StepIntervals {
-  Intervals compute;
-  Intervals exposed;
-  Intervals latency;
-  Intervals late_peer;
-};
-
-/// Returns the times of a step, one entry per rank, as step_parts() does.
-std::vector<StepIntervals> step_intervals(const Timeline& timeline, int step);
 
 /// Returns the time from a rank's first start to its last end in a step, or nothing if the rank has
 /// no spans of that step. In a pipeline the ranks' steps overlap only in part: the last rank begins

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -11,8 +10,8 @@
 
 namespace lockstep {
 
-// Why a pipeline's step took as long as it did: its critical path, and the causes of its ranks'
-// idle time. Both come from the dependencies between the executed actions and messages
+// Which actions and messages of a pipeline's step depend on each other: its critical path, and what
+// one action uses and is used for. They come from the executed actions and messages
 // (pipeline_graph.h), and refer to the window of bubble(): from the first start to the last end of
 // the step's pipeline actions.
 
@@ -80,45 +79,6 @@ struct DataChain {
 /// is none.
 std::optional<DataChain> data_chain(const Timeline& timeline, int step, int rank,
                                     Picoseconds start);
-
-/// Why a rank is idle. See IdleInterval.
-enum class IdleCause : std::uint8_t {
-  warm_up,    ///< before the rank's first action: the pipeline fills
-  cool_down,  ///< after its last action: the pipeline drains
-  waiting,    ///< in between: the schedule has nothing else to run until an input is there
-  straggler,  ///< actions that take longer than their operation usually does
-  messages,   ///< transfer and latency of messages between stages
-  other,      ///< what no link explains, such as the host's time; also ranks without actions
-};
-constexpr int idle_cause_count = 6;
-/// Returns "warm-up", "cool-down", "waiting"...
-const char* name_of(IdleCause cause);
-using IdleTimes = std::array<Picoseconds, idle_cause_count>;
-
-/// An interval in which a rank runs no pipeline action, and its causes.
-///
-/// The interval is the difference between two chains of actions and messages: the one that led to
-/// the action after it, and the one that led to the end of the action before it. What the first
-/// chain spends on messages, beyond the second, is a cause of the interval; so is what it spends on
-/// actions beyond their operation's usual duration (the median over all stages and microbatches of
-/// the step); the rest is due to the schedule. If one of these differences is negative, the others
-/// share the interval in proportion. Before a rank's first action there is no second chain, and
-/// after its last action, the first chain is the critical path.
-struct IdleInterval {
-  Interval time;
-  IdleTimes causes{};  ///< add up to the interval's length
-  /// The action whose result the rank waits for; -1 if the next action needs no result of another
-  /// stage.
-  int stage = -1;
-  int microbatch = -1;
-  Category category = Category::kernel;
-};
-
-/// Returns the idle intervals of a step, one list per rank in timeline order; empty if the step has
-/// no pipeline actions. The intervals add up to bubble()->idle().
-std::vector<std::vector<IdleInterval>> idle_intervals(const Timeline& timeline, int step);
-/// Returns the sums over the intervals, by cause.
-IdleTimes sum_of_causes(const std::vector<IdleInterval>& intervals);
 
 /// The number of microbatches in flight on a rank from a time on. On a rank with several stages
 /// (chunks), each microbatch counts once per chunk in which it is in flight.

@@ -1,6 +1,7 @@
 #include "core/timeline/pipeline_graph.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -85,7 +86,6 @@ PipelineGraph::PipelineGraph(const Timeline& timeline, int step) {
 }
 
 void PipelineGraph::read_actions(const Timeline& timeline, const StepWindow& window) {
-  std::map<Category, std::vector<Picoseconds>> durations;
   for (const auto& rank : timeline.ranks()) {
     for (const Interval& busy : pipeline_actions(timeline, *rank, window.step)) {
       if (!window_) window_ = busy;
@@ -127,14 +127,8 @@ void PipelineGraph::read_actions(const Timeline& timeline, const StepWindow& win
       }
       const int id = previous = add(link, previous);
       mine.push_back(id);
-      durations[span.category].push_back(span.duration());
       if (last_ < 0 || span.end > node(last_).link.time.end) last_ = id;
     }
-  }
-  for (auto& [category, times] : durations) {
-    const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
-    std::nth_element(times.begin(), middle, times.end());
-    usual_[category] = *middle;
   }
 }
 
@@ -229,9 +223,8 @@ void PipelineGraph::connect(int transfer, int user, Picoseconds arrived) {
 }
 
 void PipelineGraph::follow_chains() {
-  // Each link is added up after those it waits for. (Not recursive: a chain may be long.) In a
-  // trace that Lockstep did not write, links may wait for each other in a cycle, which `begun`
-  // breaks.
+  // Each link comes after those it waits for. (Not recursive: a chain may be long.) In a trace that
+  // Lockstep did not write, links may wait for each other in a cycle, which `begun` breaks.
   std::vector<char> begun(nodes_.size()), done(nodes_.size());
   std::vector<int> open;
   for (int root = 0; root < static_cast<int>(nodes_.size()); ++root) {
@@ -247,29 +240,17 @@ void PipelineGraph::follow_chains() {
       if (std::exchange(done[id], char{1})) continue;
       for (int& other : waits_for_[id])
         if (other >= 0 && !done[static_cast<std::size_t>(other)]) other = -1;
-      add_up(nodes_[id], waits_for_[id]);
+      choose_before(nodes_[id], waits_for_[id]);
     }
   }
 }
 
-void PipelineGraph::add_up(Node& each, const std::array<int, 2>& waits_for) {
+void PipelineGraph::choose_before(Node& each, const std::array<int, 2>& waits_for) const {
   const auto end_of = [&](int id) { return node(id).link.time.end; };
-  const Interval& time = each.link.time;
   for (const int other : waits_for)
-    if (other >= 0 && end_of(other) <= time.start &&
+    if (other >= 0 && end_of(other) <= each.link.time.start &&
         (each.before < 0 || end_of(other) > end_of(each.before)))
       each.before = other;
-  if (each.before >= 0) each.at_start = node(each.before).at_end;
-  each.at_start.other += time.start - (each.before < 0 ? window_->start : end_of(each.before));
-  each.at_end = each.at_start;
-  const Picoseconds duration = time.end - time.start;
-  if (each.link.kind == PathLink::Kind::action) {
-    const Picoseconds usual = std::min(duration, usual_[each.link.category]);
-    each.at_end.usual += usual;
-    each.at_end.excess += duration - usual;
-  } else {
-    each.at_end.messages += duration;
-  }
 }
 
 }  // namespace lockstep

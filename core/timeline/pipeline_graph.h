@@ -1,24 +1,12 @@
 #pragma once
 
 #include <array>
-#include <map>
 #include <optional>
 #include <vector>
 
 #include "core/timeline/pipeline_analysis.h"
 
 namespace lockstep {
-
-/// The time along a chain of links, by what it was spent on.
-struct ChainTimes {
-  Picoseconds usual = 0;   ///< actions, each up to its operation's usual duration
-  Picoseconds excess = 0;  ///< actions, beyond that
-  Picoseconds messages = 0;
-  Picoseconds other = 0;
-  ChainTimes operator-(const ChainTimes& b) const {
-    return {usual - b.usual, excess - b.excess, messages - b.messages, other - b.other};
-  }
-};
 
 /// The pipeline actions and messages of an executed step, each with the link that determined when
 /// it could start:
@@ -33,13 +21,11 @@ struct ChainTimes {
 /// which begins at the start of the step. Messages are found by the labels of their spans.
 class PipelineGraph {
  public:
-  /// A link, its predecessor in its chain (-1: none), and the chain's times from the start of the
-  /// window to the link's start and to its end.
+  /// A link, and its predecessor in its chain (-1: none).
   struct Node {
     PathLink link;
     int before = -1;
     int input = -1;  ///< of an action: the action whose result it uses
-    ChainTimes at_start, at_end;
   };
 
   PipelineGraph(const Timeline& timeline, int step);
@@ -62,14 +48,13 @@ class PipelineGraph {
   /// uses it wait for the message.
   void connect(int transfer, int user, Picoseconds arrived);
   void follow_chains();
-  /// Chooses the link that determined the start of `each`, and adds up the chain's times.
-  void add_up(Node& each, const std::array<int, 2>& waits_for);
+  /// Chooses the link that determined the start of `each`.
+  void choose_before(Node& each, const std::array<int, 2>& waits_for) const;
 
   std::optional<Interval> window_;
   std::vector<Node> nodes_;  ///< each rank's own links, then messages: transfer, latency
   std::vector<std::array<int, 2>> waits_for_;  ///< parallel to nodes_; -1: nothing
   std::vector<std::vector<int>> actions_;
-  std::map<Category, Picoseconds> usual_;  ///< median duration of an operation
   int last_ = -1;
 };
 

@@ -27,12 +27,14 @@ int main(int argc, char** argv) {
       log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches);
     return builder(flags.settings(options), log);
   });
+  constexpr std::int64_t bucket = 200'000;
+  lesson.alternative("equally many tokens for every expert", [&](const Options& options) {
+    return with_equal_rows(options.plan, flags.settings(options), builder, lesson.phases(), bucket);
+  });
   lesson.compare([&] {
     log.end_replay();
     return different_choices(log);
   });
-  constexpr std::int64_t bucket = 200'000;
-
   const int exit_code = lesson.run([&](Rank& rank) {
     ExpertTraining training{rank, bucket};
     const std::vector<Parameter*>& parameters = training.model().parameters();

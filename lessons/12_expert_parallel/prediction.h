@@ -54,4 +54,21 @@ inline Predicted predict_expert_parallel(const RankContext& rank, const MixtureO
   return predicted;
 }
 
+/// Returns the operations of this run with balanced routing: on the meta device, all experts can
+/// get the same number of rows.
+inline RunOperations with_equal_rows(const Plan& plan, MixtureOfExperts moe,
+                                     const ExpertBuilder& builder, const std::vector<Phase>& phases,
+                                     std::int64_t bucket_bytes) {
+  moe.synthetic = SyntheticRouting::balanced;
+  UnreadRoutingLog ignored;
+  Plan balanced = plan;
+  set_builder(balanced, builder(moe, ignored));
+  return record_dry_run(balanced, [&](DryRank& rank) {
+    ExpertTraining training{rank, bucket_bytes};
+    for (const Phase& phase : phases)
+      rank.run(
+          phase.microbatches, [&](const Batch& mine) { training.step(mine); }, phase.steps);
+  });
+}
+
 }  // namespace lockstep

@@ -24,6 +24,9 @@ int main(int argc, char** argv) {
                      options.plan.mesh.size(Axis::cp));
     return builder_of(flags.chosen(options), log);
   });
+  lesson.alternative("equally many tokens for every expert", [&](const Options& options) {
+    return with_equal_rows(options.plan, flags.chosen(options), lesson.phases());
+  });
   lesson.compare([&] {
     log.end_replay();
     return different_choices(log);

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
 #include "core/model/builder.h"
 #include "lessons/08_gpipe/prediction.h"
+#include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/12_expert_parallel/given_routing.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/16_all_axes/all_axes.h"
@@ -21,6 +23,27 @@ inline DryFigures dry_run_routed(const Plan& plan, const Place& place, const Sch
   const auto& actions = schedule.actions[static_cast<std::size_t>(place.coordinate(Axis::pp))];
   const int steps = routed.give(actions, /*again=*/chosen.recompute == Recompute::full, given);
   return dry_run_mesh(as_routed, place, schedule, chosen, steps);
+}
+
+/// Returns the operations of this run with balanced routing, as in lesson 12; none if it has no
+/// experts.
+inline RunOperations with_equal_rows(const Plan& plan, AllAxes chosen,
+                                     const std::vector<Phase>& phases) {
+  if (!chosen.has_experts()) return {};
+  chosen.moe.synthetic = SyntheticRouting::balanced;
+  UnreadRoutingLog ignored;
+  Plan balanced = plan;
+  set_builder(balanced, builder_of(chosen, ignored));
+  return record_dry_run(balanced, [&](DryRank& rank) {
+    MeshTraining training{rank, chosen};
+    for (const Phase& phase : phases) {
+      const Schedule schedule = one_f_one_b(rank.group(Axis::pp).size(), phase.microbatches);
+      PipelineExecutor pipeline = training.pipeline(schedule);
+      rank.run(
+          phase.microbatches, [&](const Batch& mine) { training.step(pipeline, mine); },
+          phase.steps);
+    }
+  });
 }
 
 /// Predicts one step of one rank: 1F1B's bubble by its formula, bytes and peaks by lesson 15's dry

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "core/timeline/analysis.h"
+#include "core/timeline/step_account.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/ranks.h"
 #include "tests/support/timeline_of.h"
@@ -57,19 +57,17 @@ TEST_CASE("modelled: a step's parts are transfer, latency and a late peer, as co
     }
   });
   CHECK(failure == "");
-  const auto parts = step_parts(timeline_of(run), 0);
-  REQUIRE(parts.size() == 2);
-  for (const StepParts& each : parts) {
-    CHECK(each.step == 26 * microsecond);
-    CHECK(each.compute == 10 * microsecond);
-    CHECK(each.transfer == 4 * microsecond);
-  }
-  CHECK(parts[0].latency == 0);
-  CHECK(parts[0].late_peer == 0);
-  CHECK(parts[0].idle == 12 * microsecond);  // after rank 0 has finished
-  CHECK(parts[1].latency == 2 * microsecond);
-  CHECK(parts[1].late_peer == 10 * microsecond);  // while rank 0 computes
-  CHECK(parts[1].idle == 0);
+  const StepAccount account = step_account(timeline_of(run), 0);
+  REQUIRE(account.ranks.size() == 2);
+  CHECK(account.length == 26 * microsecond);
+  const StepSums &sender = account.ranks[0].sums, &receiver = account.ranks[1].sums;
+  CHECK(sender.compute == 10 * microsecond);
+  CHECK(sender.exposed() == Exposed{4 * microsecond, 0, 0});
+  CHECK(sender.ended == 12 * microsecond);
+  CHECK(receiver.compute == 10 * microsecond);
+  // A late peer: rank 0 computes meanwhile.
+  CHECK(receiver.exposed() == Exposed{4 * microsecond, 2 * microsecond, 10 * microsecond});
+  CHECK(receiver.ended == 0);
 }
 
 TEST_CASE("modelled: a root that gathers pays for every message") {

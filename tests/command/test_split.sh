@@ -24,15 +24,15 @@ lesson() { # NUMBER FLAGS...: an uneven model (11 blocks on 4 stages, and a larg
   run "${program[0]}" --data "$text" "${small[@]}" "$@"
 }
 # Without flags of a schedule, a lesson's last phase is the one whose proposal is printed.
-proposal() { sed -n 's/^--split \([0-9,]*\) is better: a step takes \([0-9.]*\) ms.*/\1 \2/p' <<<"$out"; }
-step_takes() { [[ $out == *"modelled time: $1 ms from the first action to the last"* ]]; }
+proposal() { sed -n 's/^--split \([0-9,]*\) is better: the pipeline.s actions take \([0-9.]*\) ms.*/\1 \2/p' <<<"$out"; }
+step_takes() { [[ $out == *"of which $1 ms from the first action to the last"* || $out == *"modelled time: $1 ms"* ]]; }
 
 # A run with the proposed split takes the time that the simulator gave, and finds nothing better.
 follow() { # NUMBER FLAGS...
   local what="lesson $*" better time
   lesson "$@"
   claim "$what ends well" ended 0
-  claim "$what names the stage that sets the pace" says "sets the pace"
+  claim "$what names the stage that takes longest" says "takes longest"
   read -r better time <<<"$(proposal)"
   claim "$what proposes a split" test -n "$better"
   lesson "$@" --split "$better"
@@ -41,7 +41,7 @@ follow() { # NUMBER FLAGS...
   [[ $1 == 15 ]] || claim "$what --split $better: the bits of one device" says 'bitwise equal'
   claim "$what --split $better: bytes and memory are as predicted" as_predicted
   claim "$what --split $better: a step takes $time ms, as proposed" step_takes "$time"
-  claim "$what --split $better is better than any other" says "no split is better than $better: a step takes $time ms"
+  claim "$what --split $better is better than any other" says "no split is better than $better: the pipeline's actions take $time ms"
 }
 for launch in "$@"; do
   follow 9 --launch "$launch"
@@ -63,12 +63,12 @@ lesson 9 --time forward=1ms,backward=2ms
 claim "fixed times: equal stages" says 'all stages take 3.000 ms per microbatch'
 claim "fixed times: no proposal" says 'no split is better than 3,3,3,2'
 lesson 15 --ranks 4 --pp 2 --tp 2
-claim "divided layers: a stage sets the pace" says 'stage 1 sets the pace'
+claim "divided layers: a stage takes longest" says 'stage 1 takes longest'
 claim "divided layers: no proposal" says 'no split is proposed: layers that communicate'
 lesson 9 --clock wall
 claim "the wall clock: a stage's pace, and where a proposal is" says 'with --clock modelled, this report also proposes'
 lesson 9 --ranks 1
-claim "one stage: no pace" test "$code" = 0 -a "${out/sets the pace/}" = "$out"
+claim "one stage: none takes longest" test "$code" = 0 -a "${out/takes longest/}" = "$out"
 lesson 16 --ranks 4 --pp 2 --cp 2 --split 7,4
 claim "lesson 16 with --split ends well" ended 0
 claim "lesson 16 with --split: bytes and memory are as predicted" as_predicted

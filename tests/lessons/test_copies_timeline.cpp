@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "core/pipeline/pipeline_prediction.h"
-#include "core/timeline/analysis.h"
+#include "core/timeline/step_account.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/meta_checks.h"
 #include "tests/support/ranks.h"
@@ -83,15 +83,14 @@ TEST_CASE("a modelled step is compute and exposed communication, whose parts fol
               }) == "");
         const Timeline timeline = timeline_of(run);
         for (int step = 0; step < 2; ++step) {
-          const auto parts = step_parts(timeline, step);
-          REQUIRE(parts.size() == 4);
-          for (const StepParts& each : parts) {
-            for (const Picoseconds part : {each.transfer, each.latency, each.late_peer, each.idle})
-              CHECK(part >= 0);
-            CHECK(each.compute > 0);
-            CHECK(each.compute + each.exposed() + each.idle == each.step);
-            CHECK((each.latency > 0) == has_latency);  // each rank waits for the last bucket
-            CHECK((each.transfer > 0) == has_bandwidth);
+          const StepAccount account = step_account(timeline, step);
+          REQUIRE(account.ranks.size() == 4);
+          for (const RankAccount& each : account.ranks) {
+            const Exposed exposed = each.sums.exposed();
+            CHECK(each.sums.compute > 0);
+            CHECK(each.sums.total() == account.length);
+            CHECK((exposed.latency > 0) == has_latency);  // each rank waits for the last bucket
+            CHECK((exposed.transfer > 0) == has_bandwidth);
           }
         }
       }

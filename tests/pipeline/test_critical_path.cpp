@@ -1,10 +1,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
+#include <tuple>
 
 #include "core/pipeline/csv.h"
 #include "core/timeline/pipeline_analysis.h"
+#include "core/timeline/step_account.h"
 #include "tests/pipeline/random_schedules.h"
 #include "tests/pipeline/simulated_timeline.h"
 #include "tests/pipeline/worked_cases.h"
@@ -12,7 +15,7 @@
 #include "tests/support/portion.h"
 #include "tests/support/timeline_of.h"
 
-// The critical path, the causes of idle time and the microbatches in flight. Most cases use
+// The critical path and the microbatches in flight. Most cases use
 // simulated timelines, which are quickly made in any number; one case compares them with executed
 // ones.
 
@@ -36,20 +39,6 @@ Executed equal_stages(const Schedule& schedule, double latency_units = 0) {
   const StageTimes stage{.forward = worked::unit, .backward = 2 * worked::unit};
   return {schedule,
           {std::vector<StageTimes>(static_cast<std::size_t>(schedule.stages), stage), 0, cluster}};
-}
-
-Picoseconds sum(const IdleTimes& times) {
-  Picoseconds sum = 0;
-  for (const Picoseconds each : times) sum += each;
-  return sum;
-}
-
-/// Returns a rank's idle time by cause, in units of worked::unit.
-std::vector<double> causes_of(const Timeline& timeline, std::size_t rank) {
-  std::vector<double> units;
-  for (const Picoseconds each : sum_of_causes(idle_intervals(timeline, 0).at(rank)))
-    units.push_back(static_cast<double>(each) / static_cast<double>(worked::unit));
-  return units;
 }
 
 std::string words(const PathLink& link) {
@@ -87,6 +76,39 @@ std::size_t position(const Schedule& schedule, const PathLink& link) {
       row.begin());
 }
 
+/// Compares the account of an executed step with its simulation: a rank waits where the simulation
+/// has gaps between its actions. What it waits for is a bubble until the other stage has computed
+/// the awaited result, unless the lane brings an earlier one.
+void check_account(const Schedule& schedule, const Timeline& executed, const Timeline& simulated) {
+  const StepAccount account = step_account(executed, 0);
+  REQUIRE(account.ranks.size() == schedule.actions.size());
+  std::map<std::tuple<int, int, bool>, Picoseconds> done;  // by stage, microbatch, forward
+  for (const auto& rank : simulated.ranks())
+    for (const SpanRow& row : rank->compute()->rows(Band::action))
+      for (const TimelineSpan& span : row)
+        if (span.category != Category::backward_weight)
+          done[{span.stage, span.microbatch, span.category == Category::forward}] = span.end;
+  for (std::size_t i = 0; i < account.ranks.size(); ++i) {
+    const RankAccount& rank = account.ranks[i];
+    const Intervals busy = pipeline_actions(simulated, *simulated.ranks()[i], 0);
+    Intervals waits;
+    for (const StepPiece& piece : rank.pieces) {
+      if (piece.part == StepPart::compute) continue;
+      waits.push_back(piece.time);
+      CHECK(intersection({piece.time}, busy).empty());
+      if (!is_bubble(piece.part)) continue;
+      CHECK((piece.part == StepPart::warm_up) == (piece.time.start < busy.front().start));
+      const bool forward = piece.category == Category::forward;
+      const auto producer = done.find({piece.stage, piece.microbatch, forward});
+      REQUIRE(producer != done.end());
+      CHECK(piece.time.end <= producer->second);
+    }
+    CHECK(rank.sums.compute == length(busy));
+    const Intervals own{{rank.time.start, rank.time.end}};
+    CHECK(merged(waits) == difference(own, busy));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("GPipe by hand: the path goes down with microbatch 0 and back up") {
@@ -109,30 +131,7 @@ TEST_CASE("GPipe by hand: the path goes down with microbatch 0 and back up") {
   CHECK(longer->parts().latency == 2 * worked::unit);
 }
 
-TEST_CASE("GPipe by hand: idle time by cause") {
-  // Warm-up, cool-down, waiting, straggler, messages, other. Rank r warms up for r forwards, cools
-  // down for r backwards, and in between waits while the pipeline turns.
-  const Executed free = equal_stages(gpipe(3, 4));
-  CHECK(causes_of(free.timeline, 0) == std::vector<double>{0, 0, 6, 0, 0, 0});
-  CHECK(causes_of(free.timeline, 1) == std::vector<double>{1, 2, 3, 0, 0, 0});
-  CHECK(causes_of(free.timeline, 2) == std::vector<double>{2, 4, 0, 0, 0, 0});
-  // Each rank loses the four hops on the path, wherever it is idle.
-  const Executed far = equal_stages(gpipe(3, 4), 0.5);
-  CHECK(causes_of(far.timeline, 0) == std::vector<double>{0, 0, 6, 0, 2, 0});
-  CHECK(causes_of(far.timeline, 1) == std::vector<double>{1, 2, 3, 0, 2, 0});
-  CHECK(causes_of(far.timeline, 2) == std::vector<double>{2, 4, 0, 0, 2, 0});
-  const auto idle = idle_intervals(far.timeline, 0);
-  REQUIRE(idle[1].size() == 3);
-  CHECK(idle[1][0].time == Interval{0, worked::unit * 3 / 2});
-  CHECK(idle[1][0].stage == 0);
-  CHECK(idle[1][0].microbatch == 0);
-  CHECK(idle[1][0].category == Category::forward);
-  CHECK(idle[1][1].stage == 2);
-  CHECK(idle[1][1].category == Category::backward);
-  CHECK(idle[1][2].stage == -1);  // it waits for nothing: it is done
-}
-
-TEST_CASE("a slow stage is the straggler on every other rank, and on the path throughout") {
+TEST_CASE("a slow stage is on the path throughout") {
   Executed slow = equal_stages(one_f_one_b(4, 8));
   slow.times.stages[3] = {.forward = 2 * worked::unit, .backward = 3 * worked::unit};
   slow.simulation = simulate(slow.schedule, slow.times, true);
@@ -140,13 +139,6 @@ TEST_CASE("a slow stage is the straggler on every other rank, and on the path th
   const auto path = critical_path(slow.timeline, 0);
   REQUIRE(path);
   CHECK(path->parts().compute.at(3) == 8 * 5 * worked::unit);
-  for (const std::size_t rank : {0, 1, 2}) {
-    const auto causes = causes_of(slow.timeline, rank);
-    // Stage 3 takes 2 units longer per microbatch, 8 times.
-    CHECK(causes[static_cast<std::size_t>(IdleCause::straggler)] == 16);
-    CHECK(sum(sum_of_causes(idle_intervals(slow.timeline, 0)[rank])) == (9 + 16) * worked::unit);
-  }
-  CHECK(causes_of(slow.timeline, 3) == std::vector<double>{3, 6, 0, 0, 0, 0});
 }
 
 TEST_CASE("a link that is busy holds the path, and not the actions before it") {
@@ -206,58 +198,11 @@ TEST_CASE("random schedules: the path is as long as the step, and no link of it 
   }
 }
 
-TEST_CASE("random schedules: the causes add up to the bubble's idle time, exactly") {
-  std::mt19937 random{18};
-  for (int round = 0; round < 400; ++round) {
-    CAPTURE(round);
-    const Schedule schedule = random_schedule(random);
-    const PipelineTimes times = random_times(random, schedule, /*none_free=*/round % 2 == 0);
-    const Simulation simulation = simulate(schedule, times, true);
-    if (simulation.makespan == 0) continue;
-    const Timeline timeline = timeline_of(schedule, simulation);
-    const auto whole = bubble(timeline, 0);
-    REQUIRE(whole);
-    const auto ranks = idle_intervals(timeline, 0);
-    REQUIRE(ranks.size() == timeline.ranks().size());
-    Picoseconds idle = 0;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      const Intervals busy = pipeline_actions(timeline, *timeline.ranks()[rank], 0);
-      Picoseconds mine = 0;
-      for (const IdleInterval& interval : ranks[rank]) {
-        REQUIRE(sum(interval.causes) == interval.time.end - interval.time.start);
-        REQUIRE(*std::ranges::min_element(interval.causes) >= 0);
-        REQUIRE(intersection({interval.time}, busy).empty());
-        mine += sum(interval.causes);
-      }
-      CHECK(mine == whole->window - length(busy));
-      CHECK(mine == sum(sum_of_causes(ranks[rank])));
-      idle += mine;
-    }
-    CHECK(idle == whole->idle());
-  }
-}
-
-TEST_CASE("equal stages and free messages: only the schedule makes ranks idle") {
-  for (const int p : {2, 3, 4, 8})
-    for (const int m : {1, 2, 4, 9})
-      for (const auto& generate : {gpipe, one_f_one_b}) {
-        const Executed run = equal_stages(generate(p, m));
-        for (int rank = 0; rank < p; ++rank) {
-          const auto causes = causes_of(run.timeline, static_cast<std::size_t>(rank));
-          CHECK(causes[0] == rank);                    // F each
-          CHECK(causes[1] == 2 * rank);                // B each
-          CHECK(causes[2] == 3 * (p - 1) - 3 * rank);  // the rest of (p - 1)(F + B)
-          CHECK(causes[3] + causes[4] + causes[5] == 0);
-        }
-      }
-}
-
-TEST_CASE("a step without pipeline actions has neither path nor causes") {
+TEST_CASE("a step without pipeline actions has no path") {
   Timeline timeline;
   timeline.add(0, 0, {.start = 0, .end = 5, .step = 0, .category = Category::forward});
   timeline.settle();
   CHECK_FALSE(critical_path(timeline, 0));
-  CHECK(idle_intervals(timeline, 0).empty());
   CHECK_FALSE(critical_path(timeline, 7));
 }
 
@@ -268,10 +213,9 @@ TEST_CASE("without messages in the trace, the time to the user of a result count
   const auto path = critical_path(run.timeline, 0);
   REQUIRE(path);
   CHECK(words(*path) == "0F0, 0F0 leaves, 1F0, 1F1, 1B0, 1B0 leaves, 0B0, 0B1");
-  CHECK(causes_of(run.timeline, 0) == std::vector<double>{0, 0, 3, 0, 1, 0});
 }
 
-TEST_CASE("an action that starts later than it could: what no link explains is named other") {
+TEST_CASE("an action that starts later than it could is still on the path") {
   Executed run = equal_stages(gpipe(2, 2));
   for (auto& row : run.simulation.actions)
     for (TimedAction& action : row)
@@ -282,11 +226,6 @@ TEST_CASE("an action that starts later than it could: what no link explains is n
   run.simulation.messages.clear();
   run.timeline = timeline_of(run.schedule, run.simulation);
   CHECK(words(*critical_path(run.timeline, 0)) == "0F0, 0F0 leaves, 1F0, 1F1, 1B0, 0B0, 0B1");
-  // Rank 0 waits 3 units for 1B0. The chain that led to 1B0 has 3 units of actions and 1 of
-  // transfer more than the one that led to 0F1, but lacks the unit that nothing explains. The 3
-  // units are therefore shared 3 to 1.
-  CHECK(causes_of(run.timeline, 0) == std::vector<double>{0, 0, 2.25, 0, 0.75, 1});
-  CHECK(causes_of(run.timeline, 1) == std::vector<double>{1, 2, 0, 0, 1, 0});
 }
 
 TEST_CASE("a rank that waits until its message has left: the wait is part of the message") {
@@ -310,7 +249,6 @@ TEST_CASE("a rank that waits until its message has left: the wait is part of the
   add(1, "action", Category::forward, 0, 3, 4);
   timeline.settle();
   CHECK(words(*critical_path(timeline, 0)) == "0F0, 0F0 leaves, 0F1");
-  CHECK(sum_of_causes(idle_intervals(timeline, 0)[0]) == IdleTimes{0, 0, 0, 0, 2 * us, 0});
 }
 
 TEST_CASE("random schedules: what a run's trace says is what the simulated one says") {
@@ -348,9 +286,7 @@ TEST_CASE("random schedules: what a run's trace says is what the simulated one s
     REQUIRE(path);
     CHECK(words(*path) == words(*critical_path(simulated, 0)));
     CHECK(path->links == critical_path(simulated, 0)->links);
-    const auto idle = idle_intervals(executed, 0);
-    for (std::size_t rank = 0; rank < idle.size(); ++rank)
-      CHECK(sum_of_causes(idle[rank]) == sum_of_causes(idle_intervals(simulated, 0)[rank]));
+    check_account(schedule, executed, simulated);
   }
 }
 

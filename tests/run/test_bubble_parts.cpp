@@ -21,7 +21,7 @@ ObservedBubble observed(HandWritten& written, int steps = 1) {
 }
 
 void check_parts(HandWritten& written, double uneven, double actions, double messages) {
-  const auto [share, window, parts] = observed(written);
+  const auto [share, step, window, parts] = observed(written);
   REQUIRE(share);
   REQUIRE(parts);
   CHECK(parts->formula == formula);
@@ -95,7 +95,7 @@ TEST_CASE("of several steps, the one with the median bubble is broken down") {
   write_equal_stages(written, 50, 0, 0);
   write_equal_stages(written, 0, 1000, 1);
   write_equal_stages(written, 1, 2000, 2);
-  const auto [share, window, parts] = observed(written, 3);
+  const auto [share, step, window, parts] = observed(written, 3);
   REQUIRE(share);
   REQUIRE(parts);
   CHECK(*share == doctest::Approx(10.0 / 22));
@@ -130,12 +130,13 @@ TEST_CASE("the parts add up, whatever happened") {
       written.backward(0, m, start, start + length);
       free0 = start + length;
     }
-    const auto [share, window, parts] = observed(written);
+    const auto [share, step, window, parts] = observed(written);
     REQUIRE(share);
     REQUIRE(parts);
     CHECK(parts->formula + parts->uneven + parts->actions + parts->messages ==
           doctest::Approx(*share).epsilon(1e-12));
     CHECK(*share == bubble(written.done(), 0)->share());
+    CHECK(step == 0);
     CHECK(window == bubble(written.done(), 0)->window);
   }
 }

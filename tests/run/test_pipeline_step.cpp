@@ -36,27 +36,40 @@ TEST_CASE("the last step of a phase that has actions is shown") {
   CHECK_FALSE(observe_step(written.done(), {.first_step = 2, .steps = 5}));
 }
 
-TEST_CASE("rows by rank, '=' for the predicted peak in flight, and other only where it occurs") {
+TEST_CASE("rows by rank: the parts of the bubble, and '=' for the predicted peak in flight") {
   HandWritten written;
   write_step(written, 0, 0);
-  HandWritten slow;
-  write_step(slow, 0, 0, 1);
-  const auto first = observe_step(written.done(), {.steps = 1});
-  const auto second = observe_step(slow.done(), {.steps = 1});
-  REQUIRE(first);
-  REQUIRE(second);
-  const std::string expected = idle_table(*first, {0, 1}, {2, 3});
-  CAPTURE(expected);
-  CHECK(contains(expected, "2 ="));
-  CHECK(contains(expected, "3 / 2"));
-  CHECK_FALSE(contains(expected, "other"));
-  const std::string unexplained = idle_table(*second, {0, 1}, {std::nullopt, std::nullopt});
-  CAPTURE(unexplained);
-  CHECK(contains(unexplained, "other"));
-  CHECK_FALSE(contains(unexplained, "2 ="));
-  const std::string one = idle_table(*first, {1}, {2, 2});
+  const auto seen = observe_step(written.done(), {.steps = 1});
+  REQUIRE(seen);
+  constexpr Picoseconds us = 1'000'000;
+  StepAccount account{.step = 0, .length = 9 * us};
+  account.ranks = {{.rank = 0, .time = {0, 9 * us}, .pieces = {}, .sums = {}, .overlaps = {}},
+                   {.rank = 1, .time = {0, 7 * us}, .pieces = {}, .sums = {}, .overlaps = {}}};
+  account.ranks[0].sums = {.waiting = 3 * us};
+  account.ranks[0].pieces = {{.time = {2 * us, 3 * us},
+                              .part = StepPart::waiting,
+                              .stage = 1,
+                              .microbatch = 1,
+                              .category = Category::backward},
+                             {.time = {3 * us, 5 * us},
+                              .part = StepPart::waiting,
+                              .stage = 1,
+                              .microbatch = 0,
+                              .category = Category::backward}};
+  account.ranks[1].sums = {.cool_down = 2 * us, .warm_up = 1 * us};
+  const std::string text = bubble_by_part(*seen, account, {0, 1}, {2, 3});
+  CAPTURE(text);
+  CHECK(contains(text,
+                 "  bubble in step 0, ms   bubble   warm-up   waiting   cool-down   microbatches"));
+  CHECK(contains(text,
+                 "  rank 0                  0.003     0.000     0.003       0.000            2 ="));
+  CHECK(contains(text,
+                 "  rank 1                  0.003     0.001     0.000       0.002          3 / 2"));
+  CHECK(contains(text, "0.002 for backward 0 of stage 1"));
+  const std::string one = bubble_by_part(*seen, account, {1}, {std::nullopt, std::nullopt});
   CAPTURE(one);
   CHECK_FALSE(contains(one, "rank 0"));
+  CHECK_FALSE(contains(one, "2 ="));
   CHECK(contains(one, "ranks of the first of 2 pipelines"));
 }
 
@@ -71,7 +84,10 @@ TEST_CASE("with several chunks per rank, the table counts pairs, not microbatche
   }
   const auto seen = observe_step(written.done(), {.steps = 1});
   REQUIRE(seen);
-  const std::string text = idle_table(*seen, {0, 1}, {2, 2});
+  StepAccount account{.step = 0};
+  account.ranks = {{.rank = 0, .time = {}, .pieces = {}, .sums = {}, .overlaps = {}},
+                   {.rank = 1, .time = {}, .pieces = {}, .sums = {}, .overlaps = {}}};
+  const std::string text = bubble_by_part(*seen, account, {0, 1}, {2, 2});
   CAPTURE(text);
   CHECK(contains(text, "2 ="));
   CHECK_FALSE(contains(text, "microbatches"));
@@ -83,7 +99,8 @@ TEST_CASE("the parts of the critical path; of many stages, their sum and the lon
   HandWritten written;
   write_step(written, 0, 0);
   CHECK(critical_path_line(*observe_step(written.done(), {.steps = 1})) ==
-        "critical path of step 0: 0.009 ms = stage 0 0.005 + stage 1 0.004 + transfer 0.000 + "
+        "critical path of step 0's actions: 0.009 ms = stage 0 0.005 + stage 1 0.004 + transfer "
+        "0.000 + "
         "latency 0.000\n");
   // Twelve forwards in a row, the last ones longer.
   HandWritten many;
@@ -96,6 +113,6 @@ TEST_CASE("the parts of the critical path; of many stages, their sum and the lon
         {.kind = PathLink::Kind::action, .time = {span.start, span.end}, .stage = rank->rank});
   }
   CHECK(critical_path_line(seen) ==
-        "critical path of step 0: 0.186 ms = 12 stages 0.186 (most on stage 11: 0.021) + "
+        "critical path of step 0's actions: 0.186 ms = 12 stages 0.186 (most on stage 11: 0.021) + "
         "transfer 0.000 + latency 0.000\n");
 }

@@ -33,8 +33,9 @@ TEST_CASE("a run's folder is the requested one, created with its parents") {
   CHECK(run.path == folder.path() / "a" / "b");
   CHECK(fs::is_directory(run.path));
   CHECK(run.rank_files(8).empty());
-  CHECK(run.run.size() == std::string{"20260131-120000-09"}.size());
-  CHECK(run.run.ends_with("-09"));
+  // Its name: "20260131-120000-09-PID".
+  CHECK(run.run.find("-09-") == std::string{"20260131-120000"}.size());
+  CHECK(run.run.ends_with(std::to_string(::getpid())));
   const RunFolder copy = RunFolder::from_bytes(run.to_bytes());
   CHECK(copy.run == run.run);
   CHECK(copy.path == run.path);

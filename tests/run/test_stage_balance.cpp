@@ -27,7 +27,7 @@ TEST_CASE("the slowest stage by its time per microbatch, against the mean") {
   CHECK(seen->slowest == 1);
   CHECK(seen->mean == 5'000'000);
   const std::string pace =
-      "stage 1 sets the pace: 0.007 ms per microbatch, 40.0 % above the mean of 0.005\n";
+      "stage 1 takes longest: 0.007 ms per microbatch, 40.0 % above the mean of 0.005\n";
   CHECK(balance_lines(*seen, false) ==
         pace + "with --clock modelled, this report also proposes a split\n");
   CHECK(balance_lines(*seen, true) == pace +
@@ -48,14 +48,15 @@ TEST_CASE("the proposal's line, with and without a better split, and equal stage
                    .embedding = 0,
                    .block = 1'500'000,
                    .head = 4'000'000};
-  CHECK(balance_lines(seen, true) ==
-        "stage 1 sets the pace: 0.007 ms per microbatch, 40.0 % above the mean of 0.005 (a block "
-        "takes 0.002, the embedding 0.000, the head 0.004)\n"
-        "--split 3,1 is better: a step takes 0.014 ms instead of 0.017, simulated\n");
+  CHECK(
+      balance_lines(seen, true) ==
+      "stage 1 takes longest: 0.007 ms per microbatch, 40.0 % above the mean of 0.005 (a block "
+      "takes 0.002, the embedding 0.000, the head 0.004)\n"
+      "--split 3,1 is better: the pipeline's actions take 0.014 ms instead of 0.017, simulated\n");
   seen.proposal->better = seen.proposal->split;
   seen.times = {5'000'000, 5'000'000};
   seen.proposal->block = 0;
   CHECK(balance_lines(seen, true) ==
         "all stages take 0.005 ms per microbatch\n"
-        "no split is better than 2,2: a step takes 0.017 ms, simulated\n");
+        "no split is better than 2,2: the pipeline's actions take 0.017 ms, simulated\n");
 }

@@ -107,6 +107,7 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
   const int ranks = run.schedule.ranks;
   std::vector<File> files(static_cast<std::size_t>(ranks));
   Picoseconds begin = 0;
+  std::vector<Picoseconds> step_begins(files.size(), 0);  // a rank's step follows its previous one
   std::size_t flow = 0;
   for (int step = 0; step < run.steps; ++step) {
     for (int rank = 0; rank < ranks; ++rank) {
@@ -115,7 +116,7 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
       file.rank = rank;
       const std::int64_t parameters = 400'000 - 20'000 * rank;
       std::int64_t live = 0;
-      Picoseconds free = begin;
+      Picoseconds free = step_begins[r];
       for (std::size_t i = 0; i < run.schedule.actions[r].size(); ++i) {
         const Action& action = run.schedule.actions[r][i];
         const Picoseconds start = begin + simulation.actions[r][i].start;
@@ -123,8 +124,8 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
         const bool forward = action.op == Op::forward;
         const std::string args = fmt::format("\"step\":{},\"stage\":{},\"microbatch\":{}", step,
                                              action.stage, action.microbatch);
-        if (start > free && i > 0) {
-          file.span(0, forward ? "activations" : "gradients", "wait", free, start,
+        if (start > free) {
+          file.span(0, "recv", "wait", free, start,
                     args + fmt::format(",\"peer\":{}", forward ? rank - 1 : rank + 1));
         }
         file.memory(start, parameters, live + (forward ? 260'000 : 30'000));
@@ -133,36 +134,35 @@ std::vector<std::string> sample_traces(const SampleRun& run) {
         file.memory(end, parameters, live);
         free = end;
       }
+      const std::string args = fmt::format("\"step\":{}", step);
+      file.span(0, "AdamW", "optimizer", free, free + run.optimizer, args);
+      file.span(0, "step", "step", step_begins[r], free + run.optimizer, args);
+      step_begins[r] = free + run.optimizer;
     }
     for (const TimedMessage& message : simulation.messages) {
       File& from = files[static_cast<std::size_t>(message.from_rank)];
       File& to = files[static_cast<std::size_t>(message.to_rank)];
       const int lane = send_lane(message.forward);
-      const auto args = [&](int peer) {
+      const auto args = [&](int stage, int peer) {
         return fmt::format("\"step\":{},\"stage\":{},\"microbatch\":{},\"bytes\":{},\"peer\":{}",
-                           step, message.stage, message.microbatch, run.times.boundary_bytes, peer);
+                           step, stage, message.microbatch, run.times.boundary_bytes, peer);
       };
       from.span(lane, "send", "communication", begin + message.start, begin + message.sent,
-                args(message.to_rank));
+                args(message.stage, message.to_rank));
       to.span(lane + 1, "recv", "communication",
               begin + message.arrived - (message.sent - message.start), begin + message.arrived,
-              args(message.from_rank));
+              args(message.stage + (message.forward ? 1 : -1), message.from_rank));
       from.flow('s', lane, ++flow, begin + message.start);
       to.flow('f', lane + 1, flow, begin + message.arrived);
     }
     const Picoseconds end = begin + simulation.makespan;
-    for (File& file : files) {
-      const std::string args = fmt::format("\"step\":{}", step);
-      file.span(0, "AdamW", "optimizer", end, end + run.optimizer, args);
-      file.span(0, "step", "step", begin, end + run.optimizer, args);
-    }
     files.back().lines.emplace_back(
         end,
         fmt::format("{{\"ph\":\"C\",\"name\":\"loss\",\"pid\":{},\"ts\":{},\"args\":{{\"loss\":"
                     "{:.4f}}}}},\n",
                     ranks - 1, microseconds(end),
                     5.545 * std::exp(-0.02 * step) + 0.03 * std::sin(3.0 * step)));
-    begin = end + run.optimizer + run.optimizer / 10;
+    begin = end + run.optimizer;
   }
 
   std::vector<std::string> traces;

@@ -62,32 +62,30 @@ void buckets_by_hand(Timeline& timeline) {
 }
 
 StepBuckets buckets_of(const Timeline& timeline, int rank) {
-  const auto times = step_intervals(timeline, 0);
-  return step_buckets(timeline, 0, *timeline.find_rank(rank),
-                      times[static_cast<std::size_t>(rank)]);
+  return step_buckets(timeline, step_account(timeline, 0), *timeline.find_rank(rank));
 }
 
-/// The sums over all buckets of a rank are those that the Communication panel shows.
+/// The sums over all buckets of a rank are those of the step's account.
 void check_sums(const Timeline& timeline, int rank) {
   const StepBuckets step = buckets_of(timeline, rank);
   const Overlap overlap = communication_overlap(timeline, *timeline.find_rank(rank), 0);
-  const StepParts parts = step_parts(timeline, 0)[static_cast<std::size_t>(rank)];
+  const StepAccount account = step_account(timeline, 0);
+  const Exposed parts = account.find(rank)->sums.exposed();
   Picoseconds sum = 0, hidden = 0;
-  StepParts exposed;
+  Exposed exposed;
   for (const Bucket& bucket : step.buckets) {
     sum += bucket.communication();
     hidden += length(bucket.hidden);
-    exposed += bucket.parts();
+    exposed += bucket.parts;
+    CHECK(bucket.parts.sum() == length(bucket.exposed));
   }
   CHECK(sum == overlap.communication);
   CHECK(hidden == overlap.hidden);
-  CHECK(exposed.transfer == parts.transfer);
-  CHECK(exposed.latency == parts.latency);
-  CHECK(exposed.late_peer == parts.late_peer);
+  CHECK(exposed == parts);
   CHECK(step.overlap.communication == sum);
   CHECK(step.overlap.hidden == hidden);
-  CHECK(step.exposed.exposed() == parts.exposed());
-  CHECK(step.all_exposed == parts.exposed());
+  CHECK(step.exposed == parts);
+  CHECK(step.other_exposed == Exposed{});
   CHECK(step.others.empty());
 }
 
@@ -111,12 +109,12 @@ TEST_CASE("the buckets of a step, worked by hand") {
   CHECK(third.hidden == Intervals{{55 * us, 60 * us}});
   CHECK(third.not_hidden == Intervals{{60 * us, 71 * us}});
   CHECK(third.exposed == Intervals{{60 * us, 71 * us}});
-  CHECK(third.latency == 0);
+  CHECK(third.parts.latency == 0);
   CHECK(fourth.bytes == 500);
   CHECK(fourth.hidden.empty());
   CHECK(fourth.exposed == Intervals{{71 * us, 77 * us}});
-  CHECK(fourth.latency == us);
-  CHECK(fourth.parts().transfer == 5 * us);
+  CHECK(fourth.parts.latency == us);
+  CHECK(fourth.parts.transfer == 5 * us);
   CHECK(bucket_sentences(timeline, step) ==
         Lines{"Rank 0 sends 3500 B in 4 all_reduces, 500 B to 1000 B each.",
               "Communication: 43.00 µs, 60.5 % hidden by compute.",
@@ -132,7 +130,9 @@ TEST_CASE("the buckets of a step, worked by hand") {
   check_sums(timeline, 0);
   check_sums(timeline, 1);
   // Rank 1's backward pass is shorter, so less is hidden.
-  CHECK(most_exposed(step_intervals(timeline, 0)) == 1);
+  const StepAccount account = step_account(timeline, 0);
+  CHECK(most_exposed(account)->rank == 1);
+  CHECK(most_exposed({}) == nullptr);
   CHECK(buckets_of(timeline, 1).buckets[2].exposed == Intervals{{55 * us, 71 * us}});
   CHECK(length(buckets_of(timeline, 1).buckets[2].hidden) == 0);
 }
@@ -184,7 +184,9 @@ TEST_CASE("communication that is no bucket is named apart") {
               "Communication: 20.00 µs, 85.0 % hidden by compute.",
               "Exposed: compute stalls for 3.00 µs (transfer 3.00 µs).",
               "Stalls: 3.00 µs in backward (1 all_gather).",
-              "Other communication (tp all_reduce): 4.00 µs, exposed 4.00 µs."});
+              "Other communication (tp all_reduce): 4.00 µs on the lanes, exposed 4.00 µs "
+              "(transfer 4.00 "
+              "µs)."});
 }
 
 TEST_CASE("compute stalls in the forward and the backward pass, and after it") {

@@ -98,7 +98,7 @@ TEST_CASE("a run without steps can be compared") {
   empty.timeline.settle();
   ComparedRuns runs{empty, model_of(sample_1f1b(4, 8, 2))};
   CHECK(runs.metrics(Side::a).step == -1);
-  CHECK(runs.findings().empty());
+  CHECK(runs.sentences().empty());
   runs.go_by_steps(1);
   runs.choose(Side::a, 3);
   CHECK(runs.metrics(Side::b).step == 1);
@@ -265,8 +265,8 @@ TEST_CASE("a selected range and marks are at the same place in both runs") {
   CHECK(in_a.start - runs.origin(Side::a) == in_b.start - runs.origin(Side::b));
   CHECK(in_a.end - in_a.start == in_b.end - in_b.start);
   REQUIRE(a.view.range->ranks.size() == 4);
-  CHECK(a.view.range->ranks[3].compute == range_statistics(a.timeline, in_a).ranks[3].compute);
-  CHECK(b.view.range->ranks[3].compute == range_statistics(b.timeline, in_b).ranks[3].compute);
+  CHECK(a.view.range->ranks[3].sums == range_statistics(a.timeline, in_a).ranks[3].sums);
+  CHECK(b.view.range->ranks[3].sums == range_statistics(b.timeline, in_b).ranks[3].sums);
   viewer.press(keys::m);
   viewer.frame();
   REQUIRE(a.view.marks.size() == 1);

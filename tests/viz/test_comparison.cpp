@@ -1,6 +1,11 @@
-// The comparison of two steps, against examples worked by hand and core/trace's analysis.
+// The comparison of two steps, against examples worked by hand and core/timeline's analysis.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/timeline/pipeline_analysis.h"
 #include "core/timeline/reader.h"
 #include "core/trace/writer.h"
 #include "tests/viz/sample_run.h"
@@ -75,6 +80,15 @@ const ComparedValue* find(const std::vector<ComparedValue>& values, const std::s
   return nullptr;
 }
 
+/// Returns whether a sentence has exactly these values, but for the last digits.
+using Values = std::map<std::string, double>;
+bool has_values(const Sentence& sentence, const Values& expected) {
+  const Values values{sentence.values.begin(), sentence.values.end()};
+  return std::ranges::equal(values, expected, [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second == doctest::Approx(y.second).epsilon(1e-9);
+  });
+}
+
 }  // namespace
 
 TEST_CASE("two steps by hand: the same bubble, less memory, more bytes") {
@@ -85,10 +99,14 @@ TEST_CASE("two steps by hand: the same bubble, less memory, more bytes") {
   CHECK(a.window == Interval{0, 9});
   CHECK(b.window == Interval{0, 9});
   REQUIRE(a.ranks.size() == 2);
-  // Rank 0 has idle time from 2 to 5; rank 1 from 0 to 1 and from 7 to 9.
+  // Rank 0 has no work from 2 to 5, or from 2 to 4 and 6 to 7. Rank 1's step, from 0 or 1 to 7,
+  // has no gaps; the pipeline's last action ends at 9, 8 after rank 1's step began.
+  CHECK(a.time() == 9);
   CHECK(a.ranks[0].idle == 3);
-  CHECK(a.ranks[1].idle == 3);
   CHECK(b.ranks[0].idle == 3);
+  CHECK(a.ranks[1].idle == 3);
+  CHECK(a.account.ranks[1].sums.cool_down == 2);
+  CHECK(a.account.ranks[1].sums.ended == 1);
   CHECK(a.ranks[1].in_flight == 2);
   CHECK(b.ranks[1].in_flight == 1);
   CHECK(b.in_flight() == 2);
@@ -97,14 +115,16 @@ TEST_CASE("two steps by hand: the same bubble, less memory, more bytes") {
   CHECK(*b.ranks[1].memory == 150);
 
   const auto values = compare_steps(a, b, false);
-  REQUIRE(find(values, "step time"));
-  CHECK(*find(values, "step time")->difference() == 0);
-  CHECK(difference_words(*find(values, "step time")) == "=");
-  const ComparedValue& bubble_value = *find(values, "bubble");
+  REQUIRE(find(values, "step"));
+  CHECK(*find(values, "step")->difference() == 0);
+  CHECK(difference_words(*find(values, "step")) == "=");
+  CHECK_FALSE(find(values, "step")->part);
+  CHECK(find(values, "compute")->part);
+  CHECK(*find(values, "compute")->a == 6);
+  const ComparedValue& bubble_value = *find(values, "bubble, first to last action");
   CHECK(*bubble_value.a == doctest::Approx(1.0 / 3));
   CHECK(*bubble_value.difference() == 0);
   CHECK_FALSE(bubble_value.relative());
-  CHECK(*find(values, "idle per rank")->a == 3);
   const ComparedValue& sent = *find(values, "bytes sent");
   CHECK(*sent.a == 128);
   CHECK(*sent.b == 160);
@@ -124,77 +144,79 @@ TEST_CASE("two steps by hand: the same bubble, less memory, more bytes") {
   CHECK(difference_words(ranks[1].idle) == "=");
 }
 
-TEST_CASE("every number equals the analysis of core/trace") {
+TEST_CASE("every number equals the analysis of core/timeline") {
   Timeline one, other;
   read_sample(sample_traces(sample_gpipe(4, 8, 3)), one);
   read_sample(sample_traces(sample_1f1b(4, 6, 3)), other);
   for (const auto& [timeline, step] : {std::pair{&one, 1}, {&other, 2}}) {
     const StepMetrics metrics = step_metrics(*timeline, step);
+    const StepAccount account = step_account(*timeline, step);
+    CHECK(metrics.time() == account.length);
+    CHECK(metrics.window == account.ranks[0].time);
+    CHECK(metrics.account.sum() == account.sum());
     REQUIRE(metrics.bubble);
-    CHECK(metrics.time() == bubble(*timeline, step)->window);
     CHECK(metrics.bubble->idle() == bubble(*timeline, step)->idle());
-    const auto intervals = idle_intervals(*timeline, step);
+    CHECK_FALSE(metrics.separate_weights);
     const auto in_flight = microbatches_in_flight(*timeline, step);
-    Picoseconds idle = 0, causes = 0;
-    IdleTimes by_cause{};
     for (std::size_t rank = 0; rank < 4; ++rank) {
-      Picoseconds mine = 0;
-      for (const IdleInterval& each : intervals[rank]) mine += each.time.end - each.time.start;
-      CHECK(metrics.ranks[rank].idle == mine);
-      const IdleTimes sums = sum_of_causes(intervals[rank]);
-      for (std::size_t cause = 0; cause < sums.size(); ++cause) by_cause[cause] += sums[cause];
+      const StepSums& sums = account.ranks[rank].sums;
+      CHECK(metrics.ranks[rank].idle == account.length - sums.compute - sums.optimizer);
       int most = 0;
       for (const InFlight& each : in_flight[rank]) most = std::max(most, each.microbatches);
       CHECK(metrics.ranks[rank].in_flight == most);
       CHECK(metrics.ranks[rank].sent == bytes_sent(*timeline, *timeline->ranks()[rank], step));
       CHECK(*metrics.ranks[rank].memory ==
             memory_peak(*timeline, *timeline->ranks()[rank], step)->total());
-      idle += mine;
     }
-    for (const Picoseconds cause : metrics.idle) causes += cause;
-    CHECK(metrics.idle == by_cause);
-    CHECK(causes == idle);
-    CHECK(metrics.bubble->idle() == idle);
-    CHECK(metrics.path->window == metrics.window);
   }
   CHECK(step_metrics(one, 17).step == -1);
+  // The parts add up to the step on both sides.
+  const StepMetrics a = step_metrics(one, 1), b = step_metrics(other, 2);
+  double sum_a = 0, sum_b = 0;
+  for (const ComparedPart& part : compare_parts(a, b)) {
+    sum_a += part.a;
+    sum_b += part.b;
+  }
+  CHECK(sum_a == doctest::Approx(static_cast<double>(a.time())).epsilon(1e-12));
+  CHECK(sum_b == doctest::Approx(static_cast<double>(b.time())).epsilon(1e-12));
 }
 
-TEST_CASE("without a pipeline, the parts of a step are compared") {
+TEST_CASE("the parts of two steps are compared") {
   const auto play = [](Timeline& timeline, Picoseconds wait, Picoseconds hidden) {
+    timeline.run().clock = "wall";
     for (int rank = 0; rank < 2; ++rank) {
-      span(timeline, rank, 0, Category::backward, 0, 10);
-      span(timeline, rank, 1, Category::communication, 10 - hidden, 10 + wait, -1, -1, "all_reduce",
-           8);
-      span(timeline, rank, 0, Category::wait, 10, 10 + wait, -1, -1, "all_reduce");
-      span(timeline, rank, 0, Category::optimizer, 10 + wait, 12 + wait);
+      span(timeline, rank, 0, Category::backward, 0, 10 * us);
+      span(timeline, rank, 1, Category::communication, 10 * us - hidden, 10 * us + wait, -1, -1,
+           "all_reduce", 8);
+      span(timeline, rank, 0, Category::wait, 10 * us, 10 * us + wait, -1, -1, "all_reduce");
+      span(timeline, rank, 0, Category::optimizer, 10 * us + wait, 12 * us + wait);
     }
     timeline.settle();
   };
   Timeline plain, overlapped;
-  play(plain, 8, 0);
-  play(overlapped, 2, 6);
+  play(plain, 8 * us, 0);
+  play(overlapped, 2 * us, 6 * us);
   const StepMetrics a = step_metrics(plain, 0), b = step_metrics(overlapped, 0);
   CHECK_FALSE(a.bubble);
-  CHECK(a.time() == 20);
-  CHECK(a.ranks[0].idle == 8);
-  CHECK(b.ranks[1].idle == 2);
+  CHECK(a.time() == 20 * us);
+  CHECK(a.ranks[0].idle == 8 * us);
+  CHECK(b.ranks[1].idle == 2 * us);
   const auto values = compare_steps(a, b, false);
   CHECK(find(values, "bubble") == nullptr);
-  CHECK(*find(values, "compute per rank")->difference() == 0);
-  CHECK(*find(values, "exposed communication")->difference() == -6);
-  CHECK(find(values, "exposed communication")->part == false);
-  CHECK(*find(values, "communication hidden")->difference() == 0.75);
-  CHECK(*find(values, "transfer")->relative() == doctest::Approx(-0.75));
-  CHECK(find(values, "transfer")->part);
-  const auto findings = comparison_findings(a, b, {}, false);
-  REQUIRE(findings.size() == 2);
-  CHECK(findings[0].claim ==
-        "A step of B takes 30.0 % less time than one of A: 14 ps instead of "
-        "20 ps.");
-  CHECK(findings[0].reason ==
-        "Per rank: compute the same, 12 ps; exposed communication 2 ps instead of 8 ps. Compute "
-        "hides 75.0 % of the communication instead of 0.0 %.");
+  CHECK(find(values, "bubble, first to last action") == nullptr);
+  CHECK(*find(values, "compute")->difference() == 0);
+  CHECK(*find(values, "communication exposed")->difference() == -6.0 * us);
+  CHECK(*find(values, "communication exposed")->relative() == doctest::Approx(-0.75));
+  const auto sentences = comparison_sentences(a, b, {}, false);
+  REQUIRE(sentences.size() == 3);
+  CHECK(sentences[0].text ==
+        "A step of B takes 30.0 % less time than one of A: 14.00 µs instead of 20.00 µs.");
+  CHECK(has_values(sentences[0], {{"a", 20e-6}, {"b", 14e-6}, {"relative", -0.3}}));
+  CHECK(sentences[1].text ==
+        "Of the 6.00 µs less, exposed communication is 6.00 µs (means over "
+        "ranks).");
+  CHECK(has_values(sentences[1], {{"communication exposed", -6e-6}, {"difference", -6e-6}}));
+  CHECK(sentences[2].claim == Claim::bytes_sent);
 }
 
 TEST_CASE("the configurations' differences come from the headers") {
@@ -272,62 +294,205 @@ TEST_CASE("if the clocks differ, times have no difference") {
     CHECK_FALSE(rank.idle.difference());
     CHECK(rank.memory.difference());
   }
-  for (const ComparisonFinding& finding : comparison_findings(a, b, {}, true))
-    CHECK(finding.claim.find("time") == std::string::npos);
+  for (const Sentence& sentence : comparison_sentences(a, b, {}, true))
+    CHECK((sentence.claim == Claim::peak_memory || sentence.claim == Claim::bytes_sent));
 }
 
-TEST_CASE("why is 1F1B no faster than GPipe? The same bubble, and less memory") {
-  const auto explain = [](double latency, double bandwidth, Picoseconds last_stage = 2 * ms) {
+TEST_CASE("1F1B is no faster than GPipe, has the same parts, and needs less memory") {
+  const auto explain = [](double latency, double bandwidth) {
     SampleRun gpipe = sample_gpipe(4, 8, 3), one_f_one_b = sample_1f1b(4, 8, 3);
-    gpipe.times.stages[3].backward = one_f_one_b.times.stages[3].backward = last_stage;
     gpipe.times.cluster.within = one_f_one_b.times.cluster.within = {latency, bandwidth};
     Timeline a, b;
     read_sample(sample_traces(gpipe), a);
     read_sample(sample_traces(one_f_one_b), b);
-    return comparison_findings(step_metrics(a, 1), step_metrics(b, 1), compared_names(a, 1, b, 1),
-                               false);
+    return comparison_sentences(step_metrics(a, 1), step_metrics(b, 1), compared_names(a, 1, b, 1),
+                                false);
   };
   const auto free = explain(0, 1e30);
-  REQUIRE(free.size() == 3);
-  CHECK(free[0].claim == "B (1f1b) is no faster than A (GPipe): both steps take 33.00 ms.");
-  CHECK(free[0].reason ==
-        "The bubble is the same, 27.3 %: both run 24.00 ms of work per rank and leave it idle for "
-        "9.00 ms. Each rank is idle for as long in B as in A: the order of the actions differs, "
-        "but the time to fill and drain the pipeline is the same.");
-  CHECK(free[1].claim ==
-        "B (1f1b) needs 28.0 % less memory than A (GPipe): the highest peak of a "
-        "rank is 2672.9 kB instead of 3714.6 kB.");
-  CHECK(
-      free[1].reason ==
-      "At the peak, activations take 1030.0 kB instead of 2030.0 kB. The rank with the peak has at "
-      "most 4 microbatches in flight instead of 8.");
-  CHECK(free[2].claim == "Both send the same number of bytes, 786.4 kB.");
+  REQUIRE(free.size() == 4);
+  CHECK(free[0].text == "B (1f1b) is no faster than A (GPipe): both steps take 35.00 ms.");
+  CHECK(free[1].text ==
+        "All parts are equal as well: compute 24.00 ms, optimizer 2.00 ms and bubble 9.00 ms per "
+        "rank.");
+  CHECK(has_values(free[1], {{"compute", 24e-3}, {"optimizer", 2e-3}, {"bubble", 9e-3}}));
+  CHECK(free[2].text ==
+        "B (1f1b) needs 28.0 % less memory than A (GPipe): the highest peak of a rank is 2672.9 kB "
+        "instead of 3714.6 kB. At the peak, activations take 1030.0 kB instead of 2030.0 kB. The "
+        "rank "
+        "with the peak has at most 4 microbatches in flight instead of 8.");
+  CHECK(free[3].text == "Both send the same number of bytes, 786.4 kB.");
   // The same schedule with itself.
   Timeline run;
   read_sample(sample_traces(sample_1f1b(4, 8, 3)), run);
-  const auto same = comparison_findings(step_metrics(run, 0), step_metrics(run, 1),
-                                        compared_names(run, 0, run, 1), false);
-  CHECK(same[0].claim == "Both steps take 35.11 ms.");
-  CHECK(same[0].reason.find(" Every rank runs the same actions in the same order.") !=
-        std::string::npos);
-  CHECK(same[1].claim == "Peak memory is the same, 2672.9 kB.");
+  const auto same = comparison_sentences(step_metrics(run, 1), step_metrics(run, 2),
+                                         compared_names(run, 1, run, 2), false);
+  CHECK(same[0].text == "Both steps take 37.11 ms.");
+  CHECK(same[1].text.starts_with("All parts are equal as well: compute 24.00 ms"));
+  CHECK(same[2].text == "Peak memory is the same, 2672.9 kB.");
   // A report of no bytes is not the same as a report of some.
   StepMetrics without = step_metrics(run, 0);
   for (RankMetrics& rank : without.ranks) rank.memory = 0;
-  CHECK(comparison_findings(without, step_metrics(run, 0), {}, false)[1].claim ==
+  CHECK(comparison_sentences(without, step_metrics(run, 0), {}, false)[2].text ==
         "Only B reports memory: 2672.9 kB.");
-  // If one stage is slower than the others, it sets the pace of both schedules.
-  CHECK(explain(0, 1e30, 4 * ms)[0].reason.ends_with(
-      " Both critical paths run through stage 3 for 40.00 ms of 49.00 ms, so this stage sets the "
-      "pace of both."));
   // 1F1B has more messages on its critical path, so slow messages make it slower.
   const auto slow = explain(5e-5, 2e8);
-  CHECK(slow[0].claim ==
-        "A step of B (1f1b) takes 3.9 % more time than one of A (GPipe): 35.11 ms instead of "
-        "33.79 ms.");
-  CHECK(slow[0].reason ==
-        "The bubble is 31.6 % instead of 29.0 %: 11.11 ms of idle time per rank instead of 9.79 "
-        "ms. The largest change is in messages: 2.11 ms per rank instead of 791.5 µs.");
+  CHECK(slow[0].text ==
+        "A step of B (1f1b) takes 3.7 % more time than one of A (GPipe): 37.11 ms instead of "
+        "35.79 ms.");
+  CHECK(slow[1].claim == Claim::changed_parts);
+}
+
+namespace {
+
+/// Metrics of a step whose ranks all have these parts.
+StepMetrics metrics_with(StepSums sums, std::vector<std::string> axes, std::size_t ranks = 2) {
+  StepMetrics metrics{.step = 0};
+  metrics.account.step = 0;
+  metrics.account.axes = std::move(axes);
+  metrics.account.length = sums.total();
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    metrics.account.ranks.push_back({.rank = static_cast<int>(rank), .sums = sums});
+    metrics.ranks.push_back({.rank = static_cast<int>(rank)});
+  }
+  return metrics;
+}
+
+const Sentence* find(const std::vector<Sentence>& sentences, Claim claim) {
+  for (const Sentence& sentence : sentences)
+    if (sentence.claim == claim) return &sentence;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("the largest changes are named until they make up nine tenths") {
+  const auto words = [](const StepMetrics& a, const StepMetrics& b) {
+    const auto sentences = comparison_sentences(a, b, {}, false);
+    const Sentence* parts = find(sentences, Claim::changed_parts);
+    return parts ? parts->text : "";
+  };
+  const StepMetrics a =
+      metrics_with({.compute = 100 * ms, .axes = {{.transfer = 10 * ms}}}, {"dp"});
+  // With 19 of 20 ms, dp makes up more than nine tenths.
+  CHECK(words(a, metrics_with({.compute = 101 * ms, .axes = {{.transfer = 29 * ms}}}, {"dp"})) ==
+        "Of the 20.00 ms more, dp's exposed communication is 19.00 ms (means over ranks).");
+  CHECK(words(a, metrics_with({.compute = 100 * ms,
+                               .axes = {{.transfer = 5 * ms}, {.latency = 25 * ms}},
+                               .warm_up = 4 * ms},
+                              {"tp", "dp"})) ==
+        "Of the 24.00 ms more, dp's exposed communication is 15.00 ms, tp's exposed communication "
+        "5.00 ms and the bubble 4.00 ms (means over ranks).");
+  // Against each other.
+  CHECK(words(a, metrics_with({.compute = 90 * ms, .axes = {{.transfer = 22 * ms}}}, {"dp"})) ==
+        "Per rank, dp's exposed communication takes 12.00 ms more and compute 10.00 ms less; all "
+        "parts together 2.00 ms more.");
+  CHECK(words(a, metrics_with({.compute = 90 * ms, .axes = {{.transfer = 20 * ms}}}, {"dp"})) ==
+        "Per rank, compute takes 10.00 ms less and dp's exposed communication 10.00 ms more.");
+  // Differences that do not show in the printed times are none.
+  CHECK(words(a, metrics_with({.compute = 100 * ms + 3 * us, .axes = {{.transfer = 10 * ms}}},
+                              {"dp"})) ==
+        "All parts are equal as well: compute 100.0 ms and exposed dp 10.00 ms per rank.");
+  const auto close = comparison_sentences(
+      a, metrics_with({.compute = 100 * ms + 3 * us, .axes = {{.transfer = 10 * ms}}}, {"dp"}), {},
+      false);
+  CHECK(close[0].text == "Both steps take 110.0 ms.");
+  // A difference that shows, but not as a share.
+  const auto small = comparison_sentences(metrics_with({.compute = 9'990 * us}, {}),
+                                          metrics_with({.compute = 9'994'900'000}, {}), {}, false);
+  CHECK(small[0].text == "Both steps take 9.99 ms.");
+  const auto tiny = comparison_sentences(metrics_with({.compute = 990 * ms}, {}),
+                                         metrics_with({.compute = 990'300 * us}, {}), {}, false);
+  CHECK(tiny[0].text ==
+        "A step of B takes 300.0 µs more time than one of A: 990.3 ms instead of 990.0 ms.");
+  CHECK(has_values(tiny[0], {{"a", 0.99}, {"b", 0.9903}, {"difference", 0.0003}}));
+  CHECK(comparison_sentences(a, metrics_with({.compute = 230 * ms}, {}), {}, false)[0].text ==
+        "A step of B takes 2.1 times the time of one of A: 230.0 ms instead of 110.0 ms.");
+}
+
+TEST_CASE("weight gradients at the end are named only if one of the steps has them") {
+  StepMetrics a = metrics_with({.compute = 12 * ms, .waiting = 6 * ms}, {});
+  StepMetrics b = metrics_with({.compute = 12 * ms, .waiting = 4 * ms}, {});
+  a.bubble = b.bubble = Bubble{.window = ms, .busy = ms, .ranks = 2};
+  CHECK_FALSE(find(comparison_sentences(a, b, {}, false), Claim::weight_gradients_fill));
+  b.separate_weights = true;
+  b.weights_at_end = 5 * ms;
+  b.weights = 8 * ms;
+  const auto sentences = comparison_sentences(a, b, {}, false);
+  const Sentence* fill = find(sentences, Claim::weight_gradients_fill);
+  REQUIRE(fill);
+  CHECK(
+      fill->text ==
+      "B splits its backward passes, and A does not. Weight gradients take 4.00 ms per rank, 2.50 "
+      "ms of it after the rank's last input gradient; its bubble is 2.00 ms shorter: 4.00 ms per "
+      "rank instead of 6.00 ms.");
+  CHECK(has_values(*fill, {{"weights", 4e-3},
+                           {"weights_at_end", 2.5e-3},
+                           {"bubble_a", 6e-3},
+                           {"bubble_b", 4e-3},
+                           {"difference", -2e-3}}));
+  const auto turned = comparison_sentences(b, a, {}, false);
+  CHECK(find(turned, Claim::weight_gradients_fill)
+            ->text.starts_with("A splits its backward passes, and B does not."));
+  a.separate_weights = true;
+  CHECK_FALSE(find(comparison_sentences(a, b, {}, false), Claim::weight_gradients_fill));
+}
+
+TEST_CASE("the time of weight gradients after the last input gradient, by hand") {
+  // Rank 0: F0 I0 W0 F1 I1 W1: only W1 follows the last I.
+  Timeline timeline;
+  const Category order[] = {Category::forward, Category::backward_input, Category::backward_weight};
+  for (int i = 0; i < 6; ++i)
+    span(timeline, 0, 0, order[i % 3], 10 * i, 10 * i + 10 - (i == 5 ? 3 : 0), 0, i / 3);
+  span(timeline, 1, 0, Category::forward, 0, 10, 1, 0);
+  timeline.settle();
+  const StepMetrics metrics = step_metrics(timeline, 0);
+  CHECK(metrics.separate_weights);
+  CHECK(metrics.weights_at_end == 7);
+  CHECK(metrics.weights == 17);
+}
+
+TEST_CASE("steps whose pipelines take as long may differ in data parallelism") {
+  // Two stages, each with two replicas; only the all-reduce after the pipeline differs.
+  const auto play = [](Timeline& timeline, Picoseconds reduced) {
+    timeline.run().clock = "modelled";
+    timeline.run().ranks = 2;
+    for (int stage = 0; stage < 2; ++stage) {
+      span(timeline, stage, 0, Category::forward, stage * ms, (stage + 1) * ms, stage, 0);
+      span(timeline, stage, 0, Category::backward, (3 - stage) * ms, (4 - stage) * ms, stage, 0);
+      TimelineSpan wait{.start = (4 - stage) * ms,
+                        .end = (4 - stage) * ms + reduced,
+                        .name = timeline.intern("all_reduce"),
+                        .step = 0,
+                        .sequence = 0,
+                        .group = timeline.intern("dp")};
+      wait.category = Category::communication;
+      timeline.add(stage, 1, wait);
+      wait.category = Category::wait;
+      timeline.add(stage, 0, wait);
+      span(timeline, stage, 0, Category::step, 0, wait.end);
+    }
+    timeline.settle();
+  };
+  Timeline fast, slow;
+  play(fast, ms);
+  play(slow, 19 * ms);
+  const StepMetrics a = step_metrics(fast, 0), b = step_metrics(slow, 0);
+  CHECK(a.bubble->window == b.bubble->window);
+  const auto sentences = comparison_sentences(a, b, {}, false);
+  CHECK(sentences[0].text ==
+        "A step of B takes 4.6 times the time of one of A: 23.00 ms instead of 5.00 ms.");
+  CHECK(sentences[1].text ==
+        "Of the 18.00 ms more, dp's exposed communication is 18.00 ms (means over ranks).");
+}
+
+TEST_CASE("the sentences as JSON") {
+  const std::string json =
+      sentences_json({{Claim::step_times, "Both \"take\" 1 s.", {{"a", 1}, {"b", 1.5}}},
+                      {Claim::bytes_sent, "x"}});
+  CHECK(json.find(R"("claim": "step_times")") != std::string::npos);
+  CHECK(json.find(R"("text": "Both \"take\" 1 s.")") != std::string::npos);
+  CHECK(json.find(R"("b": 1.5)") != std::string::npos);
+  CHECK(json.find(R"("values": {})") != std::string::npos);
 }
 
 TEST_CASE("numbers in flight are not compared if the chunks differ, but activations are") {
@@ -344,14 +509,16 @@ TEST_CASE("numbers in flight are not compared if the chunks differ, but activati
   CHECK(*pairs->a == 4);
   CHECK(*pairs->b == 11);
   CHECK_FALSE(pairs->difference());
-  const auto findings = comparison_findings(a, b, {}, false);
-  CHECK(findings[1].reason == "At the peak, activations take 1510.0 kB instead of 1030.0 kB.");
+  const auto sentences = comparison_sentences(a, b, {}, false);
+  CHECK(find(sentences, Claim::peak_memory)
+            ->text.ends_with(" At the peak, activations take 1510.0 kB instead of 1030.0 kB."));
   // Two runs with the same number of chunks can be compared.
   CHECK(find(compare_steps(b, b, false), pairs->name)->difference() == 0);
   // Activations are no reason if something else makes up most of the difference.
   StepMetrics parameters = a;
   for (RankMetrics& rank : parameters.ranks) *rank.memory += 5'000'000;
-  CHECK(comparison_findings(parameters, b, {}, false)[1].reason.empty());
+  const auto other = comparison_sentences(parameters, b, {}, false);
+  CHECK(find(other, Claim::peak_memory)->text.find("activations") == std::string::npos);
 }
 
 TEST_CASE("the steps that a comparison starts with have the same size") {

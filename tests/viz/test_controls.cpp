@@ -60,7 +60,7 @@ TEST_CASE("a drag selects a range and its statistics, F focuses on it, M marks i
     if (span.category == Category::forward || span.category == Category::backward)
       compute += std::max<Picoseconds>(
           std::min(span.end, range.end) - std::max(span.start, range.start), 0);
-  CHECK(viewer.model.view.range->ranks[0].compute == compute);
+  CHECK(viewer.model.view.range->ranks[0].sums.compute == compute);
   CHECK(viewer.model.selected.kind == Finding::Kind::nothing);
   viewer.press(keys::m);
   REQUIRE(viewer.model.view.marks.size() == 1);
@@ -75,33 +75,21 @@ TEST_CASE("a drag selects a range and its statistics, F focuses on it, M marks i
   CHECK(viewer.model.viewport.window().end >= static_cast<double>(viewer.model.timeline.end()));
 }
 
-TEST_CASE("a click on a step selects its time, from its first to its last action") {
+TEST_CASE("a click on a step selects the step of the rank on which it takes longest") {
   Interactive viewer{sample_1f1b(4, 8, 3)};
   const Timeline& timeline = viewer.model.timeline;
-  const StepWindow& step = timeline.steps()[1];
-  // The ranks' actions, without the waits before and after them.
-  Interval actions{step.end, step.start};
-  Picoseconds busy = 0;
-  for (const auto& rank : timeline.ranks())
-    for (const Interval& each : pipeline_actions(timeline, *rank, step.step)) {
-      actions.start = std::min(actions.start, each.start);
-      actions.end = std::max(actions.end, each.end);
-      busy += each.end - each.start;
-    }
-  const float x = viewer.x_of((actions.start + actions.end) / 2);
+  const StepAccount account = step_account(timeline, timeline.steps()[1].step);
+  const RankAccount& longest = account.ranks[0];
+  REQUIRE(longest.time.end - longest.time.start == account.length);
+  const float x = viewer.x_of((longest.time.start + longest.time.end) / 2);
   for (float y = 90; y < 180 && !viewer.model.view.range; y += 4) viewer.click(x, y);
   REQUIRE(viewer.model.view.range);
   const RangeStatistics& range = *viewer.model.view.range;
-  CHECK(range.range == actions);
-  Picoseconds idle = 0;
-  for (const RankStatistics& rank : range.ranks) {
-    CHECK(rank.compute + rank.idle == range.length());
-    idle += rank.idle;
-  }
-  // The same idle time as in the bubble, but for the optimizer of the step before.
-  CHECK(idle <= 4 * range.length() - busy);
-  CHECK(static_cast<double>(idle) / static_cast<double>(4 * range.length()) ==
-        doctest::Approx(bubble(timeline, step.step)->share()).epsilon(0.05));
+  CHECK(range.range == longest.time);
+  CHECK(range.axes == account.axes);
+  CHECK(range.ranks[0].sums == longest.sums);
+  for (const RankStatistics& rank : range.ranks)
+    CHECK(rank.sums.total() + rank.in_no_step == range.length());
 }
 
 TEST_CASE("the wheel scrolls, with Ctrl it zooms at the cursor, with Shift it pans") {

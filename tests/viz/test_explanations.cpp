@@ -1,11 +1,11 @@
-// Why a rank was idle, as the timeline shades and explains it.
+// What a rank does at each time, as the timeline shades and explains it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <thread>
 
 #include "core/timeline/reader.h"
-#include "tests/viz/sample_run.h"
+#include "tests/viz/worked_step.h"
 #include "viz/data/explanations.h"
 #include "viz/data/finding.h"
 
@@ -22,9 +22,22 @@ SampleRun two_stages() {
   return run;
 }
 
+/// Returns whether two accounts agree.
+bool same(const StepAccount& a, const StepAccount& b) {
+  return a.length == b.length && a.axes == b.axes &&
+         std::ranges::equal(a.ranks, b.ranks, [](const RankAccount& x, const RankAccount& y) {
+           return x.rank == y.rank && x.time == y.time && x.pieces == y.pieces &&
+                  x.sums == y.sums &&
+                  std::ranges::equal(
+                      x.overlaps, y.overlaps, [](const Overlap& m, const Overlap& n) {
+                        return m.communication == n.communication && m.hidden == n.hidden;
+                      });
+         });
+}
+
 }  // namespace
 
-TEST_CASE("the timeline's idle time is that of core/trace, and adds up to the bubble") {
+TEST_CASE("an explained step has the account of core/timeline and the critical path") {
   Timeline timeline;
   read_sample(sample_traces(sample_1f1b(4, 8, 3)), timeline);
   Explanations explanations;
@@ -32,61 +45,91 @@ TEST_CASE("the timeline's idle time is that of core/trace, and adds up to the bu
   for (const StepWindow& step : timeline.steps()) {
     const ExplainedStep* explained = explanations.find(timeline, step);
     REQUIRE(explained);
-    Picoseconds idle = 0;
-    for (const auto& rank : explained->idle)
-      for (const IdleInterval& each : rank) idle += each.time.end - each.time.start;
-    CHECK(idle == bubble(timeline, step.step)->idle());
+    CHECK(same(explained->account, step_account(timeline, step.step)));
     REQUIRE(explained->path);
     CHECK(explained->path->links == critical_path(timeline, step.step)->links);
+    for (const RankAccount& rank : explained->account.ranks)
+      for (const StepPiece& piece : rank.pieces)
+        CHECK(explained->piece_at(rank.rank, static_cast<double>(piece.time.start)) == &piece);
+    CHECK(explained->piece_at(0, -1) == nullptr);
+    CHECK(explained->piece_at(9, 0) == nullptr);
   }
 }
 
-TEST_CASE("each gap of a worked 1F1B has its cause and a sentence") {
+TEST_CASE("each gap of a worked 1F1B has its part and a sentence") {
   Timeline timeline;
   read_sample(sample_traces(two_stages()), timeline);
   Explanations explanations;
   explanations.update(std::chrono::seconds{10});
-  const ExplainedStep* step = explanations.find(timeline, timeline.steps().front());
-  REQUIRE(step);
-  const auto words_at = [&](int rank, double time) {
+  const auto words_at = [&](std::size_t step, int rank, double time) {
     const RankTimeline& of = *timeline.find_rank(rank);
     Finding finding = find_at(of, *of.compute(), Band::action, time, 1000);
-    explain_idle(finding, *step, static_cast<std::size_t>(rank), time);
+    explain_idle(finding, *explanations.find(timeline, timeline.steps()[step]), time);
     return finding_words(timeline, finding);
   };
-  const auto fill = words_at(1, 0.5 * ms);
-  CHECK(fill[0] == "idle: warm-up");
+  const auto fill = words_at(0, 1, 0.5 * ms);
+  CHECK(fill[0] == "bubble: warm-up");
   CHECK(fill[1] ==
-        "The pipeline fills: this rank can start only after the forward of microbatch 0 on stage "
-        "0.");
-  CHECK(fill[2] == "1.00 ms: warm-up 1.00 ms");
+        "This rank waits for the forward of microbatch 0 on stage 0 before it runs its first "
+        "action of the step: the pipeline fills.");
+  CHECK(fill[2] == "1.00 ms");
   // F0 and B0 on rank 1 take until 4 ms.
-  const auto wait = words_at(0, 3.0 * ms);
-  CHECK(wait[0] == "idle: waiting");
+  const auto wait = words_at(0, 0, 3.0 * ms);
+  CHECK(wait[0] == "bubble: waiting");
   CHECK(wait[1] ==
-        "The schedule has nothing else to run until the backward of microbatch 0 on stage 1 is "
-        "done.");
-  CHECK(wait[2] == "2.00 ms: waiting 2.00 ms");
+        "This rank waits for the backward of microbatch 0 on stage 1, whose result is not computed "
+        "yet.");
+  CHECK(wait[2] == "2.00 ms");
   CHECK(wait[3] == "2.00 ms to 4.00 ms");
-  const auto drain = words_at(1, 11.0 * ms);
-  CHECK(drain[0] == "idle: cool-down");
+  // Rank 1's step 1 begins at 12 ms; rank 0 ends its step 0 at 14 ms.
+  const auto drain = words_at(1, 1, 13.0 * ms);
+  CHECK(drain[0] == "bubble: cool-down");
+  CHECK(drain[1] ==
+        "This rank waits for the forward of microbatch 0 on stage 0. No rank has begun this step's "
+        "actions: the pipeline drains from the step before.");
+  CHECK(drain[2] == "2.00 ms");
   // Work is not explained as idle time.
-  CHECK(words_at(1, 1.5 * ms)[0] == "forward of microbatch 0 on stage 1");
+  CHECK(words_at(0, 1, 1.5 * ms)[0] == "forward of microbatch 0 on stage 1");
 }
 
-TEST_CASE("an interval's causes are listed by size, and the largest one gives its colour") {
-  IdleInterval idle{.time = {0, 10 * ms}};
-  idle.causes[static_cast<std::size_t>(IdleCause::messages)] = 6 * ms;
-  idle.causes[static_cast<std::size_t>(IdleCause::straggler)] = 4 * ms;
-  CHECK(main_cause(idle) == IdleCause::messages);
-  CHECK(cause_words(idle.causes) == "messages 6.00 ms, straggler 4.00 ms");
-  CHECK(idle_sentence(idle) == "The time goes to messages between stages.");
-  std::swap(idle.causes[3], idle.causes[4]);
-  idle.stage = 2;
-  idle.microbatch = 5;
-  idle.category = Category::forward;
-  CHECK(idle_sentence(idle) ==
-        "Actions that take longer than usual delay the forward of microbatch 5 on stage 2.");
+TEST_CASE("exposed communication is explained by its axis and part") {
+  Timeline timeline;
+  add_worked_step(timeline);
+  Explanations explanations;
+  explanations.update(std::chrono::seconds{10});
+  const ExplainedStep* step = explanations.find(timeline, timeline.steps().front());
+  REQUIRE(step);
+  const auto words_at = [&](double time) {
+    const RankTimeline& of = *timeline.find_rank(0);
+    Finding finding = find_at(of, *of.compute(), Band::action, time * us, 1000);
+    explain_idle(finding, *step, time * us);
+    auto words = finding_words(timeline, finding);
+    words.resize(3);
+    return words;
+  };
+  using Words = std::vector<std::string>;
+  CHECK(words_at(11.5) ==
+        Words{"late peer, tp",
+              "Compute waits for tp, but no message is on its way: a peer has not sent yet.",
+              "1.00 µs"});
+  CHECK(words_at(12.5) ==
+        Words{"latency, tp",
+              "Compute waits for tp: a message is on its way, but no bytes arrive "
+              "yet.",
+              "1.00 µs"});
+  CHECK(words_at(13.5) ==
+        Words{"transfer, tp", "Compute waits for tp while bytes move.", "1.00 µs"});
+  CHECK(words_at(40)[0] == "transfer, dp");
+  CHECK(words_at(40)[2] == "19.00 µs");
+  CHECK(words_at(52)[0] == "AdamW");
+  // Beside a wait of less than a pixel, the rank computes.
+  Finding beside = find_at(*timeline.find_rank(0), *timeline.find_rank(0)->compute(), Band::action,
+                           15.0 * us, 30.0 * us);
+  beside.kind = Finding::Kind::span;
+  beside.span.category = Category::wait;
+  explain_idle(beside, *step, 15.0 * us);
+  CHECK(beside.kind == Finding::Kind::span);
+  CHECK(piece_title({.part = StepPart::other}, "") == "other");
 }
 
 TEST_CASE("a step is explained once it is complete on every rank") {
@@ -109,29 +152,30 @@ TEST_CASE("a step is explained once it is complete on every rank") {
   CHECK(explanations.find(timeline, timeline.steps().front()));
 }
 
-namespace {
-
-/// Returns whether two analyses agree.
-bool same_idle(const std::vector<std::vector<IdleInterval>>& a,
-               const std::vector<std::vector<IdleInterval>>& b) {
-  return std::ranges::equal(a, b, [](const auto& one, const auto& other) {
-    return std::ranges::equal(one, other, [](const IdleInterval& x, const IdleInterval& y) {
-      return x.time == y.time && x.causes == y.causes && x.stage == y.stage &&
-             x.microbatch == y.microbatch && x.category == y.category;
-    });
-  });
-}
-
-}  // namespace
-
-TEST_CASE("the copy of a step has the step's idle time and causes") {
-  Timeline timeline;
-  read_sample(sample_traces(sample_1f1b(4, 8, 3)), timeline);
-  for (const StepWindow& step : timeline.steps()) {
-    const auto idle = idle_intervals(timeline, step.step);
-    REQUIRE(idle.size() == 4);
-    CHECK(same_idle(idle_intervals(copy_of_step(timeline, step), step.step), idle));
+TEST_CASE("the copy of a step has the step's account") {
+  Timeline pipeline, worked;
+  read_sample(sample_traces(sample_1f1b(4, 8, 3)), pipeline);
+  for (int step = 0; step < 3; ++step) add_worked_step(worked, step, 60 * step);
+  // Kernels that compute beside the waits, within and between steps.
+  for (Picoseconds at = 0; at < 180; at += 3) {
+    TimelineSpan span{.start = at * us, .end = (at + 2) * us, .step = static_cast<int>(at / 60)};
+    span.category = Category::kernel;
+    worked.add(1, 5, span);
   }
+  worked.run().clock = "wall";
+  worked.settle();
+  for (const Timeline* timeline : {&pipeline, &worked})
+    for (const StepWindow& step : timeline->steps()) {
+      const StepAccount account = step_account(*timeline, step.step);
+      REQUIRE(account.ranks.size() == timeline->ranks().size());
+      const Timeline copy = copy_of_step(*timeline, step);
+      CHECK(same(step_account(copy, step.step), account));
+      CHECK(microbatches_in_flight(copy, step.step).size() ==
+            microbatches_in_flight(*timeline, step.step).size());
+      CHECK(copy.prediction(step.step).stages == timeline->prediction(step.step).stages);
+      for (const auto& rank : timeline->ranks())
+        CHECK(copy.find_rank(rank->rank)->sending_lanes == rank->sending_lanes);
+    }
 }
 
 TEST_CASE("a step of many spans is explained by another thread") {
@@ -156,8 +200,8 @@ TEST_CASE("a step of many spans is explained by another thread") {
   timeline.settle();
   const StepWindow step = timeline.steps().front();
   REQUIRE_FALSE(is_small(timeline, step));
-  const auto expected = idle_intervals(timeline, 0);
-  REQUIRE(expected.size() == ranks);
+  const StepAccount expected = step_account(timeline, 0);
+  REQUIRE(expected.ranks.size() == ranks);
 
   Explanations explanations;
   explanations.update(std::chrono::milliseconds{50});
@@ -171,7 +215,7 @@ TEST_CASE("a step of many spans is explained by another thread") {
   }
   REQUIRE(found);
   CHECK_FALSE(explanations.analyses());
-  CHECK(same_idle(found->idle, expected));
+  CHECK(same(found->account, expected));
   CHECK_FALSE(found->path);
 
   // A picture waits for the analysis.
@@ -179,7 +223,7 @@ TEST_CASE("a step of many spans is explained by another thread") {
   patient.update(std::chrono::hours{1});
   found = patient.find(timeline, step);
   REQUIRE(found);
-  CHECK(same_idle(found->idle, expected));
+  CHECK(same(found->account, expected));
 }
 
 TEST_CASE("the chain of an action goes back to the data and on to the optimizer") {
@@ -199,7 +243,8 @@ TEST_CASE("the chain of an action goes back to the data and on to the optimizer"
   CHECK(words({first->action}) == "0F1 ");
   CHECK(words(first->after) == "1F1 1B1 0B1 ");
   REQUIRE(first->updates.size() == 2);
-  CHECK(first->updates[0].time == first->updates[1].time);
+  CHECK(first->updates[0].time == Interval{12 * ms, 14 * ms});
+  CHECK(first->updates[1].time == Interval{10 * ms, 12 * ms});
   const auto last = data_chain(timeline, 0, 1, 2 * ms);
   REQUIRE(last);
   CHECK(words(last->before) == "0F0 1F0 ");

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/viz/interactive.h"
+#include "tests/viz/worked_step.h"
 #include "viz/app/export.h"
 #include "viz/data/exports.h"
 #include "viz/views/timeline_svg.h"
@@ -45,39 +46,95 @@ bool tags_match(const std::string& xml) {
   return open.empty();
 }
 
+/// A time as the CSV writes it, and back.
+std::string exact(Picoseconds time) {
+  return fmt::format("{}.{:012}", time / 1'000'000'000'000, time % 1'000'000'000'000);
+}
+Picoseconds picoseconds(std::string seconds) {
+  seconds.erase(seconds.find('.'), 1);
+  return std::stoll(seconds);
+}
+
 }  // namespace
 
-TEST_CASE("the CSV has the statistics of each visible step, or of the selection, by rank") {
+TEST_CASE("the CSV has the account of each visible step by rank, to the picosecond") {
   Timeline timeline;
   read_sample(sample_traces(sample_1f1b(3, 4, 4)), timeline);
   const StepWindow& first = timeline.steps()[1];
   const StepWindow& last = timeline.steps()[2];
-  const TimeWindow window{static_cast<double>(first.start + 1), static_cast<double>(last.end - 1)};
+  // The ranks' steps are staggered, so steps overlap.
+  const TimeWindow window{static_cast<double>(timeline.steps()[0].end),
+                          static_cast<double>(timeline.steps()[3].start)};
   const auto rows = cells_of(statistics_csv(timeline, window, {}));
-  REQUIRE(rows.size() == 1 + 2 * 3);
-  REQUIRE(rows[0].size() == 10);
-  for (std::size_t i = 0; i < 6; ++i) {
-    const StepWindow& step = i < 3 ? first : last;
-    const auto statistics = range_statistics(timeline, {step.start, step.end});
-    const RankStatistics& rank = statistics.ranks[i % 3];
-    const auto& row = rows[i + 1];
-    CHECK(row[0] == fmt::format("step {}", step.step));
-    CHECK(row[3] == std::to_string(rank.rank));
-    const Picoseconds times[] = {step.start, step.end - step.start};
-    CHECK(std::stod(row[1]) == doctest::Approx(static_cast<double>(times[0]) * 1e-12));
-    CHECK(std::stod(row[2]) == doctest::Approx(static_cast<double>(times[1]) * 1e-12));
-    const Picoseconds parts[] = {rank.compute, rank.idle, rank.waiting, rank.communication,
-                                 rank.hidden};
-    for (std::size_t c = 0; c < 5; ++c)
-      CHECK(std::stod(row[4 + c]) == doctest::Approx(static_cast<double>(parts[c]) * 1e-12));
-    CHECK(std::stoll(row[9]) == rank.sent);
-    CHECK(rank.compute > 0);
+  CHECK(rows[0] == std::vector<std::string>{"step", "step_seconds", "rank", "compute", "optimizer",
+                                            "pp_transfer", "pp_latency", "pp_late_peer",
+                                            "pp_communication", "pp_hidden", "cool_down", "warm_up",
+                                            "waiting", "other", "ended", "bytes_sent"});
+  std::size_t row = 1;
+  for (const StepWindow* step : {&first, &last}) {
+    const StepAccount account = step_account(timeline, step->step);
+    REQUIRE(account.axes == std::vector<std::string>{"pp"});
+    for (const RankAccount& rank : account.ranks) {
+      REQUIRE(row < rows.size());
+      const auto& cells = rows[row++];
+      const StepSums& sums = rank.sums;
+      const std::vector<std::string> expected{
+          std::to_string(account.step),
+          exact(account.length),
+          std::to_string(rank.rank),
+          exact(sums.compute),
+          exact(sums.optimizer),
+          exact(sums.axes[0].transfer),
+          exact(sums.axes[0].latency),
+          exact(sums.axes[0].late_peer),
+          exact(rank.overlaps[0].communication),
+          exact(rank.overlaps[0].hidden),
+          exact(sums.cool_down),
+          exact(sums.warm_up),
+          exact(sums.waiting),
+          exact(sums.other),
+          exact(sums.ended),
+          std::to_string(bytes_sent(timeline, *timeline.find_rank(rank.rank), account.step))};
+      CHECK(cells == expected);
+      // The parts add up, as a script would add them.
+      Picoseconds sum = 0;
+      for (std::size_t i = 3; i < 15; ++i)
+        if (i != 8 && i != 9) sum += picoseconds(cells[i]);
+      CHECK(sum == picoseconds(cells[1]));
+    }
   }
-  const auto selected =
-      cells_of(statistics_csv(timeline, window, Interval{first.start, first.start + 3 * ms}));
-  REQUIRE(selected.size() == 1 + 3);
-  CHECK(selected[1][0] == "selection");
-  CHECK(std::stod(selected[1][2]) == doctest::Approx(0.003));
+  CHECK(row == rows.size());
+}
+
+TEST_CASE("the CSV of a selection divides it by rank, and steps may have different axes") {
+  Timeline timeline;
+  add_worked_step(timeline, 0, 0);
+  const auto rows = cells_of(statistics_csv(timeline, {0, 1}, Interval{8 * us, 60 * us + 1}));
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0] == std::vector<std::string>{
+                       "selection_start", "selection_seconds", "rank", "compute", "optimizer",
+                       "dp_transfer", "dp_latency", "dp_late_peer", "tp_transfer", "tp_latency",
+                       "tp_late_peer", "cool_down", "warm_up", "waiting", "other", "in_no_step",
+                       "communication", "hidden", "bytes_sent"});
+  CHECK(rows[1][0] == "0.000008000000");
+  CHECK(rows[1][1] == "0.000052000001");
+  CHECK(rows[1][3] == "0.000018000000");
+  CHECK(rows[1][15] == "0.000006000001");
+  Picoseconds sum = 0;
+  for (std::size_t i = 3; i < 16; ++i) sum += picoseconds(rows[1][i]);
+  CHECK(sum == 52 * us + 1);
+  // A second step, without tp but with a group whose name needs quotes.
+  for (const Category category : {Category::forward, Category::wait, Category::step}) {
+    TimelineSpan span{
+        .start = 70 * us, .end = 75 * us, .step = 1, .group = timeline.intern("a,\"b\"")};
+    span.category = category;
+    if (category == Category::step) span.group = 0;
+    for (int rank = 0; rank < 2; ++rank) timeline.add(rank, 0, span);
+  }
+  timeline.settle();
+  const std::string csv = statistics_csv(timeline, {0, 100.0 * us}, {});
+  CHECK(csv.find("\"a,\"\"b\"\"_transfer\"") != std::string::npos);
+  CHECK(csv.find("\n1,0.000005000000,1,") != std::string::npos);
 }
 
 TEST_CASE("an exported file replaces no other") {
@@ -114,7 +171,7 @@ TEST_CASE("the SVG has each visible action at its place, and every rank") {
     }
   }
   CHECK(svg.find(">step 1<") != std::string::npos);
-  CHECK(svg.find("url(#cause0)") != std::string::npos);  // warm-up
+  CHECK(svg.find("url(#part6)") != std::string::npos);  // warm-up
   // Another window has another picture.
   model.viewport.fit_steps(model.timeline, 0, 2);
   model.viewport.advance(model.timeline, 0, true);
@@ -222,7 +279,7 @@ TEST_CASE("--export needs no display") {
   CHECK(tags_match(testing::read_file(folder.path() / "a.svg")));
   CHECK(cells_of(testing::read_file(folder.path() / "b" / "c.csv")).size() > 2);
   CHECK(run(". --export a.txt") != 0);
-  CHECK(testing::read_file(folder.path() / "log").find("ends in .svg or .csv") !=
+  CHECK(testing::read_file(folder.path() / "log").find("ends in .svg, .csv or") !=
         std::string::npos);
   CHECK(run("--export a.svg") != 0);
   CHECK(testing::read_file(folder.path() / "log").find("needs traces") != std::string::npos);

@@ -13,7 +13,10 @@ TEST_CASE("the item under the cursor, in words") {
   read_sample(sample_traces(sample_1f1b(4, 8, 2)), timeline);
   const RankTimeline& rank = *timeline.find_rank(1);
   const SpanRow& row = rank.compute()->rows(Band::action).front();
-  const TimelineSpan& first = row.front();
+  const auto find = [&](Category category) {
+    return std::ranges::find(row, category, [](const TimelineSpan& span) { return span.category; });
+  };
+  const TimelineSpan& first = *find(Category::forward);
   const double middle = static_cast<double>(first.start + first.end) / 2;
   const Finding on_forward = find_at(rank, *rank.compute(), Band::action, middle, 1000);
   CHECK(on_forward.kind == Finding::Kind::span);
@@ -22,25 +25,12 @@ TEST_CASE("the item under the cursor, in words") {
   CHECK(words[1] == "1.00 ms");
   CHECK(words[3] == "rank 1, compute, step 0");
 
-  const auto wait = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
-    return span.category == Category::wait;
-  });
+  const auto wait = find(Category::wait);
   REQUIRE(wait != row.end());
   const Finding on_wait = find_at(rank, *rank.compute(), Band::action,
                                   static_cast<double>(wait->start + wait->end) / 2, 1000);
   CHECK(finding_words(timeline, on_wait)[0] ==
-        "idle, waiting for gradients of microbatch 0 from rank 2");
-
-  // Nothing is recorded between the last backward and the optimizer, so this time is idle, without
-  // a known reason.
-  const auto optimizer = std::find_if(row.begin(), row.end(), [](const TimelineSpan& span) {
-    return span.category == Category::optimizer;
-  });
-  const Finding on_gap = find_at(rank, *rank.compute(), Band::action,
-                                 static_cast<double>(optimizer->start) - 10 * 1000, 1000);
-  CHECK(on_gap.kind == Finding::Kind::idle);
-  CHECK(on_gap.span.end == optimizer->start);
-  CHECK(finding_words(timeline, on_gap)[0] == "idle");
+        "idle, waiting for recv of microbatch 0 from rank 0");
 
   const Finding folded = find_at(rank, *rank.compute(), Band::action, middle, 20.0 * ms);
   CHECK(folded.kind == Finding::Kind::folded);
@@ -78,6 +68,19 @@ TEST_CASE("if the cursor covers more than what it names, the words say so") {
   CHECK(words(ms + 4 * us, 10'500'000)
             .starts_with("idle\n9.00 µs\nbeside 2 spans in the 21.00 µs that the cursor covers; "
                          "zoom in\n"));
+}
+
+TEST_CASE("a gap in which nothing is recorded is idle, without a known reason") {
+  Timeline timeline;
+  for (const Picoseconds start : {0, 3})
+    timeline.add(0, 0, {.start = start * us, .end = (start + 1) * us});
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(0);
+  const Finding on_gap = find_at(rank, *rank.compute(), Band::kernel, 2.0 * us, 1000);
+  CHECK(on_gap.kind == Finding::Kind::idle);
+  CHECK(on_gap.span.end == 3 * us);
+  CHECK(finding_words(timeline, on_gap) ==
+        std::vector<std::string>{"idle", "2.00 µs", "1.00 µs to 3.00 µs"});
 }
 
 TEST_CASE("a message has a bandwidth, waiting for one has none") {

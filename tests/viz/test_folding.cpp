@@ -139,23 +139,22 @@ TEST_CASE("a bubble narrower than a pixel stays visible between wide spans") {
     CHECK(cover[i] == doctest::Approx(i == 10 ? 0.7 : i == 20 || i == 21 ? 0.8 : 1));
 }
 
-TEST_CASE("idle time takes the columns that it touches, in the colour of its longest cause") {
-  const auto idle = [](Picoseconds start, Picoseconds end, IdleCause cause) {
-    IdleInterval interval{.time = {start, end}};
-    interval.causes[static_cast<std::size_t>(cause)] = end - start;
-    return interval;
+TEST_CASE("idle time takes the columns that it touches, in the colour of its longest part") {
+  const auto piece = [](Picoseconds start, Picoseconds end, StepPart part, int axis = -1) {
+    return StepPiece{.time = {start, end}, .part = part, .axis = axis};
   };
   std::vector<IdleBox> boxes;
-  fold_idle({idle(-50, 250, IdleCause::warm_up), idle(710, 720, IdleCause::messages),
-             idle(730, 760, IdleCause::straggler), idle(800, 850, IdleCause::straggler)},
-            {0, 1000}, 10, boxes);
-  REQUIRE(boxes.size() == 2);
-  CHECK(boxes[0].left == 0);
-  CHECK(boxes[0].right == 3);
-  CHECK(boxes[0].cause == IdleCause::warm_up);
-  CHECK(boxes[1].left == 7);
-  CHECK(boxes[1].right == 9);
-  CHECK(boxes[1].cause == IdleCause::straggler);
+  fold_idle({piece(-50, 250, StepPart::warm_up), piece(250, 710, StepPart::compute),
+             piece(710, 720, StepPart::waiting), piece(720, 730, StepPart::optimizer),
+             piece(730, 760, StepPart::other), piece(800, 850, StepPart::other)},
+            {}, {0, 1000}, 10, boxes);
+  CHECK(boxes == std::vector<IdleBox>{{0, 3, StepPart::warm_up}, {7, 9, StepPart::other}});
+  // The parts of exposed communication count together, by axis.
+  boxes.clear();
+  fold_idle({piece(0, 30, StepPart::transfer, 1), piece(30, 65, StepPart::late_peer, 0),
+             piece(65, 100, StepPart::latency, 1)},
+            {0, 4}, {0, 1000}, 10, boxes);
+  CHECK(boxes == std::vector<IdleBox>{{0, 1, StepPart::transfer, 4}});
 }
 
 TEST_CASE("a gap of a pixel or more between folds stays empty") {

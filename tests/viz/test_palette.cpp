@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "viz/views/theme.h"
 
@@ -98,6 +99,28 @@ TEST_CASE("kinds of work remain distinct with any kind of colour vision") {
         }
       }
     }
+  }
+}
+
+TEST_CASE("the parts of a step remain distinct with any kind of colour vision") {
+  for (const Palette* each : {&dark_palette, &light_palette}) {
+    std::vector<ImU32> parts{each->forward, each->optimizer, each->bubble, each->other,
+                             each->ended};
+    parts.insert(parts.end(), each->axes.begin(), each->axes.end());
+    for (const Matrix& vision : visions)
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) {
+          CAPTURE(each == &light_palette);
+          CAPTURE(&vision - visions);
+          CAPTURE(i);
+          CAPTURE(j);
+          CHECK(distance(seen(parts[i], vision), seen(parts[j], vision)) > 10);
+        }
+    // Their names are drawn on them.
+    for (const ImU32 colour : each->axes) CHECK(contrast(each->text_on_box, colour) > 4.5);
+    CHECK(contrast(each->text_on_box, each->bubble) > 4.5);
+    CHECK(contrast(each->text, each->other) > 3);
+    CHECK(contrast(each->text, each->ended) > 4.5);
   }
 }
 

@@ -96,14 +96,14 @@ TEST_CASE("matches and a range's statistics follow a run that goes on") {
   const Interval range{0, end + 2 * more};
   view.range = range_statistics(sample.timeline, range);
   view.refresh(sample.timeline);
-  const Picoseconds before = view.range->ranks[0].idle;
+  const Picoseconds before = view.range->ranks[0].in_no_step;
   TimelineSpan span{.start = end, .end = end + more, .step = 2, .stage = 0, .microbatch = 0};
   span.category = Category::forward;
   sample.timeline.add(0, 0, span);
   sample.timeline.settle();
   view.refresh(sample.timeline);
   CHECK(view.found == 3);
-  CHECK(view.range->ranks[0].idle == before - more);
+  CHECK(view.range->ranks[0].in_no_step == before - more);
 }
 
 TEST_CASE("a search of many spans counts a little per frame, and in the end all of them") {

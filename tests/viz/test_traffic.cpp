@@ -97,7 +97,7 @@ TEST_CASE("the traffic panel of a pipeline explains the cell under the cursor") 
   CHECK(viewer.model.panels.shown(viewer.model.view.panel) == Panel::what_if);
   CHECK(viewer.screen.traffic().matrix().total == 0);
   // The second button in the place of the card's title.
-  viewer.click(1600 * 0.65f + 120, 900 - 24 - 256 + 18);
+  viewer.click(1600 * 0.65f + 120, 900 - 24 - 284 + 18);
   REQUIRE(viewer.model.view.panel == Panel::traffic);
   const TrafficView& view = viewer.screen.traffic();
   // Eight activations from rank 0 to rank 1, and eight gradients back.

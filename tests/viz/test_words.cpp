@@ -18,7 +18,7 @@ TEST_CASE("times and sizes in the unit that suits them") {
 }
 
 TEST_CASE("exposed communication is broken down, without zero parts") {
-  const StepParts sum{.transfer = 8 * ms, .latency = 2 * ms};
+  const Exposed sum{.transfer = 8 * ms, .latency = 2 * ms};
   CHECK(exposed_words(sum, 4) == "transfer 2.00 ms, latency 500.0 µs");
   CHECK(exposed_words({.late_peer = 3 * ms}, 1) == "late peer 3.00 ms");
   CHECK(exposed_words({}, 2).empty());

@@ -64,7 +64,9 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   comparison_.draw_values(painter, next_card(shares[1]), runs);
   if (!is_narrow) comparison_.draw_ranks(painter, next_card(shares[2]), runs);
   draw_last_card(painter, next_card(shares[3]), runs);
-  status_.draw_line(painter, line, runs.model(Side::a), &runs.model(Side::b));
+  std::vector<std::string> axes = runs.metrics(Side::a).account.axes;
+  join_axes(axes, runs.metrics(Side::b).account.axes);
+  status_.draw_line(painter, line, runs.model(Side::a), axes, &runs.model(Side::b));
   const Painter front{ImGui::GetForegroundDrawList(), look};
   if (runs.leader().view.exports) {
     export_.draw(look, size, runs.leader());
@@ -94,7 +96,7 @@ void ComparisonScreen::draw_last_card(const Painter& painter, const Rect& card,
   } else if (DetailsView::has_selection(other)) {
     details_.draw_selection(painter, card, other);
   } else {
-    comparison_.draw_findings(painter, card, runs);
+    comparison_.draw_sentences(painter, card, runs);
   }
 }
 

@@ -52,13 +52,25 @@ void export_files(const ViewerOptions& options) {
   if (options.live())
     throw UsageError("--export needs traces, such as runs/latest; for a live run, press E");
   Model model;
-  if (open_files(options, model))
-    throw UsageError("--export writes one run; give the traces of one");
+  const auto runs = open_files(options, model);
   palette = options.theme == Theme::light ? light_palette : dark_palette;
-  for (const auto& file : options.exports)
-    write_text(file, file.extension() == ".svg"
+  for (const auto& file : options.exports) {
+    const bool compares = file.extension() == ".json";
+    if (compares != (runs != nullptr))
+      throw UsageError("--export " + file.string() +
+                       (compares ? ": compares two runs; give the traces of two"
+                                 : ": is of one run; give the traces of one"));
+    // Without --steps, of all steps, though the screen would open at the last ones.
+    const Timeline& timeline = model.timeline;
+    const TimeWindow window =
+        options.steps.empty()
+            ? TimeWindow{static_cast<double>(timeline.start()), static_cast<double>(timeline.end())}
+            : model.viewport.window();
+    write_text(file, compares ? sentences_json(runs->sentences())
+                     : file.extension() == ".svg"
                          ? timeline_svg(model, whole_layout(model.timeline), options.width)
-                         : statistics_csv(model.timeline, model.viewport.window(), {}));
+                         : statistics_csv(timeline, window, {}));
+  }
 }
 
 }  // namespace lockstep::viz

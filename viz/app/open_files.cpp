@@ -20,6 +20,7 @@ constexpr std::size_t shown_steps = 2;
 void read_run(const std::vector<std::filesystem::path>& paths, Model& model) {
   const ReadReport report = read_traces(paths, model.timeline);
   model.retiming.find(paths, model.timeline.run().run);
+  model.advice = find_advice(paths, model.timeline.run().run);
   Source& source = model.source;
   const auto& first = paths.front();
   source.name = first.filename().empty() ? first.parent_path().filename().string()

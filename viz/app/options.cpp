@@ -113,8 +113,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
   app.add_option("--export", options.exports,
-                 "Write the timeline (.svg) or the statistics (.csv) of --steps and exit; needs no "
-                 "display")
+                 "Write the timeline (.svg) or the statistics (.csv) of --steps, or the sentences "
+                 "that compare two runs (.json), and exit; needs no display")
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -175,9 +175,10 @@ ParsedOptions parse_options(int argc, char** argv) {
   }
   options.remembers = !forgets;
   for (const auto& file : options.exports) {
-    if (file.extension() != ".svg" && file.extension() != ".csv")
+    if (file.extension() != ".svg" && file.extension() != ".csv" && file.extension() != ".json")
       throw UsageError("--export " + file.string() +
-                       ": give a name that ends in .svg or .csv; --screenshot writes a PNG");
+                       ": give a name that ends in .svg, .csv or, for two runs, .json; "
+                       "--screenshot writes a PNG");
   }
   options.when_all_ranks = !when.empty();
   if (!hover.empty()) options.hover = parse_pixel("--hover", hover);

@@ -10,7 +10,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float cards_height = 256;
+constexpr float cards_height = 284;
 constexpr float cards_share = 0.32f;  // of the window height, at most
 constexpr float edge = 12;
 constexpr float recent_height = 30;  // of a line in the list of recent traces
@@ -53,7 +53,8 @@ void Screen::draw(Model& model, const Look& look) {
   if (jump != 0) timeline_.go_to_match(jump, model);
   draw_cards(painter, cards, model);
   status_.draw_bar(painter, bar, model);
-  status_.draw_line(painter, line, model);
+  status_.draw_line(painter, line, model,
+                    model.described ? model.described->account.axes : std::vector<std::string>{});
   if (model.timeline.empty()) {
     const float x = size.x / 2, y = (middle.top + middle.bottom) / 2;
     painter.text(x, y - painter.px(30), "Waiting for a run on " + model.source.name, colours::text,

@@ -104,6 +104,34 @@ std::string hidden_words(const Overlap& overlap) {
   return percent_words(overlap.share()) + " hidden by compute";
 }
 
+/// When compute waits for communication on one axis.
+struct AxisTimes {
+  Intervals transfer, latency, late_peer;
+  Intervals all() const {
+    std::vector<Interval> times = transfer;
+    times.insert(times.end(), latency.begin(), latency.end());
+    times.insert(times.end(), late_peer.begin(), late_peer.end());
+    return merged(std::move(times));
+  }
+};
+
+/// Returns the times of the axis that is named after a group. Traces from other tools may have
+/// collectives without a group.
+AxisTimes times_of_axis(const StepAccount& account, const RankAccount& rank,
+                        const std::string& group) {
+  const std::string name = group.empty() ? "communication" : group;
+  const auto axis = std::ranges::find(account.axes, name) - account.axes.begin();
+  std::vector<Interval> transfer, latency, late_peer;
+  for (const StepPiece& piece : rank.pieces) {
+    if (piece.axis != axis) continue;
+    (piece.part == StepPart::transfer  ? transfer
+     : piece.part == StepPart::latency ? latency
+                                       : late_peer)
+        .push_back(piece.time);
+  }
+  return {merged(std::move(transfer)), merged(std::move(latency)), merged(std::move(late_peer))};
+}
+
 /// Says during which passes compute stalls, and for which buckets.
 void add_stalls(const Timeline& timeline, const StepBuckets& step,
                 std::vector<std::string>& sentences) {
@@ -160,23 +188,16 @@ bool is_of_bucket(const Timeline& timeline, const TimelineSpan& span) {
   return name == "all_reduce" || name == "reduce_scatter" || name == "all_gather";
 }
 
-StepParts Bucket::parts() const {
-  StepParts parts;
-  parts.latency = latency;
-  parts.late_peer = late_peer;
-  parts.transfer = length(exposed) - latency - late_peer;
-  return parts;
-}
-
-StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline& rank,
-                         const StepIntervals& times) {
+StepBuckets step_buckets(const Timeline& timeline, const StepAccount& account,
+                         const RankTimeline& rank) {
+  const int step = account.step;
   StepBuckets result{.step = step, .rank = rank.rank};
   const StepWindow* window = timeline.find_step(step);
   if (!window) return result;
   result.window = {window->start, window->end};
   std::map<Key, Spans> found;
   std::set<std::pair<NameId, NameId>> others;
-  std::vector<Interval> forward, backward;
+  std::vector<Interval> forward, backward, other_times;
   for (const auto& lane : rank.lanes) {
     visit_band(*lane, Band::action, result.window, [&](const TimelineSpan& span) {
       const Interval time{span.start, span.end};
@@ -186,7 +207,9 @@ StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline&
       const bool waits = span.category == Category::wait && lane->is_compute();
       if (!waits && span.category != Category::communication) return;
       if (!is_of_bucket(timeline, span)) {
-        if (!waits) others.emplace(span.group, span.name);
+        if (waits) return;
+        others.emplace(span.group, span.name);
+        other_times.push_back(time);
         return;
       }
       Spans& spans = found[key_of(span)];
@@ -215,6 +238,8 @@ StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline&
   const Intervals all = communication(timeline, rank, step);
   const Intervals compute =
       all.empty() ? Intervals{} : computation(rank, {all.front().start, all.back().end});
+  const RankAccount* of_rank = account.find(rank.rank);
+  std::map<NameId, AxisTimes> axes;
   Intervals taken;  // by earlier buckets, as far as later ones can overlap with it
   for (Spans* spans : ordered) {
     Bucket& bucket = spans->bucket;
@@ -232,17 +257,31 @@ StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline&
     bucket.hidden = within(compute, own);
     bucket.not_hidden = difference(own, bucket.hidden);
     // Without waits in the trace, compute stalls while the bucket alone communicates.
+    const auto [axis, fresh] = axes.try_emplace(bucket.group);
+    if (fresh && of_rank)
+      axis->second = times_of_axis(account, *of_rank, timeline.name(bucket.group));
+    const AxisTimes& times = axis->second;
     bucket.exposed =
-        within(times.exposed, timeline.run().clock.empty() ? own : merged(std::move(spans->waits)));
-    bucket.latency = length(within(times.latency, bucket.exposed));
-    bucket.late_peer = length(within(times.late_peer, bucket.exposed));
+        within(times.all(), timeline.run().clock.empty() ? own : merged(std::move(spans->waits)));
+    bucket.parts = {.transfer = length(within(times.transfer, bucket.exposed)),
+                    .latency = length(within(times.latency, bucket.exposed)),
+                    .late_peer = length(within(times.late_peer, bucket.exposed))};
     result.overlap.communication = plus(result.overlap.communication, bucket.communication());
     result.overlap.hidden = plus(result.overlap.hidden, length(bucket.hidden));
-    result.exposed += bucket.parts();
+    result.exposed += bucket.parts;
     result.buckets.push_back(std::move(bucket));
   }
-  result.all_overlap = communication_overlap(timeline, rank, step);
-  result.all_exposed = length(times.exposed);
+  const Intervals of_others = merged(std::move(other_times));
+  result.other_overlap.communication = length(of_others);
+  if (!of_others.empty())
+    result.other_overlap.hidden = length(intersection(
+        of_others, computation(rank, {of_others.front().start, of_others.back().end})));
+  if (of_rank) {
+    const Exposed of_all = of_rank->sums.exposed();
+    result.other_exposed = {.transfer = of_all.transfer - result.exposed.transfer,
+                            .latency = of_all.latency - result.exposed.latency,
+                            .late_peer = of_all.late_peer - result.exposed.late_peer};
+  }
 
   result.forward_passes = merged(std::move(forward));
   result.backward_passes = merged(std::move(backward));
@@ -253,11 +292,10 @@ StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline&
   return result;
 }
 
-std::size_t most_exposed(const std::vector<StepIntervals>& times) {
-  std::size_t most = 0;
-  for (std::size_t i = 1; i < times.size(); ++i)
-    if (length(times[i].exposed) > length(times[most].exposed)) most = i;
-  return most;
+const RankAccount* most_exposed(const StepAccount& account) {
+  const auto most = std::ranges::max_element(
+      account.ranks, {}, [](const RankAccount& rank) { return rank.sums.exposed().sum(); });
+  return most == account.ranks.end() ? nullptr : &*most;
 }
 
 std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBuckets& step) {
@@ -267,7 +305,7 @@ std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBu
   sentences.push_back(fmt::format("Communication: {}, {}.",
                                   duration_words(step.overlap.communication),
                                   hidden_words(step.overlap)));
-  const Picoseconds exposed = step.exposed.exposed();
+  const Picoseconds exposed = step.exposed.sum();
   sentences.push_back(exposed == 0
                           ? "Compute never stalls for them."
                           : fmt::format("Exposed: compute stalls for {} ({}).",
@@ -278,10 +316,13 @@ std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBu
     for (std::size_t i = 0; i < std::min(step.others.size(), most_others); ++i)
       names += (i > 0 ? ", " : "") + step.others[i];
     if (step.others.size() > most_others) names += ", …";
-    sentences.push_back(
-        fmt::format("Other communication ({}): {}, exposed {}.", names,
-                    duration_words(step.all_overlap.communication - step.overlap.communication),
-                    duration_words(std::max<Picoseconds>(step.all_exposed - exposed, 0))));
+    const Picoseconds other = step.other_exposed.sum();
+    sentences.push_back(fmt::format("Other communication ({}): {} on the lanes, {}.", names,
+                                    duration_words(step.other_overlap.communication),
+                                    other == 0
+                                        ? "never exposed"
+                                        : fmt::format("exposed {} ({})", duration_words(other),
+                                                      exposed_words(step.other_exposed, 1))));
   }
   return sentences;
 }
@@ -308,11 +349,10 @@ std::vector<std::string> bucket_words(const Timeline& timeline, const StepBucket
                               duration_words(bucket.time.end - step.window.start)));
   lines.push_back(fmt::format("communication: {}, {}", duration_words(bucket.communication()),
                               hidden_words({bucket.communication(), length(bucket.hidden)})));
-  const StepParts parts = bucket.parts();
-  lines.push_back(parts.exposed() == 0
-                      ? "Compute never stalls for it."
-                      : fmt::format("exposed: compute stalls for {} ({})",
-                                    duration_words(parts.exposed()), exposed_words(parts, 1)));
+  lines.push_back(bucket.parts.sum() == 0 ? "Compute never stalls for it."
+                                          : fmt::format("exposed: compute stalls for {} ({})",
+                                                        duration_words(bucket.parts.sum()),
+                                                        exposed_words(bucket.parts, 1)));
   return lines;
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/timeline/analysis.h"
+#include "core/timeline/step_account.h"
 
 namespace lockstep::viz {
 
@@ -27,13 +27,12 @@ struct Bucket {
   Interval time;           ///< from its first start to its last end
   Intervals hidden;        ///< it communicates while the rank computes
   Intervals not_hidden;    ///< it communicates while the rank does not compute
-  Intervals exposed;       ///< compute stalls for it, see StepParts
-  Picoseconds latency = 0, late_peer = 0;  ///< parts of `exposed`; the rest is transfer
-  int lane = 0;                            ///< of its first span
+  Intervals exposed;       ///< compute stalls for it: pieces of the step on the group's axis
+  Exposed parts;           ///< of `exposed`
+  int lane = 0;            ///< of its first span
   TimelineSpan first;
 
   Picoseconds communication() const { return length(hidden) + length(not_hidden); }
-  StepParts parts() const;  ///< only the parts of `exposed`
 };
 
 /// The buckets of a step on one rank, and what hides them.
@@ -43,21 +42,22 @@ struct StepBuckets {
   Interval window;                  ///< of the step on all ranks
   std::vector<Bucket> buckets;      ///< by start
   Overlap overlap;                  ///< of the buckets
-  StepParts exposed;                ///< of the buckets: only the parts of exposed communication
-  Overlap all_overlap;              ///< of all communication of the rank
-  Picoseconds all_exposed = 0;      ///< likewise
+  Exposed exposed;                  ///< of the buckets
+  Overlap other_overlap;            ///< of the rank's other communication
+  Exposed other_exposed;            ///< likewise
   std::vector<std::string> others;  ///< operations that are no buckets: "tp all_reduce", "send"
   /// Computing, by kind. `other` has the optimizer and kernels.
   Intervals forward, backward, other;
   Intervals forward_passes, backward_passes;  ///< including the waits within them
 };
 
-/// Returns the buckets of one rank in a step. `times` are the rank's step_intervals().
-StepBuckets step_buckets(const Timeline& timeline, int step, const RankTimeline& rank,
-                         const StepIntervals& times);
+/// Returns the buckets of one rank in a step. `account` is the step's.
+StepBuckets step_buckets(const Timeline& timeline, const StepAccount& account,
+                         const RankTimeline& rank);
 
-/// Returns the index of the rank with the longest exposed communication; 0 if there is none.
-std::size_t most_exposed(const std::vector<StepIntervals>& times);
+/// Returns the rank with the longest exposed communication, the first one if there is none; null if
+/// the account has no ranks.
+const RankAccount* most_exposed(const StepAccount& account);
 
 /// Explains the buckets in sentences: what the rank sends, how much of it compute hides, and during
 /// which passes it stalls.

@@ -76,8 +76,8 @@ void ComparedRuns::compare() {
   const bool clocks = configurations_.clocks_differ;
   values_ = compare_steps(metrics_[0], metrics_[1], clocks);
   ranks_ = compare_ranks(metrics_[0], metrics_[1], clocks);
-  findings_ = comparison_findings(metrics_[0], metrics_[1],
-                                  compared_names(a, numbers[0], b, numbers[1]), clocks);
+  sentences_ = comparison_sentences(metrics_[0], metrics_[1],
+                                    compared_names(a, numbers[0], b, numbers[1]), clocks);
 }
 
 void ComparedRuns::show_steps() {

@@ -59,7 +59,7 @@ class ComparedRuns {
   const StepMetrics& metrics(Side side) const { return metrics_[index(side)]; }
   const std::vector<ComparedValue>& values() const { return values_; }
   const std::vector<ComparedRank>& ranks() const { return ranks_; }
-  const std::vector<ComparisonFinding>& findings() const { return findings_; }
+  const std::vector<Sentence>& sentences() const { return sentences_; }
   /// A sentence, if times cannot be compared; otherwise "".
   const std::string& warning() const { return warning_; }
   /// Returns the time that is at the same x in both runs: the start of the compared step.
@@ -81,7 +81,7 @@ class ComparedRuns {
   std::array<StepMetrics, 2> metrics_;
   std::vector<ComparedValue> values_;
   std::vector<ComparedRank> ranks_;
-  std::vector<ComparisonFinding> findings_;
+  std::vector<Sentence> sentences_;
   std::string warning_;
 };
 

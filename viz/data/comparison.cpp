@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
+#include "core/timeline/memory_breakdown.h"
+#include "core/timeline/pipeline_analysis.h"
 #include "core/timeline/visit_band.h"
 #include "viz/data/explanations.h"
 #include "viz/data/in_flight.h"
@@ -54,27 +57,28 @@ Entries entries_of(const Timeline& timeline, int step) {
   return entries;
 }
 
-/// Returns a hash of a rank's pipeline actions in their order.
-std::size_t order_of_actions(const Timeline& timeline, const RankTimeline& rank, int step) {
+/// Adds how long one rank runs weight gradients, and how long after its last input gradient.
+void add_weights(const Timeline& timeline, const RankTimeline& rank, StepMetrics& metrics) {
   const Lane* compute = rank.compute();
-  const StepWindow* window = timeline.find_step(step);
-  std::size_t hash = 0;
-  if (!compute || !window) return hash;
+  const StepWindow* window = timeline.find_step(metrics.step);
+  if (!compute || !window) return;
+  std::vector<Interval> weights;
+  Picoseconds inputs_end = std::numeric_limits<Picoseconds>::min();
   visit_band(*compute, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
-    if (span.step != step || !is_pipeline_action(timeline, span)) return;
-    for (const int part : {static_cast<int>(span.category), span.stage, span.microbatch})
-      hash = hash * 1'000'003 + static_cast<std::size_t>(part) + 1;
+    if (span.step != metrics.step || !is_pipeline_action(timeline, span)) return;
+    if (span.category == Category::backward_input) inputs_end = std::max(inputs_end, span.end);
+    if (span.category == Category::backward_weight) weights.push_back({span.start, span.end});
   });
-  return hash;
+  metrics.separate_weights |= !weights.empty();
+  for (const Interval& each : weights) {
+    const Picoseconds time = each.end - each.start;
+    metrics.weights = plus(metrics.weights, time);
+    if (each.start >= inputs_end) metrics.weights_at_end = plus(metrics.weights_at_end, time);
+  }
 }
 
 std::optional<double> bytes_or_nothing(const std::optional<std::int64_t>& bytes) {
   return bytes ? std::optional{static_cast<double>(*bytes)} : std::nullopt;
-}
-
-double per_rank(Picoseconds sum, const StepMetrics& metrics) {
-  return static_cast<double>(sum) /
-         static_cast<double>(std::max<std::size_t>(metrics.ranks.size(), 1));
 }
 
 }  // namespace
@@ -137,52 +141,57 @@ StepMetrics step_metrics(const Timeline& timeline, int step) {
   const StepWindow* found = timeline.find_step(step);
   if (!found) return metrics;
   metrics.step = step;
-  metrics.window = {found->start, found->end};
-  const std::vector<StepParts> parts = step_parts(timeline, step);
-  for (const StepParts& part : parts) metrics.parts += part;
-  metrics.overlap = communication_overlap(timeline, step);
+  metrics.account = step_account(timeline, step);
+  for (RankAccount& rank : metrics.account.ranks) rank.pieces = {};
+  metrics.window = longest_step(metrics.account);
   metrics.bubble = bubble(timeline, step);
-  const bool explained = metrics.bubble && is_small(timeline, *found);
-  std::vector<std::vector<IdleInterval>> idle;
   std::vector<std::vector<InFlight>> in_flight;
-  if (explained) {
-    idle = idle_intervals(timeline, step);
+  if (metrics.bubble && is_small(timeline, *found)) {
     in_flight = microbatches_in_flight(timeline, step);
     metrics.chunks = most_chunks(timeline, step);
-    metrics.path = critical_path(timeline, step);
   }
-  std::optional<Interval> actions;  // from the first start to the last end, over all ranks
   for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
     const RankTimeline& rank = *timeline.ranks()[i];
     RankMetrics mine{.rank = rank.rank, .sent = bytes_sent(timeline, rank, step)};
-    if (metrics.bubble) {
-      const Intervals mine_actions = pipeline_actions(timeline, rank, step);
-      mine.idle = metrics.bubble->window - length(mine_actions);
-      mine.order = order_of_actions(timeline, rank, step);
-      if (!mine_actions.empty()) {
-        if (!actions) actions = {mine_actions.front().start, mine_actions.back().end};
-        actions = {std::min(actions->start, mine_actions.front().start),
-                   std::max(actions->end, mine_actions.back().end)};
-      }
-    } else if (i < parts.size()) {
-      mine.idle = plus(parts[i].exposed(), parts[i].idle);
-    }
-    if (i < idle.size()) {
-      const IdleTimes causes = sum_of_causes(idle[i]);
-      for (std::size_t cause = 0; cause < causes.size(); ++cause)
-        metrics.idle[cause] = plus(metrics.idle[cause], causes[cause]);
-    }
+    if (const RankAccount* account = metrics.account.find(rank.rank))
+      mine.idle = not_computing(account->sums);
     if (i < in_flight.size())
       for (const InFlight& each : in_flight[i])
         mine.in_flight = std::max(mine.in_flight, each.microbatches);
-    if (const auto peak = memory_peak(timeline, rank, step)) {
+    if (const auto exact = peak_of_steps(rank, step, step)) {
+      const MemoryBreakdown peak = memory_breakdown(timeline, rank, exact->state);
+      mine.memory = peak.total();
+      mine.activations = 0;
+      for (const MemoryBreakdown::Category& each : peak.categories)
+        if (each.category == MemoryCategory::activations) mine.activations = each.bytes;
+    } else if (const auto peak = memory_peak(timeline, rank, step)) {
       mine.memory = peak->total();
       mine.activations = peak->bytes[static_cast<std::size_t>(MemoryCategory::activations)];
     }
     metrics.ranks.push_back(mine);
+    add_weights(timeline, rank, metrics);
   }
-  if (actions) metrics.window = *actions;
   return metrics;
+}
+
+std::vector<ComparedPart> compare_parts(const StepMetrics& a, const StepMetrics& b) {
+  std::vector<ComparedPart> parts;
+  const auto add = [&](const StepAccount& account, double ComparedPart::*side) {
+    for (const MeanPart& part : mean_step(account)) {
+      auto known = std::ranges::find_if(parts, [&](const ComparedPart& each) {
+        return each.kind == part.kind && each.name == part.name;
+      });
+      if (known == parts.end())
+        known = parts.insert(parts.end(), {.kind = part.kind, .name = part.name});
+      (*known).*side = mean_of(part.sum, account);
+    }
+  };
+  add(a.account, &ComparedPart::a);
+  add(b.account, &ComparedPart::b);
+  std::ranges::stable_sort(parts, [](const ComparedPart& x, const ComparedPart& y) {
+    return x.kind != y.kind ? x.kind < y.kind : std::max(x.a, x.b) > std::max(y.a, y.b);
+  });
+  return parts;
 }
 
 std::optional<double> ComparedValue::difference() const {
@@ -210,32 +219,15 @@ std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics
                       .part = part,
                       .comparable = !timed || !clocks_differ});
   };
-  const auto add_time = [&](const char* name, Picoseconds sum_a, Picoseconds sum_b, bool part) {
-    if (sum_a != 0 || sum_b != 0)
-      add(name, Unit::time, per_rank(sum_a, a), per_rank(sum_b, b), part);
-  };
-  add("step time", Unit::time, static_cast<double>(a.time()), static_cast<double>(b.time()));
+  add("step", Unit::time, static_cast<double>(a.time()), static_cast<double>(b.time()));
+  for (const ComparedPart& part : compare_parts(a, b))
+    add(part.kind == MeanPart::Kind::exposed ? part.name + " exposed" : part.name, Unit::time,
+        part.a, part.b, true);
   if (a.bubble || b.bubble) {
     const auto share = [](const StepMetrics& each) {
       return each.bubble ? std::optional{each.bubble->share()} : std::nullopt;
     };
-    const auto idle = [](const StepMetrics& each) {
-      return each.bubble ? std::optional{per_rank(each.bubble->idle(), each)} : std::nullopt;
-    };
-    add("bubble", Unit::share, share(a), share(b));
-    add("idle per rank", Unit::time, idle(a), idle(b));
-    for (std::size_t cause = 0; cause < a.idle.size(); ++cause)
-      add_time(name_of(static_cast<IdleCause>(cause)), a.idle[cause], b.idle[cause], true);
-  }
-  if (!a.bubble || !b.bubble) {
-    add_time("compute per rank", a.parts.compute, b.parts.compute, false);
-    if (a.overlap.hidden > 0 || b.overlap.hidden > 0)
-      add("communication hidden", Unit::share, a.overlap.share(), b.overlap.share());
-    add_time("exposed communication", a.parts.exposed(), b.parts.exposed(), false);
-    add_time("transfer", a.parts.transfer, b.parts.transfer, true);
-    add_time("latency", a.parts.latency, b.parts.latency, true);
-    add_time("late peer", a.parts.late_peer, b.parts.late_peer, true);
-    if (!a.bubble && !b.bubble) add_time("idle per rank", a.parts.idle, b.parts.idle, false);
+    add("bubble, first to last action", Unit::share, share(a), share(b));
   }
   add("bytes sent", Unit::bytes, static_cast<double>(a.sent()), static_cast<double>(b.sent()));
   const RankMetrics *most_a = a.most_memory(), *most_b = b.most_memory();

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/pipeline_analysis.h"
+#include "core/timeline/step_account.h"
+#include "viz/data/mean_step.h"
 
 namespace lockstep::viz {
 
@@ -32,39 +33,36 @@ Configurations compare_configurations(const Timeline& a, int step_a, const Timel
 /// What one rank did in a step.
 struct RankMetrics {
   int rank = 0;
-  /// In a pipeline, the time without a pipeline action, from the first start to the last end of
-  /// actions over all ranks; otherwise the step without compute.
-  Picoseconds idle = 0;
+  Picoseconds idle = 0;                     ///< the step without computing, see not_computing()
   std::int64_t sent = 0;                    ///< bytes; see bytes_sent()
-  std::optional<std::int64_t> memory;       ///< the peak's total; see memory_peak()
+  std::optional<std::int64_t> memory;       ///< the peak's total; exact if the trace tells
   std::optional<std::int64_t> activations;  ///< of the same sample
   int in_flight = 0;                        ///< the highest number; see InFlight
-  std::size_t order =
-      0;  ///< a hash of the pipeline actions in the order in which the rank ran them
 };
 
 /// The metrics of a step.
 struct StepMetrics {
   int step = -1;
-  /// In a pipeline, from the first start to the last end of actions, as in bubble(); otherwise from
-  /// the first start to the last end of any span.
-  Interval window;
-  std::optional<Bubble> bubble;      ///< of a pipeline
-  IdleTimes idle{};                  ///< of a pipeline: sums over ranks, by cause
-  std::optional<CriticalPath> path;  ///< of a pipeline
-  Overlap overlap;                   ///< of communication with compute, summed over ranks
-  StepParts parts;                   ///< sums over ranks
-  std::vector<RankMetrics> ranks;    ///< in timeline order
-  int chunks = 0;                    ///< of a pipeline; see most_chunks()
+  StepAccount account;             ///< where the step goes; without pieces
+  Interval window;                 ///< see longest_step()
+  std::optional<Bubble> bubble;    ///< of a pipeline's actions
+  std::vector<RankMetrics> ranks;  ///< in timeline order
+  /// Whether weight gradients are actions of their own, and how long they run after the last input
+  /// gradient of their rank: a sum over ranks.
+  bool separate_weights = false;
+  Picoseconds weights_at_end = 0;
+  Picoseconds weights = 0;  ///< how long they run in all: likewise
+  int chunks = 0;           ///< of a pipeline; see most_chunks()
 
-  Picoseconds time() const { return window.end - window.start; }
+  /// The step's length, which its parts add up to on each rank.
+  Picoseconds time() const { return account.length; }
   std::int64_t sent() const;
   /// Returns the rank with the highest peak, or null if no rank reports memory.
   const RankMetrics* most_memory() const;
   int in_flight() const;
 };
-/// Returns the metrics of a step; `step` is -1 if there is no such step. Does not explain the idle
-/// time of a step that is_small() rejects.
+/// Returns the metrics of a step; `step` is -1 if there is no such step. Does not count
+/// microbatches in flight in a step that is_small() rejects.
 StepMetrics step_metrics(const Timeline& timeline, int step);
 
 /// One quantity of both steps.
@@ -83,9 +81,19 @@ struct ComparedValue {
   std::optional<double> relative() const;
 };
 
-/// Returns the differences of step time, bubble, idle time by cause, bytes sent and peak memory.
-/// Values that are 0 in both steps are left out, except the step time and the bytes. Times and
-/// bytes of `per rank` values are means.
+/// A part of the mean step in both steps: picoseconds per rank.
+struct ComparedPart {
+  MeanPart::Kind kind;
+  std::string name;  ///< see MeanPart
+  double a = 0, b = 0;
+};
+/// Returns the parts that take time in one of the steps, in the order of mean_step(). Their values
+/// add up to the length of A, and of B.
+std::vector<ComparedPart> compare_parts(const StepMetrics& a, const StepMetrics& b);
+
+/// Returns the differences of the step's length and its parts, the bubble of a pipeline's actions,
+/// bytes sent and peak memory. Parts are means over ranks; those that are 0 in both steps are left
+/// out.
 std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics& b,
                                          bool clocks_differ);
 

@@ -5,200 +5,259 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "core/run/report/text_table.h"
-#include "viz/data/step_sentences.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
 namespace {
 
-constexpr double same_within = least_marked;  // relative
-constexpr std::size_t longest_name = 60;      // bytes; a longer text is no name
+constexpr std::size_t longest_name = 60;  // bytes; a longer text is no name
+constexpr double named_share = 0.9;       // of the changes that changed_parts() names
 
-bool alike(double a, double b) {
-  return std::abs(a - b) <= same_within * std::max(std::abs(a), std::abs(b));
+using Values = std::vector<std::pair<std::string, double>>;
+
+double in_seconds(double picoseconds) {
+  return picoseconds * 1e-12;
 }
 
-/// Compares B with A: "12.0 % less memory than" or "2.4 times the memory of".
-std::string compared(double a, double b, const char* quantity, const char* less = "less") {
-  if (b >= 2 * a) return fmt::format("{:.1f} times the {} of", b / a, quantity);
-  return fmt::format("{} {} {} than", percent(std::abs(b - a) / a), b > a ? "more" : less,
-                     quantity);
-}
-
-double idle_per_rank(const StepMetrics& metrics) {
-  return static_cast<double>(metrics.bubble->idle()) /
-         static_cast<double>(std::max<std::size_t>(metrics.ranks.size(), 1));
-}
-
-/// Says which stage the critical path spends most of its time in, if it is the same in both.
-std::string path_words(const StepMetrics& a, const StepMetrics& b) {
-  if (!a.path || !b.path) return {};
-  const auto in_a = pace_setter(*a.path), in_b = pace_setter(*b.path);
-  if (!in_a || !in_b || in_a->first != in_b->first) return {};
-  const auto [stage, time] = *in_a;
-  if (!alike(static_cast<double>(time), static_cast<double>(in_b->second))) return {};
-  return fmt::format(
-      " Both critical paths run through stage {} for {} of {}, so this stage sets the pace of "
-      "both.",
-      stage, duration_words(time), duration_words(a.time()));
-}
-
-/// Names the cause of idle time that changed most.
-std::string changed_cause(const StepMetrics& a, const StepMetrics& b) {
-  const auto mean = [](const StepMetrics& metrics, std::size_t cause) {
-    return static_cast<double>(metrics.idle[cause]) /
-           static_cast<double>(std::max<std::size_t>(metrics.ranks.size(), 1));
-  };
-  std::size_t most = 0;
-  double largest = 0;
-  for (std::size_t cause = 0; cause < a.idle.size(); ++cause) {
-    const double size = std::abs(mean(b, cause) - mean(a, cause));
-    if (size <= largest) continue;
-    most = cause;
-    largest = size;
+/// Compares B with A: "12.0 % less memory than" or "2.4 times the memory of"; if the share would
+/// read as 0, "3 B more memory than". Adds the number to the values.
+template <class Words>
+std::string compared(double a, double b, const char* quantity, Words words, Values& values,
+                     double unit = 1, const char* fewer = "less") {
+  const char* direction = b > a ? "more" : fewer;
+  if (b >= 2 * a) {
+    values.emplace_back("ratio", b / a);
+    return fmt::format("{:.1f} times the {} of", b / a, quantity);
   }
-  if (largest == 0) return {};
-  return fmt::format(" The largest change is in {}: {} per rank instead of {}.",
-                     name_of(static_cast<IdleCause>(most)), duration_words(mean(b, most)),
-                     duration_words(mean(a, most)));
-}
-
-std::string pipeline_reason(const StepMetrics& a, const StepMetrics& b) {
-  const auto work = [](const StepMetrics& metrics) {
-    return static_cast<double>(metrics.bubble->busy) / std::max(metrics.bubble->ranks, 1);
-  };
-  const double share_a = a.bubble->share(), share_b = b.bubble->share();
-  std::string words;
-  if (alike(work(a), work(b)) && alike(share_a, share_b)) {
-    words = fmt::format(
-        "The bubble is the same, {}: both run {} of work per rank and leave it idle for {}.",
-        percent(share_b), duration_words(work(b)), duration_words(idle_per_rank(b)));
-    const bool on_each = std::ranges::equal(a.ranks, b.ranks, [](const auto& x, const auto& y) {
-      return alike(static_cast<double>(x.idle), static_cast<double>(y.idle));
-    });
-    const bool same_order =
-        std::ranges::equal(a.ranks, b.ranks, {}, &RankMetrics::order, &RankMetrics::order);
-    if (on_each && a.ranks.size() > 1)
-      words += same_order ? " Every rank runs the same actions in the same order."
-                          : " Each rank is idle for as long in B as in A: the order of the actions "
-                            "differs, but the time to fill and drain the pipeline is the same.";
-    return words + path_words(a, b);
+  const std::string share = percent(std::abs(b - a) / a);
+  if (share == percent(0)) {
+    values.emplace_back("difference", (b - a) * unit);
+    return fmt::format("{} {} {} than", words(std::abs(b - a)), direction, quantity);
   }
-  words = fmt::format("The bubble is {} instead of {}: {} of idle time per rank instead of {}.",
-                      percent(share_b), percent(share_a), duration_words(idle_per_rank(b)),
-                      duration_words(idle_per_rank(a)));
-  words += changed_cause(a, b);
-  if (!alike(work(a), work(b)))
-    words += fmt::format(" The actions themselves take {} per rank instead of {}.",
-                         duration_words(work(b)), duration_words(work(a)));
-  return words;
+  values.emplace_back("relative", (b - a) / a);
+  return fmt::format("{} {} {} than", share, direction, quantity);
 }
 
-/// Divides the difference of two steps without a pipeline into compute, communication and idle.
-std::string parts_reason(const StepMetrics& a, const StepMetrics& b) {
-  const auto part = [&](const char* name, auto get) {
-    const auto mean = [&](const StepMetrics& metrics) {
-      return static_cast<double>(get(metrics.parts)) /
-             static_cast<double>(std::max<std::size_t>(metrics.ranks.size(), 1));
-    };
-    const double left = mean(a), right = mean(b);
-    if (alike(left, right))
-      return left == 0 ? std::string{} : fmt::format("{} the same, {}", name, duration_words(left));
-    return fmt::format("{} {} instead of {}", name, duration_words(right), duration_words(left));
-  };
-  std::string words;
-  for (const std::string& each :
-       {part("compute", [](const StepParts& parts) { return parts.compute; }),
-        part("exposed communication", [](const StepParts& parts) { return parts.exposed(); }),
-        part("idle", [](const StepParts& parts) { return parts.idle; })})
-    if (!each.empty()) words += (words.empty() ? "Per rank: " : "; ") + each;
-  if (!words.empty()) words += ".";
-  const double hidden_a = a.overlap.share(), hidden_b = b.overlap.share();
-  if (!alike(hidden_a, hidden_b))
-    words += fmt::format(" Compute hides {} of the communication instead of {}.", percent(hidden_b),
-                         percent(hidden_a));
-  return words;
+std::string time_words(double picoseconds) {
+  return duration_words(picoseconds);
+}
+std::string size_words(double bytes) {
+  return bytes_words(bytes);
 }
 
-ComparisonFinding time_finding(const StepMetrics& a, const StepMetrics& b,
-                               const ComparedNames& names) {
+Sentence step_times(const StepMetrics& a, const StepMetrics& b, const ComparedNames& names) {
   const auto before = static_cast<double>(a.time()), after = static_cast<double>(b.time());
-  ComparisonFinding finding;
-  if (alike(before, after)) {
+  Sentence sentence{Claim::step_times, {}, {}};
+  sentence.values = {{"a", in_seconds(before)}, {"b", in_seconds(after)}};
+  const std::string words_a = time_words(before), words_b = time_words(after);
+  if (words_a == words_b) {
     // Without names, nothing that could make a difference is known.
-    finding.claim = names.a == "A" ? fmt::format("Both steps take {}.", duration_words(b.time()))
+    sentence.text = names.a == "A" ? fmt::format("Both steps take {}.", words_b)
                                    : fmt::format("{} is no faster than {}: both steps take {}.",
-                                                 names.b, names.a, duration_words(b.time()));
+                                                 names.b, names.a, words_b);
   } else if (before <= 0) {
-    finding.claim = fmt::format("Only {} takes time: {}.", names.b, duration_words(b.time()));
+    sentence.text = fmt::format("Only {} takes time: {}.", names.b, words_b);
   } else {
-    finding.claim = fmt::format("A step of {} takes {} one of {}: {} instead of {}.", names.b,
-                                compared(before, after, "time"), names.a, duration_words(b.time()),
-                                duration_words(a.time()));
+    sentence.text = fmt::format("A step of {} takes {} one of {}: {} instead of {}.", names.b,
+                                compared(before, after, "time", time_words, sentence.values, 1e-12),
+                                names.a, words_b, words_a);
   }
-  finding.reason = a.bubble && b.bubble ? pipeline_reason(a, b) : parts_reason(a, b);
-  return finding;
+  return sentence;
 }
 
 /// Says how much of both peaks are activations, if they make up at least half of the difference;
 /// and, if the numbers can be compared, how many microbatches the ranks with these peaks keep.
-std::string activations_words(const StepMetrics& a, const StepMetrics& b) {
+void add_activations(const StepMetrics& a, const StepMetrics& b, Sentence& sentence) {
   const RankMetrics &most_a = *a.most_memory(), &most_b = *b.most_memory();
   const auto part_a = static_cast<double>(most_a.activations.value_or(0));
   const auto part_b = static_cast<double>(most_b.activations.value_or(0));
   const auto by = static_cast<double>(*most_b.memory) - static_cast<double>(*most_a.memory);
-  if ((part_b - part_a) / by < 0.5) return {};
-  std::string words = fmt::format("At the peak, activations take {} instead of {}.",
-                                  bytes_words(part_b), bytes_words(part_a));
+  if ((part_b - part_a) / by < 0.5) return;
+  sentence.text += fmt::format(" At the peak, activations take {} instead of {}.",
+                               bytes_words(part_b), bytes_words(part_a));
+  sentence.values.emplace_back("activations_a", part_a);
+  sentence.values.emplace_back("activations_b", part_b);
   const int flight_a = most_a.in_flight, flight_b = most_b.in_flight;
-  if (a.chunks == 1 && b.chunks == 1 && flight_a != flight_b && (flight_b > flight_a) == (by > 0))
-    words +=
-        fmt::format(" The rank with the peak has at most {} microbatch{} in flight instead of {}.",
-                    flight_b, flight_b == 1 ? "" : "es", flight_a);
-  return words;
+  if (a.chunks != 1 || b.chunks != 1 || flight_a == flight_b || (flight_b > flight_a) != (by > 0))
+    return;
+  sentence.text +=
+      fmt::format(" The rank with the peak has at most {} microbatch{} in flight instead of {}.",
+                  flight_b, flight_b == 1 ? "" : "es", flight_a);
+  sentence.values.emplace_back("in_flight_a", flight_a);
+  sentence.values.emplace_back("in_flight_b", flight_b);
 }
 
-std::optional<ComparisonFinding> memory_finding(const StepMetrics& a, const StepMetrics& b,
-                                                const ComparedNames& names) {
+std::string name_in_sentence(const ComparedPart& part) {
+  switch (part.kind) {
+    case MeanPart::Kind::exposed:
+      return part.name == "communication" ? "exposed communication"
+                                          : part.name + "'s exposed communication";
+    case MeanPart::Kind::optimizer:
+      return "the optimizer";
+    case MeanPart::Kind::bubble:
+      return "the bubble";
+    case MeanPart::Kind::other:
+      return "other time";
+    case MeanPart::Kind::ended:
+      return "the time after a rank's own step";
+    case MeanPart::Kind::compute:
+      break;
+  }
+  return part.name;
+}
+
+/// The largest changes, until they make up most of all changes. None if no change shows in the
+/// printed times.
+std::vector<ComparedPart> largest_changes(std::vector<ComparedPart> parts) {
+  if (std::ranges::all_of(
+          parts, [](const ComparedPart& part) { return time_words(part.a) == time_words(part.b); }))
+    return {};
+  const auto size = [](const ComparedPart& part) { return std::abs(part.b - part.a); };
+  double all = 0, named = 0;
+  for (const ComparedPart& part : parts) all += size(part);
+  std::ranges::stable_sort(parts, std::ranges::greater{}, size);
+  std::size_t count = 0;
+  while (count < parts.size() && named < named_share * all) named += size(parts[count++]);
+  parts.resize(count);
+  return parts;
+}
+
+/// Divides the difference of the step times. On each side the means of the parts add up to the
+/// length of the step, so the differences of the parts add up to the difference of the lengths.
+std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b) {
+  const auto by = static_cast<double>(b.time()) - static_cast<double>(a.time());
+  const std::vector<ComparedPart> all = compare_parts(a, b), changes = largest_changes(all);
+  Sentence sentence{Claim::changed_parts, {}, {}};
+  const auto key = [](const ComparedPart& part) {
+    return part.kind == MeanPart::Kind::exposed ? part.name + " exposed" : part.name;
+  };
+  const bool differ =
+      time_words(static_cast<double>(a.time())) != time_words(static_cast<double>(b.time()));
+  if (differ) sentence.values.emplace_back("difference", in_seconds(by));
+  std::vector<std::string> words;
+  if (changes.empty()) {
+    if (differ) return {};
+    for (const ComparedPart& part : all) {
+      words.push_back(fmt::format(
+          "{} {}", part.kind == MeanPart::Kind::exposed ? "exposed " + part.name : part.name,
+          time_words(part.b)));
+      sentence.values.emplace_back(key(part), in_seconds(part.b));
+    }
+    if (words.empty()) return {};
+    sentence.text = fmt::format("All parts are equal as well: {} per rank.", list_words(words));
+    return sentence;
+  }
+  for (const ComparedPart& part : changes)
+    sentence.values.emplace_back(key(part), in_seconds(part.b - part.a));
+  const bool one_way = std::ranges::all_of(
+      changes, [&](const ComparedPart& part) { return (part.b > part.a) == (by > 0); });
+  for (const ComparedPart& part : changes) {
+    const std::string time = time_words(std::abs(part.b - part.a));
+    const char* verb = words.empty() ? (differ && one_way ? " is" : " takes") : "";
+    words.push_back(fmt::format("{}{} {}{}", name_in_sentence(part), verb, time,
+                                differ && one_way ? ""
+                                : part.b > part.a ? " more"
+                                                  : " less"));
+  }
+  const char* direction = by > 0 ? "more" : "less";
+  if (differ && one_way)
+    sentence.text = fmt::format("Of the {} {}, {} (means over ranks).", time_words(std::abs(by)),
+                                direction, list_words(words));
+  else if (differ)
+    sentence.text = fmt::format("Per rank, {}; all parts together {} {}.", list_words(words),
+                                time_words(std::abs(by)), direction);
+  else
+    sentence.text = fmt::format("Per rank, {}.", list_words(words));
+  return sentence;
+}
+
+/// If only one of the steps has weight gradients of their own: how long these run at the end, and
+/// both bubbles.
+std::optional<Sentence> weight_gradients_fill(const StepMetrics& a, const StepMetrics& b,
+                                              const ComparedNames& names) {
+  if (a.separate_weights == b.separate_weights || !a.bubble || !b.bubble) return {};
+  const bool in_b = b.separate_weights;
+  const StepMetrics &with = in_b ? b : a, &without = in_b ? a : b;
+  const double time = mean_of(with.weights_at_end, with.account);
+  const double bubble = mean_of(with.account.sum().bubble(), with.account);
+  const double other = mean_of(without.account.sum().bubble(), without.account);
+  Sentence sentence{Claim::weight_gradients_fill, {}, {}};
+  const double whole = mean_of(with.weights, with.account);
+  sentence.values = {{"weights", in_seconds(whole)},
+                     {"weights_at_end", in_seconds(time)},
+                     {in_b ? "bubble_b" : "bubble_a", in_seconds(bubble)},
+                     {in_b ? "bubble_a" : "bubble_b", in_seconds(other)}};
+  std::string bubbles;
+  if (time_words(bubble) == time_words(other)) {
+    bubbles = fmt::format("both bubbles take {} per rank", time_words(bubble));
+  } else {
+    sentence.values.emplace_back("difference", in_seconds(bubble - other));
+    bubbles = fmt::format(
+        "its bubble is {} {}: {} per rank instead of {}", time_words(std::abs(bubble - other)),
+        bubble < other ? "shorter" : "longer", time_words(bubble), time_words(other));
+  }
+  sentence.text = fmt::format(
+      "{} splits its backward passes, and {} does not. Weight gradients take {} per rank, {} of it "
+      "after "
+      "the rank's last input gradient; {}.",
+      in_b ? names.b : names.a, in_b ? names.a : names.b, time_words(whole), time_words(time),
+      bubbles);
+  return sentence;
+}
+
+std::optional<Sentence> peak_memory(const StepMetrics& a, const StepMetrics& b,
+                                    const ComparedNames& names) {
   const RankMetrics *most_a = a.most_memory(), *most_b = b.most_memory();
   if (!most_a || !most_b) return {};
   const auto before = static_cast<double>(*most_a->memory);
   const auto after = static_cast<double>(*most_b->memory);
-  ComparisonFinding finding;
-  if (alike(before, after)) {
-    finding.claim = fmt::format("Peak memory is the same, {}.", bytes_words(after));
-    return finding;
+  Sentence sentence{Claim::peak_memory, {}, {}};
+  sentence.values = {{"a", before}, {"b", after}};
+  if (size_words(before) == size_words(after)) {
+    sentence.text = fmt::format("Peak memory is the same, {}.", size_words(after));
+    return sentence;
   }
   if (before <= 0) {
-    finding.claim = fmt::format("Only {} reports memory: {}.", names.b, bytes_words(after));
-    return finding;
+    sentence.text = fmt::format("Only {} reports memory: {}.", names.b, size_words(after));
+    return sentence;
   }
-  finding.claim = fmt::format("{} needs {} {}: the highest peak of a rank is {} instead of {}.",
-                              names.b, compared(before, after, "memory"), names.a,
-                              bytes_words(after), bytes_words(before));
-  finding.reason = activations_words(a, b);
-  if (most_a->rank != most_b->rank)
-    finding.reason += fmt::format("{}The peak is on rank {} instead of rank {}.",
-                                  finding.reason.empty() ? "" : " ", most_b->rank, most_a->rank);
-  return finding;
+  sentence.text =
+      fmt::format("{} needs {} {}: the highest peak of a rank is {} instead of {}.", names.b,
+                  compared(before, after, "memory", size_words, sentence.values), names.a,
+                  size_words(after), size_words(before));
+  add_activations(a, b, sentence);
+  if (most_a->rank != most_b->rank) {
+    sentence.text +=
+        fmt::format(" The peak is on rank {} instead of rank {}.", most_b->rank, most_a->rank);
+    sentence.values.emplace_back("rank_a", most_a->rank);
+    sentence.values.emplace_back("rank_b", most_b->rank);
+  }
+  return sentence;
 }
 
-ComparisonFinding bytes_finding(const StepMetrics& a, const StepMetrics& b,
-                                const ComparedNames& names) {
+Sentence bytes_sent(const StepMetrics& a, const StepMetrics& b, const ComparedNames& names) {
   const auto before = static_cast<double>(a.sent()), after = static_cast<double>(b.sent());
-  if (before == after)
-    return {before == 0
-                ? "Neither trace shows messages in this step."
-                : fmt::format("Both send the same number of bytes, {}.", bytes_words(after)),
-            ""};
-  if (before <= 0)
-    return {fmt::format("Only {} sends messages: {}.", names.b, bytes_words(after)), ""};
-  return {fmt::format("{} sends {} {}: {} instead of {}.", names.b,
-                      compared(before, after, "bytes", "fewer"), names.a, bytes_words(after),
-                      bytes_words(before)),
-          ""};
+  Sentence sentence{Claim::bytes_sent, {}, {}};
+  sentence.values = {{"a", before}, {"b", after}};
+  if (before == 0 && after == 0)
+    sentence.text = "Neither trace shows messages in this step.";
+  else if (before == after)
+    sentence.text = fmt::format("Both send the same number of bytes, {}.", size_words(after));
+  else if (size_words(before) == size_words(after))
+    sentence.text = fmt::format("Both send {}.", size_words(after));
+  else if (before <= 0)
+    sentence.text = fmt::format("Only {} sends messages: {}.", names.b, size_words(after));
+  else
+    sentence.text =
+        fmt::format("{} sends {} {}: {} instead of {}.", names.b,
+                    compared(before, after, "bytes", size_words, sentence.values, 1, "fewer"),
+                    names.a, size_words(after), size_words(before));
+  return sentence;
 }
 
 }  // namespace
@@ -229,14 +288,33 @@ std::string clock_warning(const Timeline& a, const Timeline& b) {
                      words(b.run()));
 }
 
-std::vector<ComparisonFinding> comparison_findings(const StepMetrics& a, const StepMetrics& b,
-                                                   const ComparedNames& names, bool clocks_differ) {
-  std::vector<ComparisonFinding> findings;
-  if (a.step < 0 || b.step < 0) return findings;
-  if (!clocks_differ) findings.push_back(time_finding(a, b, names));
-  if (auto memory = memory_finding(a, b, names)) findings.push_back(*std::move(memory));
-  findings.push_back(bytes_finding(a, b, names));
-  return findings;
+std::vector<Sentence> comparison_sentences(const StepMetrics& a, const StepMetrics& b,
+                                           const ComparedNames& names, bool clocks_differ) {
+  std::vector<Sentence> sentences;
+  if (a.step < 0 || b.step < 0) return sentences;
+  const auto add = [&](std::optional<Sentence> sentence) {
+    if (sentence) sentences.push_back(*std::move(sentence));
+  };
+  if (!clocks_differ) {
+    add(step_times(a, b, names));
+    add(changed_parts(a, b));
+    add(weight_gradients_fill(a, b, names));
+  }
+  add(peak_memory(a, b, names));
+  add(bytes_sent(a, b, names));
+  return sentences;
+}
+
+std::string sentences_json(const std::vector<Sentence>& sentences) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Sentence& sentence : sentences) {
+    nlohmann::json values = nlohmann::json::object();
+    for (const auto& [name, value] : sentence.values) values[name] = value;
+    list.push_back(
+        {{"claim", name_of(sentence.claim)}, {"text", sentence.text}, {"values", values}});
+  }
+  // A hostile trace may have names that are no UTF-8.
+  return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lockstep::viz

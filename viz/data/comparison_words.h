@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/explain/sentence.h"
 #include "viz/data/comparison.h"
 
 namespace lockstep::viz {
@@ -16,14 +17,13 @@ ComparedNames compared_names(const Timeline& a, int step_a, const Timeline& b, i
 /// One sentence that says that times cannot be compared, or "" if they can.
 std::string clock_warning(const Timeline& a, const Timeline& b);
 
-/// A statement about the two steps. The first ones are the most important.
-struct ComparisonFinding {
-  std::string claim;   ///< one short sentence: "1F1B is no faster than GPipe."
-  std::string reason;  ///< the numbers behind it
-};
-/// Explains the differences, or why there is none: step time, memory and bytes. Leaves out times if
-/// the clocks differ.
-std::vector<ComparisonFinding> comparison_findings(const StepMetrics& a, const StepMetrics& b,
-                                                   const ComparedNames& names, bool clocks_differ);
+/// Says what differs between the two steps, or that it is the same: step time and its parts, weight
+/// gradients, memory and bytes. The values have the names of the numbers in the text, and are in
+/// seconds and bytes. Leaves out times if the clocks differ.
+std::vector<Sentence> comparison_sentences(const StepMetrics& a, const StepMetrics& b,
+                                           const ComparedNames& names, bool clocks_differ);
+
+/// Returns the sentences as JSON, for tests: a list of {"claim", "text", "values"}.
+std::string sentences_json(const std::vector<Sentence>& sentences);
 
 }  // namespace lockstep::viz

@@ -9,21 +9,22 @@
 #include <vector>
 
 #include "core/timeline/pipeline_analysis.h"
+#include "core/timeline/step_account.h"
 
 namespace lockstep::viz {
 
-/// The analysis of a completed step by core/trace: why its ranks were idle, what determined its
-/// length, and how many microbatches were in flight. Empty for a step without pipeline actions.
+/// The analysis of a completed step by core/timeline: where it goes and, of a pipeline, what
+/// determined its length, and how many microbatches were in flight.
 struct ExplainedStep {
   int step = -1;
-  std::vector<std::vector<IdleInterval>> idle;  ///< by rank, in timeline order; each by time
+  StepAccount account;
   std::optional<CriticalPath> path;
   /// See microbatches_in_flight(); by rank, in timeline order.
   std::vector<std::vector<InFlight>> in_flight;
   int chunks = 0;  ///< see most_chunks()
 
-  /// Returns the rank's idle interval at `time`, or null. `rank` is the index in the timeline.
-  const IdleInterval* idle_at(std::size_t rank, double time) const;
+  /// Returns the piece of a rank's step at `time`, or null.
+  const StepPiece* piece_at(int rank, double time) const;
 };
 
 /// Returns whether a step's compute lanes have at most `most` spans: by default, few enough to
@@ -32,8 +33,8 @@ constexpr std::ptrdiff_t most_explained_spans = 50'000;
 bool is_small(const Timeline& timeline, const StepWindow& step,
               std::ptrdiff_t most = most_explained_spans);
 
-/// Returns a timeline that contains the spans of the action band during a step, for an analysis on
-/// another thread.
+/// Returns a timeline that contains what step_account() and microbatches_in_flight() need to
+/// analyse a step, for an analysis on another thread. Kernels are merged.
 Timeline copy_of_step(const Timeline& timeline, const StepWindow& step);
 
 /// The explained steps, computed when they are first shown. Another thread analyses a step that
@@ -69,18 +70,20 @@ class Explanations {
   std::unordered_map<int, ExplainedStep> steps_;
   std::shared_ptr<Job> job_;
   std::size_t large_steps_ = 0;  ///< explained by other threads
+  std::size_t pieces_ = 0;       ///< of all steps
   Clock::time_point until_{};
   bool patient_ = false;  ///< whether large steps are analysed on this thread, as for a picture
   bool computed_ = false;
   bool behind_ = false;
 };
 
-/// Returns the cause with the largest share of an idle interval.
-IdleCause main_cause(const IdleInterval& idle);
-/// Explains an idle interval in one sentence, for its main cause.
-std::string idle_sentence(const IdleInterval& idle);
-/// Lists the causes of an idle interval with their times, the largest first: "warm-up 3.00 ms,
-/// messages 20.0 µs".
-std::string cause_words(const IdleTimes& causes);
+/// Returns whether the rank does not compute in a piece.
+constexpr bool is_idle(StepPart part) {
+  return part != StepPart::compute && part != StepPart::optimizer;
+}
+/// Names the part and, of exposed communication, the axis: "transfer, tp".
+std::string piece_title(const StepPiece& piece, const std::string& axis);
+/// Says in one sentence what the rank does or waits for in a piece.
+std::string piece_sentence(const StepPiece& piece, const std::string& axis);
 
 }  // namespace lockstep::viz

@@ -104,17 +104,19 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
   return finding;
 }
 
-void explain_idle(Finding& finding, const ExplainedStep& step, std::size_t rank, double time) {
+void explain_idle(Finding& finding, const ExplainedStep& step, double time) {
   const bool works = (finding.kind == Finding::Kind::span && !finding.open &&
                       finding.span.category != Category::wait) ||
                      finding.kind == Finding::Kind::folded;
   if (works || finding.open) return;
-  const IdleInterval* idle = step.idle_at(rank, time);
-  if (!idle) return;
+  const StepPiece* piece = finding.rank ? step.piece_at(finding.rank->rank, time) : nullptr;
+  // Beside a narrow wait, the rank may compute.
+  if (!piece || (finding.kind == Finding::Kind::span && !is_idle(piece->part))) return;
   if (finding.kind == Finding::Kind::span) --finding.count;  // the wait that this explains
   finding.kind = Finding::Kind::idle;
-  finding.span = {.start = idle->time.start, .end = idle->time.end};
-  finding.idle = *idle;
+  finding.span = {.start = piece->time.start, .end = piece->time.end};
+  finding.piece = *piece;
+  if (piece->axis >= 0) finding.axis = step.account.axes[static_cast<std::size_t>(piece->axis)];
 }
 
 std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding,
@@ -151,14 +153,13 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
       lines.emplace_back("zoom in to see each of them");
       return lines;
     case Finding::Kind::idle:
-      if (finding.idle) {
-        lines.push_back(fmt::format("idle: {}", name_of(main_cause(*finding.idle))));
-        lines.push_back(idle_sentence(*finding.idle));
-        lines.push_back(length + ": " + cause_words(finding.idle->causes));
+      if (finding.piece) {
+        lines.push_back(piece_title(*finding.piece, finding.axis));
+        lines.push_back(piece_sentence(*finding.piece, finding.axis));
       } else {
         lines.push_back(finding.lane->is_compute() ? "idle" : "nothing in flight");
-        lines.push_back(length);
       }
+      lines.push_back(length);
       add_others();
       lines.push_back(times);
       return lines;

@@ -21,9 +21,10 @@ struct Finding {
   /// Number of spans in this time: for `folded`, of one row; otherwise of all rows, not counting a
   /// wait that `idle` explains.
   int count = 0;
-  double cover = 0;                    ///< for `folded`: fill fraction
-  bool open = false;                   ///< whether the span is still running
-  std::optional<IdleInterval> idle{};  ///< for `idle` in a pipeline's step: its causes
+  double cover = 0;                  ///< for `folded`: fill fraction
+  bool open = false;                 ///< whether the span is still running
+  std::optional<StepPiece> piece{};  ///< for `idle` in an analysed step: what the rank does
+  std::string axis{};                ///< of the piece, if it is exposed communication
 };
 
 /// Finds the object that a lane shows at `time` in `band`: its innermost span, a span that is still
@@ -39,8 +40,8 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
 std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding,
                                        Picoseconds origin = 0);
 
-/// Replaces a finding on a compute lane by the rank's idle interval at `time`, if there is one and
-/// no work was found there. `rank` is the index in the timeline.
-void explain_idle(Finding& finding, const ExplainedStep& step, std::size_t rank, double time);
+/// Replaces a finding on a compute lane by the piece of the rank's step at `time`, if there is one
+/// and no work was found there.
+void explain_idle(Finding& finding, const ExplainedStep& step, double time);
 
 }  // namespace lockstep::viz

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "viz/data/explanations.h"
+#include "viz/data/mean_step.h"
 
 namespace lockstep::viz {
 namespace {
@@ -186,46 +187,56 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
   folder.flush();
 }
 
-void fold_idle(const std::vector<IdleInterval>& idle, const TimeWindow& window, double pixels,
-               std::vector<IdleBox>& boxes) {
+void fold_idle(const std::vector<StepPiece>& pieces, const std::vector<int>& slots,
+               const TimeWindow& window, double pixels, std::vector<IdleBox>& boxes) {
   const double scale = pixels / window.width();
-  std::array<double, idle_cause_count> causes{};  // of the column, in pixels
+  // Of the column, in pixels: by part and, of exposed communication, by slot.
+  std::array<double, step_part_count + axis_slot_count> times{};
   double column = -1;
-  const auto put = [&](double left, double right, IdleCause cause) {
-    if (!boxes.empty() && boxes.back().right == left && boxes.back().cause == cause) {
+  const auto put = [&](double left, double right, std::size_t kind) {
+    IdleBox box{.left = left, .right = right};
+    if (kind < step_part_count) {
+      box.part = static_cast<StepPart>(kind);
+    } else {
+      box.part = StepPart::transfer;
+      box.slot = static_cast<int>(kind) - step_part_count;
+    }
+    if (!boxes.empty() && boxes.back().right == left && boxes.back().part == box.part &&
+        boxes.back().slot == box.slot) {
       boxes.back().right = right;
     } else {
-      boxes.push_back({left, right, cause});
+      boxes.push_back(box);
     }
   };
   const auto flush = [&] {
-    if (column >= 0) {
-      const auto most = std::ranges::max_element(causes) - causes.begin();
-      put(column, std::min(column + 1, pixels), static_cast<IdleCause>(most));
-    }
-    causes = {};
+    if (column >= 0)
+      put(column, std::min(column + 1, pixels),
+          static_cast<std::size_t>(std::ranges::max_element(times) - times.begin()));
+    times = {};
     column = -1;
   };
-  auto at = std::ranges::partition_point(idle, [&](const IdleInterval& each) {
+  auto at = std::ranges::partition_point(pieces, [&](const StepPiece& each) {
     return static_cast<double>(each.time.end) <= window.begin;
   });
-  for (; at != idle.end() && static_cast<double>(at->time.start) < window.end; ++at) {
+  for (; at != pieces.end() && static_cast<double>(at->time.start) < window.end; ++at) {
+    if (!is_idle(at->part)) continue;
+    const int kind = at->axis >= 0 ? step_part_count + slots[static_cast<std::size_t>(at->axis)]
+                                   : static_cast<int>(at->part);
     const double right =
         std::min((static_cast<double>(at->time.end) - window.begin) * scale, pixels);
-    const IdleCause cause = main_cause(*at);
     for (double x = std::max((static_cast<double>(at->time.start) - window.begin) * scale, 0.0);
          x < right;) {
       const double first = std::floor(x);
       if (first != column) flush();
       if (first == x && first + 1 <= right) {
         const double until = std::floor(right);
-        put(x, until, cause);
+        put(x, until, static_cast<std::size_t>(kind));
         x = until;
         continue;
       }
       column = first;
       const double until = std::min(right, first + 1);
-      causes[static_cast<std::size_t>(cause)] += until - x;
+      times[static_cast<std::size_t>(kind)] += until - x;
       x = until;
     }
   }

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/timeline/pipeline_analysis.h"
+#include "core/timeline/step_account.h"
 #include "core/timeline/timeline.h"
 #include "viz/data/viewport.h"
 
@@ -37,14 +37,17 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels, std::vect
 /// Returns the first span of the row that ends after `time`, or row.end().
 SpanRow::const_iterator first_ending_after(const SpanRow& row, double time);
 
-/// Pixel columns in which a rank is idle, at least in part, mainly for one cause.
+/// Pixel columns in which a rank does not compute, at least in part, and the longest part there.
 struct IdleBox {
   double left = 0, right = 0;  ///< pixels from the start of the window
-  IdleCause cause = IdleCause::other;
+  StepPart part = StepPart::other;
+  int slot = -1;  ///< of exposed communication: see axis_slots()
+  bool operator==(const IdleBox&) const = default;
 };
 
-/// Appends the pixel columns that the idle intervals touch. `idle` is ordered by time.
-void fold_idle(const std::vector<IdleInterval>& idle, const TimeWindow& window, double pixels,
-               std::vector<IdleBox>& boxes);
+/// Appends the pixel columns that the pieces of a rank's step touch in which it does not compute.
+/// The three parts of exposed communication count together; `slots` are those of the axes.
+void fold_idle(const std::vector<StepPiece>& pieces, const std::vector<int>& slots,
+               const TimeWindow& window, double pixels, std::vector<IdleBox>& boxes);
 
 }  // namespace lockstep::viz

@@ -11,6 +11,7 @@ void forget_run(Model& model) {
   model.bubbles.clear();
   model.explanations.clear();
   model.ghosts.clear();
+  model.advice = {};
   model.playback = {};
   model.view.range.reset();
   model.view.marks.clear();

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "viz/data/advice.h"
 #include "viz/data/finding.h"
 #include "viz/data/ghost.h"
 #include "viz/data/playback.h"
@@ -37,6 +38,7 @@ struct Model {
   Explanations explanations;
   Ghosts ghosts;
   Retiming retiming;
+  Advice advice;
   Source source;
   ViewState view;
   /// The step that panels describe, if it is analysed; valid in this frame.

@@ -64,13 +64,13 @@ RunContents contents_of(const Timeline& timeline) {
 
 // clang-format off
 const std::array<PanelInfo, 11> all_panels{{
-    {Panel::bubble, "Bubble", "idle time of each step",
-     0.23F, false, [](Contents run) { return run.pipeline; }},
-    {Panel::communication, "Communication", "how much of it is hidden by compute, step by step",
-     0.23F, false,
+    {Panel::bubble, "Bubble", "where each step goes, and its bubble",
+     0.29F, false, [](Contents run) { return run.pipeline; }},
+    {Panel::communication, "Communication", "where each step goes, and what is exposed",
+     0.29F, false,
      [](Contents run) { return !run.pipeline && run.communication && run.computation; }},
     {Panel::loss, "Loss", "over the steps",
-     0.15F, false, [](Contents run) { return run.loss; }},
+     0.13F, false, [](Contents run) { return run.loss; }},
     {Panel::memory, "Memory", "of each rank over time",
      0.27F, false, [](Contents run) { return run.memory; }},
     {Panel::what_if, "What if", "simulate another schedule",

@@ -1,19 +1,20 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <vector>
 
-#include "core/timeline/analysis.h"
+#include "core/timeline/step_account.h"
 
 namespace lockstep::viz {
 
-/// What one rank did in a range of time. Spans that cross an end of the range count only with their
-/// part within it. compute + idle is the range's length.
+/// What one rank did in a range of time.
 struct RankStatistics {
   int rank = 0;
-  Picoseconds compute = 0;        ///< see computation() in core/trace
-  Picoseconds idle = 0;           ///< the rest
-  Picoseconds waiting = 0;        ///< of that, in wait spans on the compute lane
+  /// The parts of the rank's steps within the range, as step_account() divides them. `axes` is
+  /// parallel to RangeStatistics::axes; `ended` is 0.
+  StepSums sums;
+  Picoseconds in_no_step = 0;     ///< the rest of the range
   Picoseconds communication = 0;  ///< at least one communication span is running
   Picoseconds hidden = 0;         ///< of that, while the rank computes
   std::int64_t sent = 0;          ///< bytes of the messages that the rank finishes sending
@@ -22,7 +23,11 @@ struct RankStatistics {
 /// The statistics of exactly one range of time.
 struct RangeStatistics {
   Interval range;
-  std::vector<RankStatistics> ranks;  ///< in timeline order
+  std::vector<std::string> axes{};  ///< sorted as those of a StepAccount
+  /// False if the range's steps have more than `most_added` spans: the parts of the steps are then
+  /// unknown, and `sums` and `in_no_step` are 0.
+  bool added_up = true;
+  std::vector<RankStatistics> ranks{};  ///< in timeline order
   /// By category: the spans of the action band that have a part in the range, and the sum of these
   /// parts over all ranks.
   struct Total {
@@ -34,7 +39,10 @@ struct RangeStatistics {
   Picoseconds length() const { return range.end - range.start; }
 };
 
-/// Computes the statistics from the spans. Takes time linear in the number of spans in the range.
+/// Adding up the steps of so many spans takes about a second.
+constexpr std::ptrdiff_t most_added = 4'000'000;
+/// Computes the statistics from the spans. Takes time linear in the number of spans in the range
+/// and of its steps.
 RangeStatistics range_statistics(const Timeline& timeline, const Interval& range);
 
 }  // namespace lockstep::viz

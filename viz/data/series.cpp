@@ -40,26 +40,18 @@ const BubbleSeries::Point* BubbleSeries::find(const Timeline& timeline, std::siz
   behind_ = computed_ && Clock::now() >= until_;
   if (behind_) return nullptr;
   computed_ = true;
-  Point point{.step = step, .overlap = communication_overlap(timeline, step)};
-  const std::vector<StepParts> parts = step_parts(timeline, step);
-  for (const StepParts& part : parts) point.parts += part;
-  point.late = straggler(timeline, step, parts);
-  if (const auto found = bubble(timeline, step)) point.bubble = *found;
-  for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
-    const RankTimeline& rank = *timeline.ranks()[i];
-    if (point.bubble.window > 0) {
-      point.idle.push_back(point.bubble.window - length(pipeline_actions(timeline, rank, step)));
-      const auto internal = internal_bubble(timeline, step, rank.rank);
+  Point point{.step = step, .account = step_account(timeline, step)};
+  for (RankAccount& rank : point.account.ranks) rank.pieces = {};  // the sums suffice
+  if (const auto found = bubble(timeline, step)) {
+    point.bubble = *found;
+    for (const auto& rank : timeline.ranks()) {
+      const auto internal = internal_bubble(timeline, step, rank->rank);
       if (!internal || internal->window <= point.internal.window) continue;
       point.internal = *internal;
-      point.longest_rank = rank.rank;
-    } else if (i < parts.size()) {
-      point.length = std::max(point.length, parts[i].step);
-      point.idle.push_back(parts[i].step - parts[i].compute);
+      point.longest_rank = rank->rank;
     }
   }
-  if (point.bubble.window > 0) point.length = point.bubble.window;
-  return &points_.emplace(step, point).first->second;
+  return &points_.emplace(step, std::move(point)).first->second;
 }
 
 std::vector<MemoryColumn> memory_columns(const RankTimeline& rank, const TimeWindow& window,

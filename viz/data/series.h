@@ -6,8 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/timeline/analysis.h"
-#include "core/timeline/straggler.h"
+#include "core/timeline/step_account.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {
@@ -19,23 +18,18 @@ struct LossPoint {
 };
 std::vector<LossPoint> loss_series(const Timeline& timeline);
 
-/// The bubble and overlap of each completed step. They are computed when they are first shown,
-/// because a trace may have many steps with many spans each.
+/// Where each completed step goes, and the bubble of its pipeline. Both are computed when they are
+/// first shown, because a trace may have many steps with many spans each.
 class BubbleSeries {
  public:
   using Clock = std::chrono::steady_clock;
   struct Point {
     int step = 0;
-    Bubble bubble{};
-    Bubble internal{};       ///< of `longest_rank`
-    int longest_rank = -1;   ///< the rank whose pipeline actions extend over the longest time
-    Picoseconds length = 0;  ///< from the first start to the last end of a rank
-    /// By rank, in timeline order: the part of the bubble's window without pipeline actions or,
-    /// without a pipeline, the part of the step without computing.
-    std::vector<Picoseconds> idle{};
-    Overlap overlap{};
-    StepParts parts{};  ///< summed over ranks
-    std::optional<Straggler> late{};
+    StepAccount account{};  ///< without pieces
+    // Of a pipeline's actions: the schedule's figures, whose windows differ from the step.
+    Bubble bubble{};        ///< its window is 0 without a pipeline
+    Bubble internal{};      ///< of `longest_rank`
+    int longest_rank = -1;  ///< the rank whose pipeline actions extend over the longest time
   };
   /// Counts the steps that have ended. Until the next call, find() spends about `budget` on
   /// computing points, but computes at least one.

@@ -94,16 +94,16 @@ std::string step_words(const Timeline& timeline, int step) {
   return fmt::format("step {}{}{}", step, phase.empty() ? "" : ", ", phase);
 }
 
-std::string exposed_words(const StepParts& sum, double ranks) {
+std::string exposed_words(const Exposed& sum, double ranks) {
   std::string words;
   const auto part = [&](const char* name, Picoseconds time) {
     if (time == 0) return;
     if (!words.empty()) words += ", ";
     words += name + (" " + duration_words(static_cast<double>(time) / ranks));
   };
-  part("transfer", sum.transfer);
-  part("latency", sum.latency);
-  part("late peer", sum.late_peer);
+  part(name_of(StepPart::transfer), sum.transfer);
+  part(name_of(StepPart::latency), sum.latency);
+  part(name_of(StepPart::late_peer), sum.late_peer);
   return words;
 }
 

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/analysis.h"
-#include "core/timeline/timeline.h"
+#include "core/timeline/step_account.h"
 
 namespace lockstep::viz {
 
@@ -38,6 +37,6 @@ std::string step_words(const Timeline& timeline, int step);
 
 /// Formats the nonzero parts of exposed communication as means over `ranks`: "transfer 2.00 µs,
 /// latency 27.0 µs".
-std::string exposed_words(const StepParts& sum, double ranks);
+std::string exposed_words(const Exposed& sum, double ranks);
 
 }  // namespace lockstep::viz

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "viz/data/mean_step.h"
 #include "viz/data/panels.h"
 #include "viz/data/step_sentences.h"
 #include "viz/data/words.h"
@@ -12,10 +13,67 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float bar_height = 13;
+constexpr float bar_height = 18;     // of the mean step
+constexpr float bubble_height = 11;  // of the bubble's bars
 constexpr float label_width = 92;
+constexpr float line_gap = 2;
+constexpr float swatch = 8;
 constexpr float widest_column = 18;
-constexpr float least_trend = 40;  // of the trend's height, with its axis
+constexpr float least_trend = 34;  // of the trend's height, with its axis
+
+ImU32 colour_of(const MeanPart& part, int slot) {
+  switch (part.kind) {
+    case MeanPart::Kind::compute:
+      return colours::forward;
+    case MeanPart::Kind::optimizer:
+      return colours::optimizer;
+    case MeanPart::Kind::exposed:
+      return viz::colour_of(StepPart::transfer, slot);
+    case MeanPart::Kind::bubble:
+      return palette.bubble;
+    case MeanPart::Kind::other:
+      return palette.other;
+    case MeanPart::Kind::ended:
+      break;
+  }
+  return palette.ended;
+}
+
+/// A part of the mean step, with its colour.
+struct Shown {
+  MeanPart part;
+  ImU32 colour;
+};
+std::vector<Shown> shown_parts(const StepAccount& account) {
+  const std::vector<int> slots = axis_slots(account.axes);
+  std::vector<Shown> shown;
+  for (MeanPart& part : mean_step(account)) {
+    const auto axis = std::ranges::find(account.axes, part.name) - account.axes.begin();
+    const bool exposed = part.kind == MeanPart::Kind::exposed;
+    const ImU32 colour = colour_of(part, exposed ? slots[static_cast<std::size_t>(axis)] : -1);
+    shown.push_back({std::move(part), colour});
+  }
+  return shown;
+}
+
+/// Shows the sentence about a part, if the cursor is on it: one line per clause.
+void explain_part(const Painter& painter, const Rect& row, const StepAccount& account,
+                  const MeanPart& part) {
+  if (!row.contains(ImGui::GetIO().MousePos)) return;
+  std::string sentence = part_sentence(account, part);
+  if (sentence.empty()) return;
+  std::vector<std::string> lines;
+  for (std::size_t end = 0; (end = sentence.find("; ")) != std::string::npos;
+       sentence.erase(0, end + 2))
+    lines.push_back(sentence.substr(0, end + 1));
+  lines.push_back(sentence);
+  tip(painter, row, lines);
+}
+
+double share_of(const MeanPart& part, const StepAccount& account) {
+  const double length = static_cast<double>(account.length);
+  return length > 0 ? mean_of(part.sum, account) / length : 0;
+}
 
 }  // namespace
 
@@ -35,67 +93,124 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   const bool pipeline = point.bubble.window > 0;
   const Rect inside =
       painter.card(rect, info_of(pipeline ? Panel::bubble : Panel::communication).name, step);
-  float y = inside.top;
-  const auto headline = [&](double share, std::string_view words) {
-    const float number = painter.text(inside.left, y - painter.px(4), percent_words(share),
-                                      colours::text, look.large);
-    painter.text(inside.left + number + painter.px(10),
-                 y + size_of(look.large) - size_of(look.small) - painter.px(7),
-                 painter.fitted(words, look.small, inside.width() - number - painter.px(10)),
-                 colours::text_dim, look.small);
-    y += size_of(look.large) + painter.px(6);
-  };
-  const auto say = [&](const std::vector<std::string>& sentences) {
-    // A sentence that does not fit above the trend is left out; the first ones matter most.
-    const float bottom = inside.bottom - painter.px(least_trend);
-    for (const std::string& sentence : sentences) {
-      const bool first = &sentence == &sentences.front();
-      if (!first && y + paragraph_height(painter, sentence, inside.width()) > bottom) continue;
-      y = explain(painter, {inside.left, y, inside.right, inside.bottom}, {sentence},
-                  first && point.late ? colours::text : colours::text_dim);
-    }
-  };
-  const std::size_t ranks = model.timeline.ranks().size();
-  if (pipeline) {
-    headline(point.bubble.share(), "of the ranks' time is idle");
-    y = draw_bars(painter, {inside.left, y, inside.right, inside.bottom}, point,
-                  model.timeline.prediction(point.step));
-    say(bubble_sentences(
-        point, model.explanations.find(model.timeline, model.timeline.steps()[*described]), ranks));
-  } else if (point.overlap.communication > 0) {
-    headline(point.overlap.share(), "of communication is hidden");
-    std::vector<std::string> sentences = communication_sentences(point, ranks);
-    // A straggler comes first: it explains the rest.
-    if (point.late)
-      sentences.insert(sentences.begin(),
-                       straggler_words(model.timeline, *point.late, point.length));
-    say(sentences);
-  } else {
-    painter.text(inside.left, inside.top, "none in this step", colours::text_faint, look.body);
-    return;
-  }
-  y += painter.px(3);
-  draw_trend(painter, {inside.left, y, inside.right, inside.bottom}, model, point.step, pipeline);
+  Rect rest = inside;
+  rest.top = draw_headline(painter, rest, point.account);
+  rest.top = draw_bar(painter, rest, point.account);
+  rest.top = draw_legend(painter, rest, point.account);
+  if (pipeline) rest.top = draw_bubble(painter, rest, point, model.timeline.prediction(point.step));
+  // A sentence that does not fit above the trend is left out; the first ones matter most.
+  const float bottom = inside.bottom - painter.px(least_trend);
+  std::vector<std::string> sentences = step_sentences(point);
+  if (model.advice.step == point.step && !model.advice.sentences.empty())
+    sentences.insert(sentences.begin(), model.advice.sentences.front());
+  for (const std::string& sentence : sentences)
+    if (rest.top + paragraph_height(painter, sentence, rest.width()) <= bottom)
+      rest.top = explain(painter, rest, {sentence}, colours::text_dim);
+  rest.top += painter.px(3);
+  draw_trend(painter, rest, model, point.step, pipeline);
 }
 
-float BubbleView::draw_bars(const Painter& painter, const Rect& rect,
-                            const BubbleSeries::Point& point, const Prediction& predicted) const {
+float BubbleView::draw_headline(const Painter& painter, const Rect& rect,
+                                const StepAccount& account) const {
   const Look& look = painter.look();
+  const float number = painter.text(rect.left, rect.top - painter.px(4),
+                                    duration_words(account.length), colours::text, look.large);
+  const float left = rect.left + number + painter.px(10);
+  const std::string words = percent_words(not_computing_share(account)) + " not computing";
+  painter.text(left, rect.top + size_of(look.large) - size_of(look.small) - painter.px(7),
+               painter.fitted(words, look.small, rect.right - left), colours::text_dim, look.small);
+  return rect.top + size_of(look.large) + painter.px(3);
+}
+
+float BubbleView::draw_bar(const Painter& painter, const Rect& rect,
+                           const StepAccount& account) const {
+  const Look& look = painter.look();
+  const float bottom = rect.top + painter.px(bar_height);
+  double at = 0;
+  for (const auto& [part, colour] : shown_parts(account)) {
+    const double share = share_of(part, account);
+    const auto x = [&](double position) {
+      return rect.left + rect.width() * static_cast<float>(std::min(position, 1.0));
+    };
+    const Rect box{x(at), rect.top, std::max(x(at + share), x(at) + 1), bottom};
+    at += share;
+    painter.fill(box, colour);
+    if (box.width() > painter.px(3))
+      painter.line(box.left, box.top, box.left, box.bottom, colours::panel);
+    const bool dark = part.kind == MeanPart::Kind::other || part.kind == MeanPart::Kind::ended;
+    const ImU32 ink = dark ? colours::text : colours::text_on_box;
+    if (!painter.text_in(box, part.name + " " + percent_words(share), ink, look.small))
+      painter.text_in(box, part.name, ink, look.small);
+    explain_part(painter, box, account, part);
+  }
+  return bottom + painter.px(4);
+}
+
+float BubbleView::draw_legend(const Painter& painter, const Rect& rect,
+                              const StepAccount& account) const {
+  const Look& look = painter.look();
+  const float line = size_of(look.small) + painter.px(line_gap);
+  const float gap = painter.px(12);
+  const float width = (rect.width() - gap) / 2;
+  const Rect columns[] = {{rect.left, rect.top, rect.left + width, rect.bottom},
+                          {rect.right - width, rect.top, rect.right, rect.bottom}};
+  painter.text(
+      columns[0].left, rect.top,
+      fmt::format("mean of {} rank{}", account.ranks.size(), account.ranks.size() == 1 ? "" : "s"),
+      colours::text_faint, look.small);
+  const auto parts = shown_parts(account);
+  const bool any_exposed = std::ranges::any_of(
+      parts, [](const Shown& shown) { return shown.part.kind == MeanPart::Kind::exposed; });
+  painter.text(columns[1].left, rect.top, any_exposed ? "exposed communication" : "nothing exposed",
+               colours::text_faint, look.small);
+  float y[] = {rect.top + line, rect.top + line};
+  for (const auto& [part, colour] : parts) {
+    const std::size_t c = part.kind == MeanPart::Kind::exposed ? 1 : 0;
+    const Rect& column = columns[c];
+    const float size = painter.px(swatch), top = y[c] + (size_of(look.small) - size) / 2 + 1;
+    painter.fill({column.left, top, column.left + size, top + size}, colour, painter.px(2));
+    const std::string share = percent_words(share_of(part, account));
+    const float room = painter.text_width("100.0 %", look.small);
+    painter.text(column.right, y[c], share, colours::text, look.small, Align::right);
+    const std::string time = duration_words(mean_of(part.sum, account));
+    const float time_right = column.right - room - painter.px(6);
+    painter.text(time_right, y[c], time, colours::text_dim, look.small, Align::right);
+    const float name = column.left + size + painter.px(5);
+    const float name_room =
+        time_right - painter.text_width(time, look.small) - painter.px(4) - name;
+    painter.text(name, y[c], painter.fitted(part.name, look.small, name_room), colours::text_dim,
+                 look.small);
+    explain_part(painter, {column.left, y[c], column.right, y[c] + line}, account, part);
+    y[c] += line;
+  }
+  return std::max(y[0], y[1]) + painter.px(4);
+}
+
+float BubbleView::draw_bubble(const Painter& painter, const Rect& rect,
+                              const BubbleSeries::Point& point, const Prediction& predicted) const {
+  const Look& look = painter.look();
+  float y = rect.top;
+  painter.text(rect.left, y,
+               painter.fitted("bubble of the pipeline's actions, from first to last", look.small,
+                              rect.width()),
+               colours::text_faint, look.small);
+  y += size_of(look.small) + painter.px(3);
   const float left = rect.left + painter.px(label_width);
   const double observed = point.bubble.share();
   const double top_share = std::max(
       {observed, predicted.bubble.value_or(0), predicted.bubble_simulated.value_or(0), 0.05});
   const float room = rect.right - left - painter.px(52);
-  float y = rect.top;
   const auto bar = [&](std::string_view name, double share, ImU32 colour, bool solid) {
-    painter.text(rect.left, y - painter.px(1), name, colours::text_dim, look.small);
+    painter.text(rect.left, y - painter.px(2),
+                 painter.fitted(name, look.small, painter.px(label_width - 4)), colours::text_dim,
+                 look.small);
     const float width = std::max(room * static_cast<float>(share / top_share), 1.0f);
-    const Rect box{left, y, left + width, y + painter.px(bar_height)};
+    const Rect box{left, y, left + width, y + painter.px(bubble_height)};
     painter.fill(box, faded(colour, solid ? 0.85f : 0.22f), painter.px(2));
     if (!solid) painter.frame(box, colour, painter.px(2));
-    painter.text(box.right + painter.px(6), y - painter.px(1), percent_words(share), colours::text,
+    painter.text(box.right + painter.px(6), y - painter.px(2), percent_words(share), colours::text,
                  look.small);
-    y += painter.px(bar_height + 5);
+    y += painter.px(bubble_height + 4);
   };
   bar("observed", observed, colours::observed, true);
   if (predicted.bubble_simulated) {
@@ -116,23 +231,23 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
                   rect.bottom - size_of(look.small) - painter.px(3)};
   const std::size_t room = whole_number(plot.width() / painter.px(5));
   if (plot.height() < painter.px(12) || count == 0 || room == 0) return;
-  std::vector<BubbleSeries::Point> points;  // of the latest steps, the latest first
+  std::vector<const BubbleSeries::Point*> points;  // of the latest steps, the latest first
   for (std::size_t i = 0; i < std::min(count, room); ++i) {
     const BubbleSeries::Point* point = model.bubbles.find(model.timeline, count - 1 - i);
     if (!point) break;
-    points.push_back(*point);
+    points.push_back(point);
   }
   if (points.empty()) return;
   std::ranges::reverse(points);
   const auto observed = [&](const BubbleSeries::Point& point) {
-    return pipeline ? point.bubble.share() : point.overlap.share();
+    return pipeline ? point.bubble.share() : not_computing_share(point.account);
   };
   const auto predicted = [&](const BubbleSeries::Point& point) {
     return pipeline ? model.timeline.prediction(point.step).bubble.value_or(0) : 0;
   };
   double top_share = 0;
-  for (const auto& point : points) {
-    top_share = std::max({top_share, observed(point), predicted(point)});
+  for (const auto* point : points) {
+    top_share = std::max({top_share, observed(*point), predicted(*point)});
   }
   if (top_share <= 0) return;
   top_share = 1.15 * std::max(top_share, 0.05);  // a share near 0 looks small
@@ -140,10 +255,10 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
       std::min(plot.width() / static_cast<float>(points.size()), painter.px(widest_column));
   for (std::size_t i = 0; i < points.size(); ++i) {
     const float left = plot.left + column * static_cast<float>(i);
-    const float height = plot.height() * static_cast<float>(observed(points[i]) / top_share);
+    const float height = plot.height() * static_cast<float>(observed(*points[i]) / top_share);
     painter.fill({left, plot.bottom - height, left + column - painter.px(2), plot.bottom},
-                 faded(colours::observed, points[i].step == shown ? 0.95f : 0.4f));
-    if (const double share = predicted(points[i]); share > 0) {
+                 faded(colours::observed, points[i]->step == shown ? 0.95f : 0.4f));
+    if (const double share = predicted(*points[i]); share > 0) {
       const float y = plot.bottom - plot.height() * static_cast<float>(share / top_share);
       painter.line(left, y, left + column - painter.px(2), y, colours::modelled_clock,
                    painter.px(1.5f));
@@ -151,11 +266,13 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
   const float y = plot.bottom + painter.px(3);
-  painter.text(plot.left, y, fmt::format("steps {} to {}", points.front().step, points.back().step),
+  painter.text(plot.left, y,
+               fmt::format("steps {} to {}", points.front()->step, points.back()->step),
                colours::text_faint, look.small);
-  if (predicted(points.back()) > 0) {
-    painter.text(plot.right, y, "line: the formula", colours::text_faint, look.small, Align::right);
-  }
+  const char* what = !pipeline                       ? "not computing"
+                     : predicted(*points.back()) > 0 ? "bubble; line: the formula"
+                                                     : "bubble";
+  painter.text(plot.right, y, what, colours::text_faint, look.small, Align::right);
 }
 
 }  // namespace lockstep::viz

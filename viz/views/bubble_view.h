@@ -5,16 +5,20 @@
 
 namespace lockstep::viz {
 
-/// Shows the bubble of the step in view, both observed and predicted, and its trend over the steps.
-/// For a run without a pipeline, shows the fraction of communication that is hidden behind compute.
+/// Shows where the step in view goes: a bar of the mean step over the ranks, with a legend, and
+/// sentences. For a pipeline, also the bubble of its actions, observed and predicted. Below, the
+/// trend over the steps.
 class BubbleView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model) const;
 
  private:
-  /// Returns the y below the bars.
-  float draw_bars(const Painter& painter, const Rect& rect, const BubbleSeries::Point& point,
-                  const Prediction& predicted) const;
+  // These return the y below what they draw.
+  float draw_headline(const Painter& painter, const Rect& rect, const StepAccount& account) const;
+  float draw_bar(const Painter& painter, const Rect& rect, const StepAccount& account) const;
+  float draw_legend(const Painter& painter, const Rect& rect, const StepAccount& account) const;
+  float draw_bubble(const Painter& painter, const Rect& rect, const BubbleSeries::Point& point,
+                    const Prediction& predicted) const;
   void draw_trend(const Painter& painter, const Rect& rect, Model& model, int shown,
                   bool pipeline) const;
 };

@@ -44,17 +44,18 @@ void BucketsView::refresh(const Model& model) {
     if (key.run != analysed_.run) selected_ = -1;
     analysed_ = key;
     buckets_ = {};
-    times_.clear();
+    account_ = {};
+    most_exposed_ = nullptr;
     if (key.step < 0) return;
-    times_ = step_intervals(timeline, key.step);
-    most_exposed_ = most_exposed(times_);
-    all_alike_ = std::ranges::all_of(times_, [&](const StepIntervals& rank) {
-      return length(rank.exposed) == length(times_[most_exposed_].exposed);
+    account_ = step_account(timeline, key.step);
+    most_exposed_ = most_exposed(account_);
+    all_alike_ = std::ranges::all_of(account_.ranks, [&](const RankAccount& rank) {
+      return rank.sums.exposed().sum() == most_exposed_->sums.exposed().sum();
     });
     const auto end = Clock::now();
     again_from_ = end + rest_share * (end - begin);
   }
-  if (times_.empty()) return;
+  if (!most_exposed_) return;
   const Finding& selected = model.selected;
   const Finding& hovered = model.hovered;
   if (selected.kind != Finding::Kind::nothing && selected.rank) selected_ = selected.rank->rank;
@@ -62,15 +63,13 @@ void BucketsView::refresh(const Model& model) {
   reason_ = hovers                                     ? Reason::hovered
             : timeline.find_rank(selected_) != nullptr ? Reason::selected
                                                        : Reason::most_exposed;
-  std::size_t index = most_exposed_;
-  if (reason_ != Reason::most_exposed) {
-    const int wanted = hovers ? hovered.rank->rank : selected_;
-    for (index = 0; timeline.ranks()[index]->rank != wanted;) ++index;
-  }
-  const RankTimeline& rank = *timeline.ranks()[index];
+  const int wanted = reason_ == Reason::most_exposed ? most_exposed_->rank
+                     : hovers                        ? hovered.rank->rank
+                                                     : selected_;
+  const RankTimeline& rank = *timeline.find_rank(wanted);
   same &= buckets_.rank == rank.rank && buckets_.step == analysed_.step;
   if (same) return;
-  buckets_ = step_buckets(timeline, analysed_.step, rank, times_[index]);
+  buckets_ = step_buckets(timeline, account_, rank);
   sentences_ = bucket_sentences(timeline, buckets_);
 }
 

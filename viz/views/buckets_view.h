@@ -43,8 +43,8 @@ class BucketsView {
   std::size_t row_of(std::size_t bucket) const { return bucket * rows_ / buckets_.buckets.size(); }
 
   StepKey analysed_;
-  std::vector<StepIntervals> times_;  ///< of all ranks in the step
-  std::size_t most_exposed_ = 0;
+  StepAccount account_;
+  const RankAccount* most_exposed_ = nullptr;  ///< in it
   std::chrono::steady_clock::time_point again_from_{};
   bool all_alike_ = false;  ///< whether all ranks are equally exposed
   int selected_ = -1;       ///< the rank selected last

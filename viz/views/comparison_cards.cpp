@@ -19,24 +19,6 @@ constexpr float widest_table = 480;
 constexpr float bar_thickness = 5;  // of a rank's memory
 constexpr const char* none = "-";
 
-/// Shows lines of text above a row of a card, if the cursor is on the row.
-void tip(const Painter& painter, const Rect& row, const std::vector<std::string>& lines) {
-  if (!row.contains(ImGui::GetIO().MousePos)) return;
-  const Painter front{ImGui::GetForegroundDrawList(), painter.look()};
-  const Look& look = front.look();
-  float width = 0;
-  for (const std::string& each : lines) width = std::max(width, front.text_width(each, look.small));
-  const float line = size_of(look.small) + front.px(line_gap);
-  const float left =
-      std::max(0.0f, std::min(row.left, ImGui::GetIO().DisplaySize.x - width - front.px(2 * gap)));
-  const float top = row.top - line * static_cast<float>(lines.size()) - front.px(gap);
-  front.fill({left, top, left + width + front.px(2 * gap), row.top - front.px(line_gap)},
-             colours::tip, front.px(4));
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    front.text(left + front.px(gap), top + front.px(line_gap) + line * static_cast<float>(i),
-               lines[i], colours::text, look.small);
-}
-
 ImU32 colour_of_difference(const ComparedValue& value) {
   const auto by = value.difference();
   const double size = std::abs(value.relative().value_or(by.value_or(0)));
@@ -115,7 +97,7 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
   Rect inside = painter.card(card,
                              fmt::format("Step {} of A, step {} of B", runs.metrics(Side::a).step,
                                          runs.metrics(Side::b).step),
-                             "idle times: means over ranks");
+                             "parts: means over ranks");
   inside.right = std::min(inside.right, inside.left + painter.px(widest_table));
   // If not all values fit, the smallest parts are left out.
   std::vector<ComparedValue> values = runs.values();
@@ -236,20 +218,21 @@ void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
   }
 }
 
-void ComparisonView::draw_findings(const Painter& painter, const Rect& card,
-                                   const ComparedRuns& runs) const {
+void ComparisonView::draw_sentences(const Painter& painter, const Rect& card,
+                                    const ComparedRuns& runs) const {
   const Look& look = painter.look();
-  Rect inside = painter.card(card, "Why");
+  Rect inside = painter.card(card, "Differences");
   // In the larger font, if there is room.
   float height = 0;
-  for (const ComparisonFinding& finding : runs.findings())
-    height += paragraph_height(painter, finding.claim, inside.width(), look.body) +
-              paragraph_height(painter, finding.reason, inside.width(), look.body) +
+  for (const Sentence& sentence : runs.sentences())
+    height += paragraph_height(painter, sentence.text, inside.width(), look.body) +
               painter.px(2 * line_gap);
   ImFont* font = height <= inside.height() ? look.body : look.small;
-  for (const ComparisonFinding& finding : runs.findings()) {
-    inside.top = paragraph(painter, inside, finding.claim, colours::text, font);
-    inside.top = paragraph(painter, inside, finding.reason, colours::text_dim, font);
+  for (const Sentence& sentence : runs.sentences()) {
+    const bool detail =
+        sentence.claim == Claim::changed_parts || sentence.claim == Claim::weight_gradients_fill;
+    inside.top =
+        paragraph(painter, inside, sentence.text, detail ? colours::text_dim : colours::text, font);
     inside.top += painter.px(2 * line_gap);
   }
 }

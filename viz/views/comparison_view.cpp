@@ -114,7 +114,8 @@ void ComparisonView::draw_head(const Painter& painter, const Rect& rect, Compare
   ImGui::PopID();
 
   std::string facts = duration_words(metrics.time());
-  if (metrics.bubble) facts += "   bubble " + percent_words(metrics.bubble->share());
+  if (metrics.bubble)
+    facts += "   bubble, first to last action " + percent_words(metrics.bubble->share());
   if (const RankMetrics* most = metrics.most_memory())
     facts += fmt::format("   peak memory {} on rank {}", bytes_words(*most->memory), most->rank);
   if (runs.configurations().clocks_differ) facts += "   " + clock_words(timeline.run());

@@ -27,7 +27,7 @@ class ComparisonView {
                            const ComparedRuns& runs) const;
   void draw_values(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
   void draw_ranks(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
-  void draw_findings(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
+  void draw_sentences(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
 
   /// Marks a card that is about one run with the run's letter, in the middle of its title.
   void draw_letter(const Painter& painter, const Rect& card, Side side) const;

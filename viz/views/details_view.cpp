@@ -1,11 +1,12 @@
 #include "viz/views/details_view.h"
-#include "viz/data/step_sentences.h"
+#include "viz/data/mean_step.h"
 #include "viz/data/words.h"
 #include "viz/views/tip.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 namespace lockstep::viz {
@@ -17,9 +18,6 @@ constexpr float row_gap = 6;  // between a row and its tooltip
 /// Describes a finding and, if the prediction is shown, how the two differ.
 std::vector<std::string> all_words(Model& model, const Finding& finding) {
   auto lines = finding_words(model.timeline, finding, model.origin);
-  if (model.described && finding.kind == Finding::Kind::span)
-    if (std::string late = late_words(*model.described, finding.span); !late.empty())
-      lines.push_back(std::move(late));
   const StepWindow* step = model.timeline.find_step(finding.span.step);
   if (!model.view.ghost || finding.kind != Finding::Kind::span || finding.open || !step)
     return lines;
@@ -33,7 +31,39 @@ std::vector<std::string> all_words(Model& model, const Finding& finding) {
   return lines;
 }
 
-/// A table of what each rank did in a range: shares of its length, and bytes.
+/// A column of a range's table: a part of the steps in it.
+struct RangeColumn {
+  std::string name;
+  std::function<Picoseconds(const RankStatistics&)> time;
+};
+
+/// The columns that are needed, at most `most`: without room for all, exposed communication has one
+/// column.
+std::vector<RangeColumn> range_columns(const RangeStatistics& range, std::size_t most) {
+  using Rank = RankStatistics;
+  std::vector<RangeColumn> axes, parts{{"compute", [](const Rank&r) { return r.sums.compute; }},
+                                       {"optim.", [](const Rank&r) { return r.sums.optimizer; }}};
+  for (std::size_t axis = 0; axis < range.axes.size(); ++axis)
+    axes.push_back({range.axes[axis], [axis](const Rank& r) { return r.sums.axes[axis].sum(); }});
+  const RangeColumn exposed{"exposed", [](const Rank& r) { return r.sums.exposed().sum(); }};
+  const RangeColumn rest[] = {{"bubble", [](const Rank& r) { return r.sums.bubble(); }},
+                              {"other", [](const Rank& r) { return r.sums.other; }},
+                              {"no step", [](const Rank& r) { return r.in_no_step; }}};
+  const auto used = [&](const RangeColumn& column) {
+    return std::ranges::any_of(range.ranks, [&](const Rank& r) { return column.time(r) != 0; });
+  };
+  parts.insert(parts.end(), std::begin(rest), std::end(rest));
+  std::erase_if(parts, [&](const RangeColumn& column) { return !used(column); });
+  std::erase_if(axes, [&](const RangeColumn& column) { return !used(column); });
+  if (parts.size() + axes.size() > most && axes.size() > 1) axes = {exposed};
+  const auto place = std::ranges::find_if(parts, [](const RangeColumn& column) {
+    return column.name != "compute" && column.name != "optim.";
+  });
+  parts.insert(place, axes.begin(), axes.end());
+  return parts;
+}
+
+/// A table of what each rank did in a range: shares of its length, which add up to it, and bytes.
 void draw_range(const Painter& painter, const Rect& card, const RangeStatistics& range,
                 Picoseconds origin) {
   const Look& look = painter.look();
@@ -44,35 +74,44 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
       painter.card(card, "Range of " + duration_words(end - start),
                    fmt::format("{} to {}", axis_words(start, grain), axis_words(end, grain)));
   if (range.ranks.empty()) return;  // while it is being dragged
-  constexpr const char* heads[] = {"compute", "idle", "waiting", "comm.", "hidden", "sent"};
-  const float first = painter.px(64);
-  const float column = (inside.width() - first) / static_cast<float>(std::size(heads));
+  if (!range.added_up) {
+    painter.text(inside.left, inside.top,
+                 painter.fitted("too many spans to add up; select a shorter range", look.small,
+                                inside.width()),
+                 colours::text_dim, look.small);
+    return;
+  }
+  const float first = painter.px(52), last = painter.px(78);
+  const float least = painter.text_width("compute", look.small) + painter.px(6);
+  const auto columns = range_columns(range, whole_number((inside.width() - first - last) / least));
+  const float column = std::min((inside.width() - first - last) /
+                                    static_cast<float>(std::max<std::size_t>(columns.size(), 1)),
+                                painter.px(90));
   const float line = size_of(look.small) + painter.px(line_gap);
-  const auto cell = [&](std::size_t i, float y, const std::string& words, ImU32 colour) {
-    painter.text(inside.left + first + column * static_cast<float>(i + 1), y, words, colour,
-                 look.small, Align::right);
-  };
+  const float right = inside.left + first + column * static_cast<float>(columns.size()) + last;
   float y = inside.top;
-  for (std::size_t i = 0; i < std::size(heads); ++i) cell(i, y, heads[i], colours::text_faint);
+  const auto cell = [&](std::size_t i, const std::string& words, ImU32 colour) {
+    const float at =
+        i == columns.size() ? right : inside.left + first + column * static_cast<float>(i + 1);
+    painter.text(at, y, words, colour, look.small, Align::right);
+  };
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    cell(i, painter.fitted(columns[i].name, look.small, column - painter.px(4)),
+         colours::text_faint);
+  cell(columns.size(), "sent", colours::text_faint);
   const auto row = [&](const std::string& name, const RankStatistics& rank, double ranks) {
     y += line;
     painter.text(inside.left, y, name, colours::text, look.small);
-    const auto share = [&](Picoseconds part, double of) {
-      return of > 0 ? percent_words(static_cast<double>(part) / of) : "-";
-    };
     const double length = static_cast<double>(range.length()) * ranks;
-    const Picoseconds parts[] = {rank.compute, rank.idle, rank.waiting, rank.communication};
-    for (std::size_t i = 0; i < 4; ++i) cell(i, y, share(parts[i], length), colours::text_dim);
-    cell(4, y, share(rank.hidden, static_cast<double>(rank.communication)), colours::text_dim);
-    cell(5, y, bytes_words(rank.sent), colours::text_dim);
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      cell(i, length > 0 ? percent_words(static_cast<double>(columns[i].time(rank)) / length) : "-",
+           colours::text_dim);
+    cell(columns.size(), bytes_words(rank.sent), colours::text_dim);
   };
   RankStatistics sum;
   for (const RankStatistics& each : range.ranks) {
-    sum.compute = plus(sum.compute, each.compute);
-    sum.waiting = plus(sum.waiting, each.waiting);
-    sum.idle = plus(sum.idle, each.idle);
-    sum.communication = plus(sum.communication, each.communication);
-    sum.hidden = plus(sum.hidden, each.hidden);
+    sum.sums += each.sums;
+    sum.in_no_step = plus(sum.in_no_step, each.in_no_step);
     sum.sent = plus(sum.sent, each.sent);
   }
   row("all", sum, static_cast<double>(range.ranks.size()));
@@ -83,6 +122,7 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
 }
 
 ImU32 mark_of(const Finding& finding) {
+  if (finding.piece) return colour_of(finding.piece->part);
   if (finding.kind == Finding::Kind::idle) return colours::text_faint;
   if (finding.span.category == Category::wait) return colours::trouble;
   return colour_of(finding.span.category);

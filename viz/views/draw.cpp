@@ -8,6 +8,7 @@ namespace {
 constexpr float card_padding = 12;
 constexpr float card_rounding = 6;
 constexpr float dash_length = 4;
+constexpr float tip_gap = 12, tip_line_gap = 4;
 constexpr float fill_share = 0.22f, hatch_share = 0.5f;  // of the colour of idle time's cause
 
 constexpr std::size_t longest_text = 512;  // bytes
@@ -117,6 +118,25 @@ float Painter::pill(float x, float y, std::string_view words, ImU32 colour, bool
   fill(rect, filled ? colour : faded(colour, 0.16f), rect.height() / 2);
   text(x + px(8), y + px(3), words, filled ? colours::text_on_box : colour, font);
   return width;
+}
+
+void tip(const Painter& painter, const Rect& row, const std::vector<std::string>& lines) {
+  if (!row.contains(ImGui::GetIO().MousePos)) return;
+  const Painter front{ImGui::GetForegroundDrawList(), painter.look()};
+  const Look& look = front.look();
+  float width = 0;
+  for (const std::string& each : lines) width = std::max(width, front.text_width(each, look.small));
+  const float line = size_of(look.small) + front.px(tip_line_gap);
+  const float left = std::max(
+      0.0f, std::min(row.left, ImGui::GetIO().DisplaySize.x - width - front.px(2 * tip_gap)));
+  const float top = row.top - line * static_cast<float>(lines.size()) - front.px(tip_gap);
+  const Rect box{left, top, left + width + front.px(2 * tip_gap), row.top - front.px(tip_line_gap)};
+  front.fill(box, colours::tip, front.px(4));
+  front.frame(box, colours::tip_edge, front.px(4));
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    front.text(left + front.px(tip_gap),
+               top + front.px(tip_line_gap) + line * static_cast<float>(i), lines[i], colours::text,
+               look.small);
 }
 
 }  // namespace lockstep::viz

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "viz/views/theme.h"
 
@@ -80,5 +81,8 @@ class Painter {
   ImDrawList* list_;
   const Look& look_;
 };
+
+/// Shows lines of text above a row of a card, if the cursor is on the row.
+void tip(const Painter& painter, const Rect& row, const std::vector<std::string>& lines);
 
 }  // namespace lockstep::viz

@@ -9,6 +9,7 @@ namespace {
 
 constexpr float edge = 16;
 constexpr std::size_t longest_mesh = 80;
+constexpr std::size_t most_axes = 6;
 constexpr float gap = 14;
 constexpr float swatch = 12;
 
@@ -88,7 +89,7 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
 }
 
 void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model& model,
-                           const Model* compared) const {
+                           const std::vector<std::string>& axes, const Model* compared) const {
   const Look& look = painter.look();
   struct Entry {
     const char* name;
@@ -132,11 +133,19 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model
     entry(each->name, colour_of(each->category));
   }
   for (const Entry& each : rest) entry(each.name, colour_of(each.category));
-  x += painter.text(x, top, "idle:", colours::text_dim, look.small) + painter.px(gap / 2);
-  for (int cause = 0; cause < idle_cause_count; ++cause) {
-    const auto which = static_cast<IdleCause>(cause);
-    entry(name_of(which), colour_of(which), true);
+  const auto heading = [&](const char* words) {
+    x += painter.text(x, top, words, colours::text_dim, look.small) + painter.px(gap / 2);
+  };
+  if (!axes.empty()) heading("exposed:");
+  const std::vector<int> slots = axis_slots(axes);
+  for (std::size_t i = 0; i < std::min(axes.size(), most_axes); ++i)
+    entry(std::string{beginning(axes[i])}.c_str(), colour_of(StepPart::transfer, slots[i]), true);
+  if (model.contents.pipeline) {
+    heading("bubble:");
+    for (const StepPart part : {StepPart::cool_down, StepPart::warm_up, StepPart::waiting})
+      entry(name_of(part), colour_of(part), true);
   }
+  entry(name_of(StepPart::other), colour_of(StepPart::other), true);
 
   float right = rect.right - painter.px(edge);
   const std::int64_t malformed =

@@ -6,7 +6,8 @@
 
 #include "core/base/span.h"
 #include "core/device/memory.h"
-#include "core/timeline/pipeline_analysis.h"
+#include "core/timeline/step_account.h"
+#include "viz/data/mean_step.h"
 #include "viz/data/settings.h"
 
 namespace lockstep::viz {
@@ -75,7 +76,14 @@ struct Palette {
   ImU32 communication;
   ImU32 step;
   ImU32 kernel;
-  std::array<ImU32, idle_cause_count> causes;  ///< of idle time
+  // Where a step goes, besides compute and the optimizer.
+  ImU32 wait;
+  ImU32 warm_up;
+  ImU32 cool_down;
+  ImU32 bubble;  ///< as a whole
+  ImU32 other;
+  ImU32 ended;
+  std::array<ImU32, axis_slot_count> axes;  ///< exposed communication, see axis_slots()
 };
 
 constexpr Palette dark_palette{
@@ -118,9 +126,14 @@ constexpr Palette dark_palette{
     .communication = IM_COL32(226, 162, 58, 255),
     .step = IM_COL32(70, 78, 92, 255),
     .kernel = IM_COL32(122, 138, 160, 255),
-    .causes = {IM_COL32(112, 128, 176, 255), IM_COL32(156, 124, 176, 255),
-               IM_COL32(120, 138, 146, 255), IM_COL32(240, 92, 88, 255),
-               IM_COL32(226, 162, 58, 255), IM_COL32(96, 102, 112, 255)}};
+    .wait = IM_COL32(120, 138, 146, 255),
+    .warm_up = IM_COL32(112, 128, 176, 255),
+    .cool_down = IM_COL32(156, 124, 176, 255),
+    .bubble = IM_COL32(128, 140, 150, 255),
+    .other = IM_COL32(92, 98, 110, 255),
+    .ended = IM_COL32(52, 58, 70, 255),
+    .axes = {IM_COL32(226, 162, 58, 255), IM_COL32(214, 96, 60, 255), IM_COL32(250, 224, 150, 255),
+             IM_COL32(175, 143, 119, 255), IM_COL32(158, 206, 158, 255)}};
 
 constexpr Palette light_palette{
     .background = IM_COL32(246, 247, 249, 255),
@@ -162,9 +175,14 @@ constexpr Palette light_palette{
     .communication = IM_COL32(226, 162, 58, 255),
     .step = IM_COL32(190, 197, 208, 255),
     .kernel = IM_COL32(148, 162, 182, 255),
-    .causes = {IM_COL32(92, 110, 170, 255), IM_COL32(140, 96, 168, 255),
-               IM_COL32(104, 124, 134, 255), IM_COL32(214, 48, 44, 255),
-               IM_COL32(196, 128, 10, 255), IM_COL32(124, 130, 140, 255)}};
+    .wait = IM_COL32(104, 124, 134, 255),
+    .warm_up = IM_COL32(92, 110, 170, 255),
+    .cool_down = IM_COL32(140, 96, 168, 255),
+    .bubble = IM_COL32(176, 186, 196, 255),
+    .other = IM_COL32(120, 126, 136, 255),
+    .ended = IM_COL32(214, 218, 225, 255),
+    .axes = {IM_COL32(226, 162, 58, 255), IM_COL32(214, 96, 60, 255), IM_COL32(208, 208, 40, 255),
+             IM_COL32(175, 143, 119, 255), IM_COL32(158, 206, 158, 255)}};
 
 /// The palette in use. Views read it through the names below.
 inline Palette palette = dark_palette;
@@ -208,12 +226,31 @@ inline const ImU32& optimizer = palette.optimizer;
 inline const ImU32& communication = palette.communication;
 inline const ImU32& step = palette.step;
 inline const ImU32& kernel = palette.kernel;
+inline const ImU32& wait = palette.wait;
 }  // namespace colours
 
-/// Returns the colour of idle time, by cause. Warm-up and cool-down belong to the schedule, so they
-/// are muted; a straggler is what most needs attention.
-inline ImU32 colour_of(IdleCause cause) {
-  return palette.causes[static_cast<std::size_t>(cause)];
+/// Returns the colour of a part of a step. Exposed communication has the colour of its axis, whose
+/// slot axis_slots() returns.
+inline ImU32 colour_of(StepPart part, int slot = -1) {
+  switch (part) {
+    case StepPart::compute:
+      return palette.forward;
+    case StepPart::optimizer:
+      return palette.optimizer;
+    case StepPart::transfer:
+    case StepPart::latency:
+    case StepPart::late_peer:
+      return slot < 0 ? palette.communication : palette.axes[static_cast<std::size_t>(slot)];
+    case StepPart::cool_down:
+      return palette.cool_down;
+    case StepPart::warm_up:
+      return palette.warm_up;
+    case StepPart::waiting:
+      return palette.wait;
+    case StepPart::other:
+      break;
+  }
+  return palette.other;
 }
 
 /// Returns the colour of a span's box.
@@ -234,7 +271,7 @@ inline ImU32 colour_of(Category category) {
     case Category::communication:
       return colours::communication;
     case Category::wait:
-      return colour_of(IdleCause::waiting);
+      return colours::wait;
     case Category::step:
       return colours::step;
     case Category::kernel:

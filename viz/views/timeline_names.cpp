@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "viz/data/mean_step.h"
 #include "viz/data/words.h"
 #include "viz/views/timeline_view.h"
 
@@ -71,18 +72,14 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame, const M
   }
   if (compared_) return draw_note(painter, frame, group, header);
   const BubbleSeries::Point* step = model.described;
-  const std::size_t index = layout_.strips()[group.first].rank_index;
-  const bool straggles = step && step->late && step->late->rank == group.rank->rank;
+  const RankAccount* account = step ? step->account.find(group.rank->rank) : nullptr;
   std::string note;
   ImU32 colour = colours::text_faint;
-  if (straggles) {
-    note = "straggler";
-    colour = colours::trouble;
-  } else if (group.pinned) {
+  if (group.pinned) {
     note = "pinned";
-  } else if (step && step->length > 0 && index < step->idle.size()) {
-    note = "idle " + percent_words(static_cast<double>(step->idle[index]) /
-                                   static_cast<double>(step->length));
+  } else if (account && step->account.length > 0) {
+    note = "idle " + percent_words(static_cast<double>(not_computing(account->sums)) /
+                                   static_cast<double>(step->account.length));
   } else {
     note = fmt::format("{} spans", group.rank->spans);
   }

@@ -92,7 +92,7 @@ Rect TimelineView::run_part(const Frame& frame, const Model& model, const Rect& 
   return part;
 }
 
-/// Prepares the outermost boxes of a rank's compute lane, and its explained idle time.
+/// Prepares the outermost boxes of a rank's compute lane, and the parts of its idle time.
 void TimelineView::fold_compute(const Painter& painter, const Frame& frame, const Strip& strip) {
   outer_.clear();
   idle_boxes_.clear();
@@ -102,8 +102,8 @@ void TimelineView::fold_compute(const Painter& painter, const Frame& frame, cons
   if (!rows.empty() && rect.height() > least_row * painter.px(1))
     fold_row(frame, rows.front(), outer_);
   for (const ExplainedStep* step : explained_)
-    if (strip.rank_index < step->idle.size())
-      fold_idle(step->idle[strip.rank_index], frame.window, pixels, idle_boxes_);
+    if (const RankAccount* rank = step->account.find(strip.rank->rank))
+      fold_idle(rank->pieces, axis_slots(step->account.axes), frame.window, pixels, idle_boxes_);
 }
 
 /// Draws the background of a compute lane: idle unless something covers it. Most of a lane is
@@ -148,9 +148,10 @@ void TimelineView::draw_compute(const Painter& painter, const Frame& frame, cons
   }
   const auto& rows = lane.rows(Band::action);
   const std::size_t shown = rows_shown(rect, Band::action, rows.size());
-  // From back to front: waits between actions, their causes, actions, spans within them, labels.
+  // From back to front: waits between actions, the parts of idle time, actions, spans within them,
+  // labels.
   draw_boxes(painter, frame, model, strip.rank->rank, outer_, rect, Draw::waits);
-  draw_causes(painter, frame, rect);
+  draw_parts(painter, frame, rect);
   draw_boxes(painter, frame, model, strip.rank->rank, outer_, rect, Draw::work);
   for (std::size_t i = 1; i < shown; ++i) {
     const Rect part = row_part(rect, Band::action, i, shown);
@@ -197,17 +198,18 @@ Rect TimelineView::widest_free(const Frame& frame, const SpanRow& nested, const 
   return widest;
 }
 
-void TimelineView::draw_causes(const Painter& painter, const Frame& frame, const Rect& rect) const {
+void TimelineView::draw_parts(const Painter& painter, const Frame& frame, const Rect& rect) const {
   const auto place_box = [&](const IdleBox& box) {
     Rect at = rect;
     at.left = frame.lanes.left + static_cast<float>(box.left);
     at.right = frame.lanes.left + static_cast<float>(box.right);
     return at;
   };
-  for (const IdleBox& box : idle_boxes_) painter.idle_fill(place_box(box), colour_of(box.cause), 1);
+  for (const IdleBox& box : idle_boxes_)
+    painter.idle_fill(place_box(box), colour_of(box.part, box.slot), 1);
   for (const IdleBox& box : idle_boxes_)
     if (box.right - box.left >= least_hatch)
-      painter.idle_hatch(place_box(box), colour_of(box.cause), 1);
+      painter.idle_hatch(place_box(box), colour_of(box.part, box.slot), 1);
 }
 
 void TimelineView::draw_ghosts(const Painter& painter, const Frame& frame, std::size_t rank,
@@ -266,15 +268,22 @@ void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const 
     at.right = frame.lanes.left + static_cast<float>(box.right);
     return at;
   };
-  const ImU32 wait = colour_of(Category::wait);
+  // A wait has the colour of what it turned out to be, if this is known.
+  const auto colour_of_wait = [&](const SpanBox& box) {
+    const double middle = (box.left + box.right) / 2;
+    const auto part = std::ranges::partition_point(
+        idle_boxes_, [&](const IdleBox& each) { return each.right <= middle; });
+    return part == idle_boxes_.end() || part->left > middle ? colour_of(Category::wait)
+                                                            : colour_of(part->part, part->slot);
+  };
   if (which != Draw::work) {
     for (const SpanBox& box : boxes)
       if (box.category == Category::wait && box.cover >= least_wait)
-        painter.idle_fill(place_box(box), wait, static_cast<float>(box.opacity));
+        painter.idle_fill(place_box(box), colour_of_wait(box), static_cast<float>(box.opacity));
     for (const SpanBox& box : boxes) {
       if (box.category != Category::wait || box.width() < least_hatch) continue;
       const Rect at = place_box(box);
-      painter.idle_hatch(at, wait, static_cast<float>(box.opacity));
+      painter.idle_hatch(at, colour_of_wait(box), static_cast<float>(box.opacity));
       if (box.whole && model.hovered.kind == Finding::Kind::span &&
           same_span(*box.span, model.hovered.span))
         painter.frame(at, colours::highlight);

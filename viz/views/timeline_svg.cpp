@@ -53,12 +53,16 @@ class Svg {
         "viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"DejaVu Sans, sans-serif\" "
         "font-size=\"{2}\">\n",
         width, height, font_size);
-    // One hatch per cause of idle time, as on the screen.
+    // One hatch per part of idle time, as on the screen.
     put("<defs>\n");
-    for (int cause = 0; cause < idle_cause_count; ++cause)
-      hatch(name_of_hatch(cause),
-            mixed(colours::lane, palette.causes[static_cast<std::size_t>(cause)], 0.22f),
-            palette.causes[static_cast<std::size_t>(cause)], 0.5);
+    const auto add = [&](const std::string& name, ImU32 colour) {
+      hatch(name, mixed(colours::lane, colour, 0.22f), colour, 0.5);
+    };
+    for (int part = 0; part < step_part_count; ++part)
+      add(name_of_hatch(static_cast<StepPart>(part), -1), colour_of(static_cast<StepPart>(part)));
+    for (int slot = 0; slot < axis_slot_count; ++slot)
+      add(name_of_hatch(StepPart::transfer, slot), colour_of(StepPart::transfer, slot));
+    add("wait", colours::wait);
     hatch("idle", colours::lane, colours::idle_hatch, opacity_of(colours::idle_hatch));
     put("</defs>\n");
     rect(0, 0, width, height, hex(colours::background));
@@ -89,7 +93,9 @@ class Svg {
     put("<text x=\"{:.2f}\" y=\"{:.2f}\" fill=\"{}\" text-anchor=\"{}\">{}</text>\n", x,
         middle + 0.36 * font_size, hex(colour), anchor, escaped(words));
   }
-  static std::string name_of_hatch(int cause) { return fmt::format("cause{}", cause); }
+  static std::string name_of_hatch(StepPart part, int slot) {
+    return slot < 0 ? fmt::format("part{}", static_cast<int>(part)) : fmt::format("axis{}", slot);
+  }
   std::string finish() {
     put("</svg>\n");
     return std::move(text_);
@@ -117,10 +123,7 @@ void draw_rows(Svg& svg, const Timeline& timeline, const std::vector<SpanRow>& r
         if ((box.category == Category::wait) != waits) continue;
         const double x0 = left + box.left, x1 = left + box.right;
         if (waits) {
-          svg.rect(
-              x0, i == 0 ? top : row_top, x1, bottom,
-              fmt::format("url(#{})", Svg::name_of_hatch(static_cast<int>(IdleCause::waiting))),
-              box.opacity);
+          svg.rect(x0, i == 0 ? top : row_top, x1, bottom, "url(#wait)", box.opacity);
           continue;
         }
         const bool odd = box.span && box.span->microbatch >= 0 && box.span->microbatch % 2 == 1;
@@ -207,11 +210,11 @@ std::string timeline_svg(Model& model, const StripLayout& layout, int width) {
       svg.rect(run_left, top, run_right, low, "url(#idle)");
       idle.clear();
       for (const ExplainedStep* step : explained)
-        if (strip.rank_index < step->idle.size())
-          fold_idle(step->idle[strip.rank_index], window, right - left, idle);
+        if (const RankAccount* rank = step->account.find(strip.rank->rank))
+          fold_idle(rank->pieces, axis_slots(step->account.axes), window, right - left, idle);
       for (const IdleBox& box : idle)
         svg.rect(left + box.left, top, left + box.right, low,
-                 fmt::format("url(#{})", Svg::name_of_hatch(static_cast<int>(box.cause))));
+                 fmt::format("url(#{})", Svg::name_of_hatch(box.part, box.slot)));
     } else {
       svg.rect(run_left, top, run_right, low, hex(colours::lane), 0.6);
       if (strip.kind == StripKind::communication && strip.height >= static_cast<float>(font_size))

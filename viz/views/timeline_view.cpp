@@ -167,8 +167,11 @@ Interval TimelineView::time_of(const StepWindow& step) const {
 void TimelineView::select_step(const Frame& frame, Model& model) const {
   const double time = frame.time(ImGui::GetIO().MousePos.x);
   for (const StepWindow& step : model.timeline.steps()) {
-    const Interval range = time_of(step);
+    Interval range = time_of(step);
     if (time < static_cast<double>(range.start) || time >= static_cast<double>(range.end)) continue;
+    // As long as the step that the panels describe.
+    for (const ExplainedStep* explained : explained_)
+      if (explained->step == step.step) range = longest_step(explained->account);
     model.viewport.follow(false);
     model.view.range = range_statistics(model.timeline, range);
     return;
@@ -202,8 +205,7 @@ void TimelineView::hover(const Frame& frame, Model& model) const {
   Finding& finding = model.hovered;
   finding.rank = strip->rank;
   if (!finding.lane) finding.lane = strip->lanes.front();
-  for (const ExplainedStep* step : explained_)
-    explain_idle(finding, *step, strip->rank_index, frame.time(mouse.x));
+  for (const ExplainedStep* step : explained_) explain_idle(finding, *step, frame.time(mouse.x));
 }
 
 }  // namespace lockstep::viz

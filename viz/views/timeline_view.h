@@ -149,7 +149,7 @@ class TimelineView {
   static Rect run_part(const Frame& frame, const Model& model, const Rect& rect);
   void fold_compute(const Painter& painter, const Frame& frame, const Strip& strip);
   void draw_idle(const Painter& painter, const Frame& frame, const Model& model, const Rect& rect);
-  void draw_causes(const Painter& painter, const Frame& frame, const Rect& rect) const;
+  void draw_parts(const Painter& painter, const Frame& frame, const Rect& rect) const;
   void draw_ghosts(const Painter& painter, const Frame& frame, std::size_t rank,
                    const Rect& rect) const;
   void draw_lane(const Painter& painter, const Frame& frame, const Model& model, const Strip& strip,
@@ -205,7 +205,7 @@ class TimelineView {
   std::vector<const ExplainedStep*> explained_;  ///< of the steps in the window
   std::vector<const Ghost*> ghosts_;             ///< the same, if they are shown
   std::vector<SpanBox> boxes_;       ///< boxes of the row being drawn; a member to reuse its memory
-  std::vector<IdleBox> idle_boxes_;  ///< the rank's explained idle time
+  std::vector<IdleBox> idle_boxes_;  ///< the rank's idle time, if it is explained
   std::vector<std::pair<double, double>> opaque_;  ///< pixels of a strip that need no background
   std::vector<Rect> bare_;                         ///< the others
   std::vector<SpanBox> outer_;  ///< the same, of the compute lane's outermost row

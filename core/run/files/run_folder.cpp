@@ -53,6 +53,8 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
       folder.run = fmt::format("{}-{}", stamp, copy);
     folder.path = runs / folder.run;
   } else {
+    // Other folders may get a run in the same second; the viewer tells runs apart by their names.
+    folder.run = fmt::format("{}-{}", stamp, ::getpid());
     fs::create_directories(folder.path, error);
     folder.path = fs::absolute(folder.path);
   }

@@ -95,8 +95,10 @@ ObservedBubble observe_bubble(const Timeline& timeline, const Phase& phase,
   const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2);
   std::nth_element(shares.begin(), middle, shares.end());
 
-  ObservedBubble observed{
-      .share = middle->first, .window = bubble(timeline, middle->second)->window, .parts = {}};
+  ObservedBubble observed{.share = middle->first,
+                          .step = middle->second,
+                          .window = bubble(timeline, middle->second)->window,
+                          .parts = {}};
   if (!predicted.bubble) return observed;
   try {
     observed.parts =

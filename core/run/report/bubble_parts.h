@@ -21,10 +21,11 @@ struct BubbleParts {
   double messages = 0;  ///< the rest: messages, and waiting for them
 };
 
-/// The bubble of a phase, taken from the step with the median bubble.
+/// The bubble of a phase, as bubble() defines it.
 struct ObservedBubble {
-  std::optional<double> share;  ///< empty without pipeline actions in the trace
-  Picoseconds window = 0;  ///< from the start of the step's first action to the end of its last
+  std::optional<double> share;       ///< empty without pipeline actions in the trace
+  int step = -1;                     ///< the step with the median bubble
+  Picoseconds window = 0;            ///< from the start of its first action to the end of its last
   std::optional<BubbleParts> parts;  ///< empty if there is no formula or if actions are missing
 };
 

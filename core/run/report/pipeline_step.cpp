@@ -12,14 +12,18 @@ namespace {
 
 constexpr std::size_t most_stages = 8;  ///< listed one by one in the line of the critical path
 
-std::string action_words(const IdleInterval& idle) {
-  return fmt::format("{} {} of stage {}",
-                     idle.category == Category::forward ? "forward" : "backward", idle.microbatch,
-                     idle.stage);
-}
-
-Picoseconds length(const IdleInterval& idle) {
-  return idle.time.end - idle.time.start;
+/// The longest piece of a rank's bubble, with the action that it waits for.
+std::string longest_wait(const RankAccount& rank) {
+  const StepPiece* longest = nullptr;
+  const auto length_of = [](const StepPiece& piece) { return piece.time.end - piece.time.start; };
+  for (const StepPiece& piece : rank.pieces)
+    if (is_bubble(piece.part) && piece.stage >= 0 &&
+        (!longest || length_of(piece) > length_of(*longest)))
+      longest = &piece;
+  if (!longest) return "-";
+  return fmt::format("{} for {} {} of stage {}", ms(length_of(*longest)),
+                     longest->category == Category::forward ? "forward" : "backward",
+                     longest->microbatch, longest->stage);
 }
 
 }  // namespace
@@ -32,61 +36,42 @@ std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& 
     path = critical_path(timeline, --seen.step);
   if (!path) return {};
   seen.path = std::move(*path);
-  const auto idle = idle_intervals(timeline, seen.step);
   const auto in_flight = microbatches_in_flight(timeline, seen.step);
   seen.chunks = most_chunks(timeline, seen.step);
-  for (std::size_t i = 0; i < idle.size(); ++i) {
+  for (std::size_t i = 0; i < in_flight.size(); ++i) {
     ObservedStep::OfRank& mine = seen.ranks.emplace_back();
     mine.rank = timeline.ranks()[i]->rank;
-    mine.idle = sum_of_causes(idle[i]);
-    for (const IdleInterval& each : idle[i])
-      if (each.stage >= 0 && length(each) > length(mine.longest)) mine.longest = each;
     for (const InFlight& each : in_flight[i])
       mine.in_flight = std::max(mine.in_flight, each.microbatches);
   }
   return seen;
 }
 
-std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipeline,
-                       const std::vector<std::optional<int>>& predicted) {
-  TableRows rows{{fmt::format("idle in step {}, ms", seen.step), "idle"}};
-  std::vector<std::size_t> causes;
-  for (std::size_t cause = 0; cause < idle_cause_count; ++cause) {
-    const bool shows = std::ranges::any_of(seen.ranks, [&](const ObservedStep::OfRank& rank) {
-      return ms(rank.idle[cause]) != ms(0);
-    });
-    if (!shows && static_cast<IdleCause>(cause) == IdleCause::other) continue;
-    causes.push_back(cause);
-    rows[0].push_back(name_of(static_cast<IdleCause>(cause)));
-  }
-  const char* counted = seen.chunks > 1 ? "microbatch x chunk" : "microbatches";
-  rows[0].insert(rows[0].end(), {counted, "longest wait"});
+std::string bubble_by_part(const ObservedStep& seen, const StepAccount& account,
+                           const std::vector<int>& pipeline,
+                           const std::vector<std::optional<int>>& predicted) {
+  TableRows rows{{fmt::format("bubble in step {}, ms", seen.step), "bubble", "warm-up", "waiting",
+                  "cool-down", seen.chunks > 1 ? "microbatch x chunk" : "microbatches",
+                  "longest wait"}};
   for (const ObservedStep::OfRank& rank : seen.ranks) {
-    if (std::ranges::count(pipeline, rank.rank) == 0) continue;
-    Picoseconds whole = 0;
-    for (const Picoseconds part : rank.idle) whole += part;
-    auto& row = rows.emplace_back();
-    row = {fmt::format("rank {}", rank.rank), ms(whole)};
-    for (const std::size_t cause : causes) row.push_back(ms(rank.idle[cause]));
+    const RankAccount* own = account.find(rank.rank);
+    if (!own || std::ranges::count(pipeline, rank.rank) == 0) continue;
+    const StepSums& sums = own->sums;
     const std::optional<int>& expected = predicted.at(static_cast<std::size_t>(rank.rank));
-    row.push_back(!expected ? fmt::format("{}", rank.in_flight)
-                  : *expected == rank.in_flight
-                      ? fmt::format("{} =", rank.in_flight)
-                      : fmt::format("{} / {}", *expected, rank.in_flight));
-    row.push_back(rank.longest.stage < 0 ? "-"
-                                         : fmt::format("{} for {}", ms(length(rank.longest)),
-                                                       action_words(rank.longest)));
+    rows.push_back({fmt::format("rank {}", rank.rank), ms(sums.bubble()), ms(sums.warm_up),
+                    ms(sums.waiting), ms(sums.cool_down),
+                    !expected ? fmt::format("{}", rank.in_flight)
+                    : *expected == rank.in_flight
+                        ? fmt::format("{} =", rank.in_flight)
+                        : fmt::format("{} / {}", *expected, rank.in_flight),
+                    longest_wait(*own)});
   }
   join_equal_rows(rows);
   return table(rows) +
-         "  idle = warm-up (before the rank's first action) + cool-down (after its last) + waiting "
-         "(in between, for the\n"
-         "  schedule) + straggler (actions beyond their usual duration) + messages (between "
-         "stages)" +
-         (causes.size() == idle_cause_count
-              ? " + other\n  other: the host, and what the trace does "
-                "not show\n"
-              : "\n") +
+         "  warm-up: before the rank's first action, the pipeline fills; waiting: after it\n"
+         "  cool-down: the pipeline drains, before any rank's first action of the step or after "
+         "this "
+         "rank's last work\n" +
          (seen.chunks > 1
               ? "  microbatch x chunk: the most pairs in flight at a time, each between its "
                 "forward and its backward; '=': as the\n"
@@ -101,7 +86,7 @@ std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipelin
 
 std::string critical_path_line(const ObservedStep& seen) {
   const CriticalPath::Parts parts = seen.path.parts();
-  std::string text = fmt::format("critical path of step {}: {} ms =", seen.step,
+  std::string text = fmt::format("critical path of step {}'s actions: {} ms =", seen.step,
                                  ms(seen.path.window.end - seen.path.window.start));
   const char* separator = " ";
   const auto add = [&](const std::string& what, Picoseconds time) {

@@ -7,6 +7,7 @@
 #include "core/plan/prediction.h"
 #include "core/run/report/console.h"
 #include "core/timeline/pipeline_analysis.h"
+#include "core/timeline/step_account.h"
 
 namespace lockstep {
 
@@ -15,9 +16,7 @@ namespace lockstep {
 struct ObservedStep {
   struct OfRank {
     int rank = 0;
-    IdleTimes idle{};      ///< by cause
-    IdleInterval longest;  ///< the longest idle interval between two actions
-    int in_flight = 0;     ///< peak number of microbatches; of pairs with chunks, if several
+    int in_flight = 0;  ///< peak number of microbatches; of pairs with chunks, if several
   };
   int step = 0;
   int chunks = 0;  ///< the most stages of a rank; see most_chunks()
@@ -28,10 +27,12 @@ struct ObservedStep {
 /// Returns the last step of a phase whose actions are in the timeline, or nothing.
 std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& phase);
 
-/// The table of idle time by cause, one row per rank of `pipeline`. `predicted` has the predicted
-/// peak of microbatches in flight of every rank of the run, or nothing.
-std::string idle_table(const ObservedStep& seen, const std::vector<int>& pipeline,
-                       const std::vector<std::optional<int>>& predicted);
+/// The table of the bubble and its parts, one row per rank of `pipeline`. `account` is that of the
+/// same step; `predicted` has the predicted peak of microbatches in flight of every rank of the
+/// run, or nothing.
+std::string bubble_by_part(const ObservedStep& seen, const StepAccount& account,
+                           const std::vector<int>& pipeline,
+                           const std::vector<std::optional<int>>& predicted);
 /// A line that names the parts of the critical path.
 std::string critical_path_line(const ObservedStep& seen);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/explain/counterfactual_table.h"
 #include "core/run/report/memory_at_peak.h"
 #include "core/run/report/memory_tables.h"
 #include "core/run/report/terminal_timeline.h"
@@ -41,7 +42,7 @@ std::string bubble_formulas(const Report& report) {
 
 std::string bubble_table(const Report& report) {
   TableRows rows{{"bubble", "formula", "uneven stages", "uneven actions", "messages", "observed",
-                  "simulated", "a step takes"}};
+                  "simulated", "first to last action"}};
   for (std::size_t p = 0; p < report.bubbles.size(); ++p) {
     const ObservedBubble& seen = report.bubbles[p];
     const PhaseResults& results = report.ranks.front().phases[p];
@@ -54,17 +55,20 @@ std::string bubble_table(const Report& report) {
          part(&BubbleParts::uneven), part(&BubbleParts::actions), part(&BubbleParts::messages),
          percent(*seen.share),
          results.predicted.bubble_simulated ? percent(*results.predicted.bubble_simulated) : "-",
-         fmt::format("{:.3f} ms", seconds(seen.window) * 1e3)});
+         ms(seen.window) + " ms"});
   }
   if (rows.size() == 1) return {};
   return table(rows) +
-         fmt::format("  formula: {}, for equal stages and free messages. {}\n",
-                     bubble_formulas(report),
-                     report.options.plan.modelled
-                         ? "Simulated: before the run, from the cluster's costs."
-                         : "Uneven actions: the same action does not always take "
-                           "equally long; on a busy machine, mostly because it waits "
-                           "for a core.") +
+         fmt::format(
+             "  observed: of the time from the first action to the last, in the step with the "
+             "median bubble\n"
+             "  formula: {}, for equal stages and free messages. {}\n",
+             bubble_formulas(report),
+             report.options.plan.modelled
+                 ? "Simulated: before the run, from the cluster's costs."
+                 : "Uneven actions: the same action does not always take "
+                   "equally long; on a busy machine, mostly because it waits "
+                   "for a core.") +
          "  Each part is the change in percentage points when one more quantity takes its observed "
          "value. It is negative if\n"
          "  that fills idle time: the bubble is a share, and longer actions on the slowest rank "
@@ -77,40 +81,12 @@ std::string last_step(const Report& report) {
   std::vector<std::optional<int>> in_flight;
   for (const RankResults& rank : report.ranks)
     in_flight.push_back(rank.phases.back().predicted.in_flight);
-  return idle_table(*report.steps.back(), report.options.plan.mesh.group(0, Axis::pp), in_flight) +
+  return bubble_by_part(*report.steps.back(), report.where.back().last,
+                        report.options.plan.mesh.group(0, Axis::pp), in_flight) +
          critical_path_line(*report.steps.back()) +
          (report.balances.back()
               ? balance_lines(*report.balances.back(), report.options.plan.modelled.has_value())
               : "");
-}
-
-/// The breakdown of a step's time, averaged over ranks, with the parts of exposed communication.
-/// Empty if all ranks form one pipeline; the bubble table then says where the time goes.
-std::string exposure_table(const Report& report) {
-  if (report.timeline.ranks().empty() || report.ranks.front().phases.empty()) return {};
-  const Mesh& mesh = report.options.plan.mesh;
-  if (predicts_bubble(report.ranks.front().phases.front().predicted) &&
-      mesh.ranks() == mesh.size(Axis::pp))
-    return {};
-  TableRows rows{{"ms per rank and step", "step", "compute", "exposed", "transfer", "latency",
-                  "late peer", "idle", "communication", "hidden"}};
-  for (const ObservedOverlap& seen : report.overlaps) {
-    if (seen.communication == 0 && seen.exposed == 0) continue;
-    const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
-    rows.push_back({report.overlaps.size() > 1 ? seen.phase : "all steps", ms(seen.step),
-                    ms(seen.compute), ms(seen.exposed), ms(seen.transfer), ms(seen.latency),
-                    ms(seen.late_peer), ms(seen.idle), ms(seen.communication),
-                    seen.communication > 0 ? percent(seen.hidden / seen.communication) : "-"});
-  }
-  if (rows.size() == 1) return {};
-  return table(rows) +
-         fmt::format(
-             "  step = compute + exposed + idle; means over ranks and the phase's steps\n"
-             "  exposed: compute stalls for communication = transfer (bytes on a lane) + "
-             "latency{} + waiting for a late peer\n"
-             "  communication: a lane carries bytes; hidden: the share of it during which the rank "
-             "computes\n",
-             report.options.plan.modelled ? "" : " (measured within transfer)");
 }
 
 /// The modelled time of each phase's last step, on the slowest rank; empty for runs with a trace.
@@ -211,7 +187,7 @@ void Report::look_at_timeline(const std::vector<std::function<SplitProposal()>>&
     const std::size_t p = balances.size() - 1;
     if (balances.back() && p < propose_split.size() && propose_split[p])
       balances.back()->proposal = propose_split[p]();
-    overlaps.push_back(observe_overlap(timeline, results.phase));
+    where.push_back(observe_steps(timeline, results.phase));
   }
 }
 
@@ -236,17 +212,23 @@ std::string Report::text(const Console& console) const {
   for (const auto& [step, phase] : steps_to_draw(*this)) {
     const std::string drawing = draw_timeline(timeline, step, console.width, console.colour);
     if (drawing.empty()) continue;
-    const auto window = bubble(timeline, step);
-    const auto whole = timeline.find_step(step);
-    text += fmt::format("\nstep {}, {}{} time: {:.3f} ms {}\n", step, phase, options.clock().name(),
-                        seconds(window ? window->window : whole->end - whole->start) * 1e3,
-                        window ? "from the first action to the last" : "of computing and waiting");
+    const std::string length = ms(step_account(timeline, step).length);
+    const auto actions = bubble(timeline, step);
+    text += fmt::format(
+        "\nstep {}, {}{} time: {} ms{}\n", step, phase, options.clock().name(), length,
+        actions && ms(actions->window) != length
+            ? fmt::format(", of which {} ms from the first action to the last", ms(actions->window))
+            : "");
     text += drawing;
   }
   if (!text.empty()) text += legend(*this, console);
   if (const std::string shares = bubble_table(*this); !shares.empty()) text += "\n" + shares;
+  if (const std::string parts = where_it_goes(where, console, options.plan.modelled.has_value());
+      !parts.empty())
+    text += "\n" + parts;
+  if (const std::string shorter = counterfactual_table(better); !shorter.empty())
+    text += "\n" + shorter;
   if (const std::string why = last_step(*this); !why.empty()) text += "\n" + why;
-  if (const std::string exposed = exposure_table(*this); !exposed.empty()) text += "\n" + exposed;
   if (const std::string peaks = varying_memory(*this); !peaks.empty()) text += "\n" + peaks;
   if (!ranks.front().phases.empty()) text += "\n" + memory_table(*this);
   if (const std::string peak = peak_table(*this); !peak.empty()) text += "\n" + peak;

@@ -7,14 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "core/explain/counterfactuals.h"
 #include "core/run/options/options.h"
 #include "core/run/report/bubble_parts.h"
 #include "core/run/report/console.h"
-#include "core/run/report/observed_overlap.h"
 #include "core/run/report/parity.h"
 #include "core/run/report/pipeline_step.h"
 #include "core/run/report/rank_results.h"
 #include "core/run/report/stage_balance.h"
+#include "core/run/report/where_it_goes.h"
 #include "core/timeline/timeline.h"
 
 namespace lockstep {
@@ -22,6 +23,7 @@ namespace lockstep {
 /// The report at the end of a run, as text and as JSON.
 struct Report {
   const Options& options;
+  std::string run;  ///< its name, as in the trace
   std::string lesson;
   std::vector<RankResults> ranks;  ///< by rank
   std::vector<double> losses;      ///< by step
@@ -37,11 +39,12 @@ struct Report {
   std::vector<ObservedBubble> bubbles{};                ///< by phase
   std::vector<std::optional<ObservedStep>> steps{};     ///< by phase; unset without a pipeline
   std::vector<std::optional<StageBalance>> balances{};  ///< by phase; unset for one stage
-  std::vector<ObservedOverlap> overlaps{};              ///< by phase
+  std::vector<ObservedSteps> where{};                   ///< by phase
+  Counterfactuals better{};                             ///< of the last step
   std::map<std::string, std::string> own{};  ///< the lesson's own additions to json(): JSON by name
   bool uncomputed = false;  ///< a training run on the meta device: it has no losses
 
-  /// Measures bubbles, overlap and the stages' times, once the timeline has been read.
+  /// Measures bubbles, steps and the stages' times, once the timeline has been read.
   /// `propose_split` is Predicted::propose_split by phase; each function may be empty.
   void look_at_timeline(const std::vector<std::function<SplitProposal()>>& propose_split);
 

@@ -43,18 +43,37 @@ ordered_json to_json(const ObservedStep& seen, const std::vector<RankResults>& r
                           {"other_seconds", seconds(parts.other)},
                           {"links", links}}}};
   for (const ObservedStep::OfRank& rank : seen.ranks) {
-    ordered_json causes;
-    for (std::size_t cause = 0; cause < rank.idle.size(); ++cause) {
-      std::string name = name_of(static_cast<IdleCause>(cause));
-      std::ranges::replace(name, '-', '_');
-      causes[name] = seconds(rank.idle[cause]);
-    }
-    ordered_json object{
-        {"rank", rank.rank}, {"idle_seconds", causes}, {"microbatches_in_flight", rank.in_flight}};
+    ordered_json object{{"rank", rank.rank}, {"microbatches_in_flight", rank.in_flight}};
     const Predicted& predicted =
         ranks.at(static_cast<std::size_t>(rank.rank)).phases[phase].predicted;
     if (predicted.in_flight) object["predicted_in_flight"] = *predicted.in_flight;
     document["ranks"].push_back(object);
+  }
+  return document;
+}
+
+/// Where a step goes. The parts of each rank add up to the step.
+ordered_json to_json(const StepAccount& account) {
+  ordered_json document{{"step", account.step}, {"seconds", seconds(account.length)}};
+  for (const RankAccount& rank : account.ranks) {
+    const StepSums& sums = rank.sums;
+    ordered_json exposed = ordered_json::object();
+    for (std::size_t axis = 0; axis < account.axes.size(); ++axis)
+      exposed[account.axes[axis]] = {{"transfer", seconds(sums.axes[axis].transfer)},
+                                     {"latency", seconds(sums.axes[axis].latency)},
+                                     {"late_peer", seconds(sums.axes[axis].late_peer)},
+                                     {"communication", seconds(rank.overlaps[axis].communication)},
+                                     {"hidden", seconds(rank.overlaps[axis].hidden)}};
+    document["ranks"].push_back({{"rank", rank.rank},
+                                 {"compute", seconds(sums.compute)},
+                                 {"optimizer", seconds(sums.optimizer)},
+                                 {"exposed", exposed},
+                                 {"bubble",
+                                  {{"cool_down", seconds(sums.cool_down)},
+                                   {"warm_up", seconds(sums.warm_up)},
+                                   {"waiting", seconds(sums.waiting)}}},
+                                 {"other", seconds(sums.other)},
+                                 {"ended", seconds(sums.ended)}});
   }
   return document;
 }
@@ -107,6 +126,7 @@ const char* source_of(const Predicted& predicted) {
 std::string Report::json() const {
   ordered_json document;
   document["format"] = 1;
+  document["run"] = run;
   document["lesson"] = lesson;
   document["ranks"] = options.plan.mesh.ranks();
   document["mesh"] = ordered_json::parse(options.plan.mesh.json());
@@ -149,7 +169,7 @@ std::string Report::json() const {
       bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
                          {"uneven_actions", seen.parts->actions},
                          {"messages", seen.parts->messages}};
-    const ObservedOverlap overlap = p < overlaps.size() ? overlaps[p] : ObservedOverlap{};
+    const ObservedSteps::Means means = p < where.size() ? where[p].means : ObservedSteps::Means{};
     document["phases"].push_back({{"name", results.phase.name},
                                   {"schedule", results.predicted.schedule},
                                   {"first_step", results.phase.first_step},
@@ -157,21 +177,34 @@ std::string Report::json() const {
                                   {"microbatches", results.phase.microbatches},
                                   {"last_step_seconds", seconds(step_time(p))},
                                   {"bubble", bubble},
-                                  {"communication_seconds", overlap.communication},
-                                  {"hidden_communication_seconds", overlap.hidden},
-                                  {"exposed_communication_seconds", overlap.exposed},
+                                  {"communication_seconds", means.communication},
+                                  {"hidden_communication_seconds", means.hidden},
+                                  {"exposed_communication_seconds", means.exposed},
                                   {"exposed_parts_seconds",
-                                   {{"transfer", overlap.transfer},
-                                    {"latency", overlap.latency},
-                                    {"late_peer", overlap.late_peer}}},
-                                  {"compute_seconds", overlap.compute},
-                                  {"idle_seconds", overlap.idle},
-                                  {"mean_step_seconds", overlap.step}});
+                                   {{"transfer", means.transfer},
+                                    {"latency", means.latency},
+                                    {"late_peer", means.late_peer}}},
+                                  {"compute_seconds", means.compute},
+                                  {"idle_seconds", means.idle},
+                                  {"mean_step_seconds", means.step}});
+    if (p < where.size() && !where[p].last.ranks.empty())
+      document["phases"].back()["where"] = to_json(where[p].last);
     if (p < steps.size() && steps[p])
       document["phases"].back()["last_step"] = to_json(*steps[p], ranks, p);
     if (p < balances.size() && balances[p])
       document["phases"].back()["stages"] = to_json(*balances[p]);
     document["bubble"] = bubble;  // of the last phase
+  }
+  if (better.step >= 0) {
+    document["counterfactuals"] = {{"step", better.step}, {"seconds", seconds(better.length)}};
+    const std::vector<Sentence> sentences = better.sentences();
+    for (std::size_t i = 0; i < sentences.size(); ++i) {
+      ordered_json object{{"claim", name_of(sentences[i].claim)},
+                          {"changes", better.all[i].changes},
+                          {"text", sentences[i].text}};
+      for (const auto& [name, value] : sentences[i].values) object["values"][name] = value;
+      document["counterfactuals"]["all"].push_back(object);
+    }
   }
   ordered_json missing = ordered_json::object();  // figures that are not predicted, and why
   document["communication"] = ordered_json::array();

@@ -18,7 +18,7 @@ std::string pace_line(const StageBalance& seen) {
   std::string text =
       ms(longest) == ms(std::ranges::min(seen.times))
           ? fmt::format("all stages take {} ms per microbatch", ms(longest))
-          : fmt::format("stage {} sets the pace: {} ms per microbatch, {} above the mean of {}",
+          : fmt::format("stage {} takes longest: {} ms per microbatch, {} above the mean of {}",
                         seen.slowest, ms(longest),
                         percent(static_cast<double>(longest - seen.mean) /
                                 static_cast<double>(std::max<Picoseconds>(seen.mean, 1))),
@@ -59,10 +59,13 @@ std::string balance_lines(const StageBalance& seen, bool modelled_clock) {
                                   : "with --clock modelled, this report also proposes a split\n");
   const SplitProposal& found = *seen.proposal;
   if (found.better == found.split)
-    return text + fmt::format("no split is better than {}: a step takes {} ms, simulated\n",
-                              fmt::join(found.split, ","), ms(found.step));
-  return text + fmt::format("--split {} is better: a step takes {} ms instead of {}, simulated\n",
-                            fmt::join(found.better, ","), ms(found.better_step), ms(found.step));
+    return text +
+           fmt::format("no split is better than {}: the pipeline's actions take {} ms, simulated\n",
+                       fmt::join(found.split, ","), ms(found.step));
+  return text +
+         fmt::format(
+             "--split {} is better: the pipeline's actions take {} ms instead of {}, simulated\n",
+             fmt::join(found.better, ","), ms(found.better_step), ms(found.step));
 }
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/print.h"
 #include "core/base/printable.h"
+#include "core/explain/counterfactual_table.h"
 #include "core/operations/operations_file.h"
 #include "core/replay/critical_path.h"
 #include "core/replay/replay.h"
@@ -144,6 +145,10 @@ void retime(const Flags& flags) {
   if (last >= 0)
     fmt::print("\ncritical path of step {}\n  recorded: {}\n  retimed:  {}\n", last,
                path_text(recorded, last), path_text(changed, last));
+  if (last >= 0)
+    if (const std::string better = counterfactual_table(what_would_help(run, scenario, last));
+        !better.empty())
+      fmt::print("\n{}", better);
   if (!flags.report.empty()) write_report(flags.report, recorded, changed);
 }
 

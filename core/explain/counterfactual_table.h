@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "core/explain/counterfactuals.h"
+
+namespace lockstep {
+
+/// The table of what would shorten a step, one row per length; changes that lead to the same length
+/// share a row. Empty if nothing would by at least `least_saving` of the step.
+std::string counterfactual_table(const Counterfactuals& found);
+constexpr double least_saving = 0.001;
+
+}  // namespace lockstep

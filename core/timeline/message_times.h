@@ -1,0 +1,22 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "core/timeline/analysis.h"
+
+namespace lockstep {
+
+/// When messages move on one of a rank's lanes.
+struct LaneTraffic {
+  Intervals moving;     ///< bytes are on the lane
+  Intervals in_flight;  ///< messages to the lane are on their way
+  Intervals arriving;   ///< the parts of in_flight during which bytes occupy the lane
+};
+
+/// Returns the traffic of a step's window on all lanes but the compute lanes: for each rank in
+/// timeline order, by lane.
+std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
+                                                     const Interval& window);
+
+}  // namespace lockstep

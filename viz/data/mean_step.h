@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/timeline/step_account.h"
+
+namespace lockstep::viz {
+
+/// A part of the mean step over the ranks, as bars, legends and tables show it.
+struct MeanPart {
+  enum class Kind : std::uint8_t { compute, optimizer, exposed, bubble, other, ended };
+  Kind kind = Kind::compute;
+  std::string name;     ///< "compute", or the axis of exposed communication, such as "tp"
+  Picoseconds sum = 0;  ///< over the ranks
+};
+/// Returns the parts that take time, in the order of a bar: compute, optimizer, exposed
+/// communication on each axis (the longest first), bubble, other, ended. Their sums add up to the
+/// step's length times the number of ranks.
+std::vector<MeanPart> mean_step(const StepAccount& account);
+
+/// Returns the time of a rank, or of several, in which the compute lane does not work.
+Picoseconds not_computing(const StepSums& sums);
+/// Returns the share of the step in which the ranks do not compute; 0 for an empty step.
+double not_computing_share(const StepAccount& account);
+
+/// Adds the axes that `names` lacks.
+void join_axes(std::vector<std::string>& names, const std::vector<std::string>& axes);
+/// Returns sums whose axes are `from` as sums whose axes are `to`, which has them all.
+StepSums with_axes(const StepSums& sums, const std::vector<std::string>& from,
+                   const std::vector<std::string>& to);
+/// Returns axes sorted as those of a StepAccount: by the exposed time in `sum`, the longest first.
+std::vector<std::string> sorted_axes(const std::vector<std::string>& axes, const StepSums& sum);
+
+/// The axes have as many colours. Returns for each axis the number of its colour: in every step of
+/// every run, tp, dp, pp, ep and cp have the same ones, and other groups those that are free. If
+/// there are more axes, the last ones share colours.
+constexpr int axis_slot_count = 5;
+std::vector<int> axis_slots(const std::vector<std::string>& axes);
+
+/// Returns the step of the rank on which it takes longest; of several, the first.
+Interval longest_step(const StepAccount& account);
+
+/// Returns a sum over the ranks, divided by their number.
+double mean_of(Picoseconds sum, const StepAccount& account);
+
+}  // namespace lockstep::viz
