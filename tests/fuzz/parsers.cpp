@@ -20,6 +20,7 @@
 #include "core/time/cluster_file.h"
 #include "core/timeline/reader.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
+#include "viz/data/advice.h"
 #include "viz/data/hello.h"
 
 namespace lockstep::fuzz {
@@ -181,6 +182,9 @@ Parser tokens(const std::string& folder) {
           })};
 }
 
+const std::string report_text =
+    R"({"run":"r1","losses":[1.5,null],"counterfactuals":{"step":7,"seconds":0.5,"all":[)"
+    R"({"claim":"free_axis","change":"tp=free","text":"With tp free, 0.4 ms.","values":{"step":0.5}}]}})";
 const std::string hello_line =
     R"({"ph":"M","name":"lockstep","pid":0,"tid":0,"args":{"format":1,"run":"r1","lesson":"09",)"
     R"("rank":0,"ranks":2,"mesh":{"pp":2},"device":"cpu","launch":"threads","clock":"modelled",)"
@@ -237,6 +241,18 @@ Parser trace(const std::string& name, TraceReader::Form form) {
             timeline.settle();
             if (const std::string& line = reader.first_malformed(); !line.empty())
               throw UsageError{line};  // the viewer prints it
+          }};
+}
+
+Parser report() {
+  return {.name = "report",
+          .seeds = {report_text},
+          .words = json_words,
+          .costly = costly_json({{R"({"counterfactuals":{"step":1,"all":[)", R"({"text":"a"},)",
+                                  R"({"text":"a"}]}})"},
+                                 {"{", R"("a%":1,)", R"("b":0})"}}),
+          .parse = [](const std::string& input) {
+            if (viz::parse_advice(input).step < 0) throw UsageError{"no advice"};
           }};
 }
 
@@ -318,6 +334,7 @@ std::vector<Parser> all_parsers(const std::string& folder) {
           trace("trace", TraceReader::Form::lines),
           trace("trace_file", TraceReader::Form::guess),
           hello(),
+          report(),
           operations()};
 }
 

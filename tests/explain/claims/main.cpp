@@ -1,0 +1,10 @@
+// Prints what tests/explain/campaign proves: the names of all claims.
+
+#include <fmt/format.h>
+
+#include "core/explain/sentence.h"
+
+int main() {
+  for (int i = 0; i < lockstep::claim_count; ++i)
+    fmt::print("{}\n", name_of(static_cast<lockstep::Claim>(i)));
+}
