@@ -39,7 +39,7 @@ def terminal_differences(text, trace, report):
         if line.startswith('  and ') or re.match(r'  (mean  |each row)', line):
             break
         head, step, *values = cells(line)
-        if match := re.fullmatch(r'ranks? (\d+)(?: to (\d+))?', head):
+        if match := re.fullmatch(r'ranks? (\d+)(?: to (\d+)|, most compute)?', head):
             length, ranks = account(trace, report['phases'][-1]['where']['step'] if len(report['phases']) == 1 else
                                     next(each for each in report['phases'] if 'where' in each)['where']['step'])
             rows = [[rank] for rank in ranks if int(match[1]) <= rank['rank'] <= int(match[2] or match[1])]
@@ -54,6 +54,8 @@ def terminal_differences(text, trace, report):
             expected = [shown(length), *(shown(mean_of(row, column(name))) for name in names)]
             if [step, *values] != expected:
                 wrong.append(f'the terminal says {line.strip()}, the trace {expected}')
+            if 'most compute' in head and row[0]['compute'] < max(rank['compute'] for rank in ranks):
+                wrong.append(f'{head}: another rank computes for longer')
             # What the table leaves out takes no time.
             rest = length - sum(mean_of(row, column(name)) for name in names)
             if rest > len(names):
