@@ -82,7 +82,7 @@ std::string path_text(const Replay& replay, int step) {
   std::string text =
       fmt::format("{:.3f} ms = ", 1e3 * seconds(path.back().end - path.front().start));
   std::vector<std::string> parts;
-  for (const auto& [what, time] : shares(replay, path))
+  for (const auto& [what, time] : shares(path))
     parts.push_back(fmt::format("{} {:.3f}", what, 1e3 * seconds(time)));
   return text + fmt::format("{}", fmt::join(parts, " + "));
 }
@@ -104,7 +104,7 @@ void write_report(const std::string& file, const Replay& recorded, const Replay&
   text += fmt::format("],\n\"end_seconds\":{},\n\"critical_path\":[", seconds(changed.end()));
   comma = "\n";
   if (last >= 0)
-    for (const auto& [what, time] : shares(changed, critical_path(changed, last)))
+    for (const auto& [what, time] : shares(critical_path(changed, last)))
       text += fmt::format("{}{{\"what\":\"{}\",\"seconds\":{}}}", std::exchange(comma, ",\n"), what,
                           seconds(time));
   std::ofstream out{file, std::ios::binary};

@@ -39,7 +39,10 @@ class PathFinder {
   }
   void add(PathPart::Kind kind, int rank, int to, const RecordedOperation& operation,
            Picoseconds start) {
-    if (start < time_) path_.push_back({kind, rank, to, &operation, start, time_});
+    const char* axis = kind == PathPart::Kind::compute      ? ""
+                       : operation.kind == Kind::collective ? group_
+                                                            : operation.axis;
+    if (start < time_) path_.push_back({kind, rank, to, &operation, axis, start, time_});
     time_ = start;
   }
   /// Adds a message that arrives at time_ without having waited for the receiver's lane. Leaves
@@ -61,6 +64,7 @@ class PathFinder {
   const Replay& replay_;
   const int step_;
   Picoseconds time_ = 0;
+  const char* group_ = "";      ///< the name of the group whose collective is followed
   std::vector<PathPart> path_;  ///< backwards
 };
 
@@ -176,11 +180,13 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
   while (true) {
     const std::vector<Replay::Exchange> all = replay_.expand(rank, number);
     const RecordedOperation& operation = operation_at(issue_of(rank, number));
-    const Cluster& cluster =
-        replay_.scenario_.links(replay_.run_
-                                    .groups[replay_.run_.ranks[static_cast<std::size_t>(rank)]
-                                                .groups[static_cast<std::size_t>(operation.group)]]
-                                    .name);
+    // Ranks number their groups in their own order.
+    const std::string& group = replay_.run_
+                                   .groups[replay_.run_.ranks[static_cast<std::size_t>(rank)]
+                                               .groups[static_cast<std::size_t>(operation.group)]]
+                                   .name;
+    group_ = group.c_str();
+    const Cluster& cluster = replay_.scenario_.links(group);
     std::size_t member = 0;
     while (all[member].rank != rank) ++member;
 
@@ -259,7 +265,7 @@ std::vector<PathPart> critical_path(const Replay& replay, int step) {
   return PathFinder{replay, step}.find();
 }
 
-std::vector<PathShare> shares(const Replay& replay, const std::vector<PathPart>& path) {
+std::vector<PathShare> shares(const std::vector<PathPart>& path) {
   std::map<std::string, Picoseconds> times;
   for (const PathPart& part : path) {
     const RecordedOperation& operation = *part.operation;
@@ -267,10 +273,7 @@ std::vector<PathShare> shares(const Replay& replay, const std::vector<PathPart>&
     if (part.kind == PathPart::Kind::compute) {
       what = operation.category == Category::kernel ? "other kernels" : name_of(operation.category);
     } else {
-      const auto& groups = replay.run().ranks[static_cast<std::size_t>(part.rank)].groups;
-      what = operation.kind == Kind::collective
-                 ? replay.run().groups[groups[static_cast<std::size_t>(operation.group)]].name
-                 : operation.axis;
+      what = part.axis;
       what += part.kind == PathPart::Kind::transfer ? " transfer" : " latency";
     }
     times[what] += part.end - part.start;

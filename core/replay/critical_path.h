@@ -14,6 +14,7 @@ struct PathPart {
   int rank = 0;  ///< that computes, or sends
   int to = -1;   ///< the receiver of a message
   const RecordedOperation* operation = nullptr;
+  const char* axis = "";  ///< of a message: its group's name, or that of the pipeline's axis
   Picoseconds start = 0;
   Picoseconds end = 0;
   bool operator==(const PathPart&) const = default;
@@ -32,6 +33,6 @@ struct PathShare {
   Picoseconds time = 0;
 };
 /// Adds up a path's parts; the largest share comes first.
-std::vector<PathShare> shares(const Replay& replay, const std::vector<PathPart>& path);
+std::vector<PathShare> shares(const std::vector<PathPart>& path);
 
 }  // namespace lockstep

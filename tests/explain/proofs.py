@@ -96,7 +96,7 @@ class Run:
                 if others and 0 < lower_median(others) < time:
                     slow.append((time / lower_median(others), one, time, lower_median(others)))
             slow.sort(key=lambda each: -each[0])
-            single = [(f'{what}_at_pace', (f'{what}:{one}=faster:{time / median!r}',), time, median)
+            single = [(f'{what}_at_pace', (f'{what}:{one}=faster:{repr(time / median).removesuffix(".0")}',), time, median)
                       for _, one, time, median in slow]
             if len(single) > 1:
                 changes.append((f'{what}s_at_pace', tuple(change for each in single for change in each[1]), 0, 0))

@@ -183,7 +183,7 @@ TEST_CASE("a collective is played once all members have called it") {
                                  {latency, 1, 308, 1308},
                                  {transfer, 0, 1308, 1316},
                                  {latency, 0, 1316, 2316}});
-  const auto shared = shares(replay, critical_path(replay, 0));
+  const auto shared = shares(critical_path(replay, 0));
   REQUIRE(shared.size() == 3);
   CHECK(shared[0].what == "tp latency");
   CHECK(shared[0].time == 2000);

@@ -57,7 +57,7 @@ RetimedStep by_replay(const RunOperations& run, const std::vector<std::string>& 
   Scenario scenario{run.modelled};
   for (const std::string& each : changes) scenario.change(each, run);
   const Replay replay{run, scenario};
-  return {replay.step_time(1), shares(replay, critical_path(replay, 1))};
+  return {replay.step_time(1), shares(critical_path(replay, 1))};
 }
 
 struct Recorded {

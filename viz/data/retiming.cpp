@@ -28,7 +28,7 @@ double factor_of(int notch) {
 
 RetimedStep last_step_of(const Replay& replay) {
   const int step = replay.last_step();
-  return {replay.step_time(step), shares(replay, critical_path(replay, step))};
+  return {replay.step_time(step), shares(critical_path(replay, step))};
 }
 
 }  // namespace

@@ -45,7 +45,8 @@ bool is_chain(const std::vector<PathPart>& path, const Replay& replay, int step)
         end = std::max(end, section.end);
       }
   for (std::size_t i = 0; i < path.size(); ++i) {
-    const auto& [kind, rank, to, operation, from, until] = path[i];
+    const auto& [kind, rank, to, operation, axis, from, until] = path[i];
+    if ((kind == PathPart::Kind::compute) != std::string{axis}.empty()) return false;
     if (i > 0 && from != path[i - 1].end) return false;
     if (kind == PathPart::Kind::latency) continue;
     const bool fixed = operation->kind == RecordedOperation::Kind::end;
