@@ -69,10 +69,10 @@ class Lesson {
   /// nothing if the runs agree. A difference fails the parity check.
   void compare(std::function<std::string()> difference) { difference_ = std::move(difference); }
 
-  /// Adds another run that differs from this one in one thing, such as "equally many tokens for every
-  /// expert". `record` returns its operations up to this run's last step (record_dry_run), or
-  /// nothing if there is no such run. At the end of a run on the modelled clock, the report says how
-  /// long this step would take there.
+  /// Adds another run that differs from this one in one thing, such as "equally many tokens for
+  /// every expert". `record` returns its operations up to this run's last step (record_dry_run), or
+  /// nothing if there is no such run. At the end of a run on the modelled clock, the report says
+  /// how long this step would take there.
   void alternative(std::string what, std::function<RunOperations(const Options&)> record) {
     alternatives_.push_back(
         {std::move(what), [this, record = std::move(record)] { return record(*options_); }});

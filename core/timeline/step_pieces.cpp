@@ -228,8 +228,8 @@ class Divider {
     }
   }
 
-  /// All time outside waits counts as work. On the modelled clock the host takes no time, so this includes the
-  /// time between named spans.
+  /// All time outside waits counts as work. On the modelled clock the host takes no time, so this
+  /// includes the time between named spans.
   void work() {
     const Intervals rest = difference(merged({time_}), merged(std::move(waited_)));
     const bool modelled = timeline_.run().clock == "modelled" && rank_.compute() != nullptr;
