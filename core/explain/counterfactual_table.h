@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-/// The table of what would shorten a step, one row per length; changes that lead to the same length
-/// share a row. Empty if nothing would by at least `least_saving` of the step.
+/// The table of what would shorten a step by at least `least_saving` of it, one row per length;
+/// changes that lead to the same length share a row. Empty if all changes were tried and none
+/// would.
 std::string counterfactual_table(const Counterfactuals& found);
 constexpr double least_saving = 0.001;
 

@@ -16,7 +16,7 @@ namespace lockstep {
 // What a step would take if one thing were different. On the modelled clock, each answer is a
 // replay of the recorded operations with that one change (core/replay), so running the program
 // again with the change takes exactly as long. On the wall clock there is no replay, only an
-// estimate from the observed times, which is called one.
+// estimate from the observed times, which is labelled as such.
 
 /// One change, and the step's length with it.
 struct Counterfactual {

@@ -23,7 +23,7 @@ enum class Claim : std::uint8_t {
   // Differences between two steps (viz/data/comparison_words.h).
   step_times,
   changed_parts,
-  weight_gradients_fill,
+  weight_gradients,
   peak_memory,
   bytes_sent,
 };

@@ -80,7 +80,7 @@ class OperationLog {
   void append(std::uint32_t entry);
   std::uint32_t find(const RecordedOperation& operation);
 
-  /// What is compared for each kernel is in two cache lines.
+  /// All that recording a kernel compares lies within two cache lines.
   struct alignas(64) Entry {
     std::uint32_t next;  ///< the operation that followed it the last time
     std::uint32_t in_book;

@@ -141,7 +141,7 @@ PathFinder::Place PathFinder::back_from_receive(int rank, std::int64_t number) {
       travel(from, rank, operation, departure, held);
       return back_from_start_of_send(from, mine.sent);
     }
-    // The receiver's lane was busy with the message before.
+    // The receiver's lane was still receiving the previous message.
     add(PathPart::Kind::transfer, from, rank, operation, mine.start);
     number = mine.before;
   }
@@ -151,7 +151,7 @@ PathFinder::Place PathFinder::back_from_start_of_send(int rank, std::int64_t num
   while (true) {
     const Place issue = issue_of(rank, number);
     if (replay_.time_before(rank, issue.section, issue.position) == time_) return issue;
-    // The sender's lane was busy with the message before.
+    // The sender's lane was still sending the previous message.
     number = state(rank).issued[static_cast<std::size_t>(number)].before;
     const RecordedOperation& before = operation_at(issue_of(rank, number));
     add(PathPart::Kind::transfer, rank, rank + before.peer, before,

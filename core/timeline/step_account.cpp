@@ -45,34 +45,24 @@ ActionEnds action_ends(const Timeline& timeline, const StepWindow& window) {
   return ends;
 }
 
-/// Sorts the axes by their time on all ranks, the longest first.
+/// Sorts the account's axes, and all that is parallel to them.
 void sort_axes(StepAccount& account) {
-  std::vector<Picoseconds> times(account.axes.size());
-  for (const RankAccount& rank : account.ranks)
-    for (std::size_t i = 0; i < times.size(); ++i)
-      times[i] = plus(times[i], rank.sums.axes[i].sum());
-  std::vector<std::size_t> order(times.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    return times[a] != times[b] ? times[a] > times[b] : account.axes[a] < account.axes[b];
-  });
-  std::vector<int> place(order.size());
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    place[order[i]] = static_cast<int>(i);
-    names.push_back(account.axes[order[i]]);
-  }
-  account.axes = std::move(names);
+  std::vector<std::string> sorted = sorted_axes(account.axes, account.sum());
+  std::vector<std::size_t> place;
+  for (const std::string& axis : account.axes)
+    place.push_back(static_cast<std::size_t>(std::ranges::find(sorted, axis) - sorted.begin()));
   for (RankAccount& rank : account.ranks) {
-    std::vector<Exposed> axes;
-    for (const std::size_t each : order) axes.push_back(rank.sums.axes[each]);
-    rank.sums.axes = std::move(axes);
-    std::vector<Overlap> overlaps;
-    for (const std::size_t each : order) overlaps.push_back(rank.overlaps[each]);
-    rank.overlaps = std::move(overlaps);
+    const std::vector<Exposed> exposed = rank.sums.axes;
+    const std::vector<Overlap> overlaps = rank.overlaps;
+    for (std::size_t axis = 0; axis < place.size(); ++axis) {
+      rank.sums.axes[place[axis]] = exposed[axis];
+      rank.overlaps[place[axis]] = overlaps[axis];
+    }
     for (StepPiece& piece : rank.pieces)
-      if (piece.axis >= 0) piece.axis = place[static_cast<std::size_t>(piece.axis)];
+      if (piece.axis >= 0)
+        piece.axis = static_cast<int>(place[static_cast<std::size_t>(piece.axis)]);
   }
+  account.axes = std::move(sorted);
 }
 
 }  // namespace
@@ -153,6 +143,15 @@ StepSums StepAccount::sum() const {
   return all;
 }
 
+Overlap StepAccount::overlap(std::size_t axis) const {
+  Overlap all;
+  for (const RankAccount& rank : ranks) {
+    all.communication = plus(all.communication, rank.overlaps[axis].communication);
+    all.hidden = plus(all.hidden, rank.overlaps[axis].hidden);
+  }
+  return all;
+}
+
 StepAccount step_account(const Timeline& timeline, int step) {
   StepAccount account{.step = step};
   const StepWindow* window = timeline.find_step(step);
@@ -191,6 +190,18 @@ StepAccount step_account(const Timeline& timeline, int step) {
   }
   sort_axes(account);
   return account;
+}
+
+std::vector<std::string> sorted_axes(const std::vector<std::string>& axes, const StepSums& sum) {
+  std::vector<std::size_t> order(axes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    const Picoseconds in_a = sum.axes[a].sum(), in_b = sum.axes[b].sum();
+    return in_a != in_b ? in_a > in_b : axes[a] < axes[b];
+  });
+  std::vector<std::string> sorted;
+  for (const std::size_t each : order) sorted.push_back(axes[each]);
+  return sorted;
 }
 
 StepSums sums_within(const StepAccount& account, const RankAccount& rank, const Interval& range) {

@@ -99,7 +99,8 @@ struct StepAccount {
   std::vector<RankAccount> ranks{};  ///< in timeline order, without ranks that lack the step
 
   const RankAccount* find(int rank) const;
-  StepSums sum() const;  ///< over the ranks
+  StepSums sum() const;                     ///< over the ranks
+  Overlap overlap(std::size_t axis) const;  ///< over the ranks
 };
 
 /// Returns where a step goes; without ranks if the timeline has no such step.
@@ -112,6 +113,10 @@ struct StepAccount {
 /// within a library's collective (NCCL, MPI), so all its time counts as transfer. Traces from other
 /// tools have no waits; in such traces, a rank waits whenever it communicates without computing.
 StepAccount step_account(const Timeline& timeline, int step);
+
+/// Returns axes sorted as those of a StepAccount: by their exposed time in `sum`, the longest
+/// first.
+std::vector<std::string> sorted_axes(const std::vector<std::string>& axes, const StepSums& sum);
 
 /// The parts of a range of time on one rank, which may include several steps. Time in no step is
 /// left out.

@@ -105,7 +105,7 @@ def changed_parts(values, text, a, b):
     return wrong
 
 
-def weight_gradients_fill(values, text, a, b):
+def weight_gradients(values, text, a, b):
     wrong = []
     if a.separate_weights() == b.separate_weights():
         return ['both or neither have weight gradients of their own']
@@ -173,7 +173,7 @@ def bytes_sent(values, text, a, b):
 
 
 PROOFS = {proof.__name__: proof
-          for proof in (step_times, changed_parts, weight_gradients_fill, peak_memory, bytes_sent)}
+          for proof in (step_times, changed_parts, weight_gradients, peak_memory, bytes_sent)}
 
 
 def differences(sentences, first, second):
@@ -182,7 +182,7 @@ def differences(sentences, first, second):
     said = {sentence['claim'] for sentence in sentences}
     due = {'step_times', 'changed_parts', 'peak_memory', 'bytes_sent'}
     if a.separate_weights() != b.separate_weights() and any(a.actions()) and any(b.actions()):
-        due.add('weight_gradients_fill')
+        due.add('weight_gradients')
     wrong = [f'{claim} is {"missing" if claim in due else "not expected"}' for claim in said ^ due]
     return wrong + [f'{sentence["text"]} {line}' for sentence in sentences
             for line in PROOFS[sentence['claim']](sentence['values'], sentence['text'], a, b)]

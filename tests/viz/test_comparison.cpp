@@ -213,8 +213,7 @@ TEST_CASE("the parts of two steps are compared") {
         "A step of B takes 30.0 % less time than one of A: 14.00 µs instead of 20.00 µs.");
   CHECK(has_values(sentences[0], {{"a", 20e-6}, {"b", 14e-6}, {"relative", -0.3}}));
   CHECK(sentences[1].text ==
-        "Of the 6.00 µs less, exposed communication is 6.00 µs (means over "
-        "ranks).");
+        "Of the 6.00 µs saved, exposed communication accounts for 6.00 µs (means over ranks).");
   CHECK(has_values(sentences[1], {{"communication exposed", -6e-6}, {"difference", -6e-6}}));
   CHECK(sentences[2].claim == Claim::bytes_sent);
 }
@@ -375,13 +374,14 @@ TEST_CASE("the largest changes are named until they make up nine tenths") {
       metrics_with({.compute = 100 * ms, .axes = {{.transfer = 10 * ms}}}, {"dp"});
   // With 19 of 20 ms, dp makes up more than nine tenths.
   CHECK(words(a, metrics_with({.compute = 101 * ms, .axes = {{.transfer = 29 * ms}}}, {"dp"})) ==
-        "Of the 20.00 ms more, dp's exposed communication is 19.00 ms (means over ranks).");
+        "Of the 20.00 ms added, dp's exposed communication accounts for 19.00 ms (means over "
+        "ranks).");
   CHECK(words(a, metrics_with({.compute = 100 * ms,
                                .axes = {{.transfer = 5 * ms}, {.latency = 25 * ms}},
                                .warm_up = 4 * ms},
                               {"tp", "dp"})) ==
-        "Of the 24.00 ms more, dp's exposed communication is 15.00 ms, tp's exposed communication "
-        "5.00 ms and the bubble 4.00 ms (means over ranks).");
+        "Of the 24.00 ms added, dp's exposed communication accounts for 15.00 ms, tp's exposed "
+        "communication 5.00 ms and the bubble 4.00 ms (means over ranks).");
   // Against each other.
   CHECK(words(a, metrics_with({.compute = 90 * ms, .axes = {{.transfer = 22 * ms}}}, {"dp"})) ==
         "Per rank, dp's exposed communication takes 12.00 ms more and compute 10.00 ms less; all "
@@ -413,28 +413,27 @@ TEST_CASE("weight gradients at the end are named only if one of the steps has th
   StepMetrics a = metrics_with({.compute = 12 * ms, .waiting = 6 * ms}, {});
   StepMetrics b = metrics_with({.compute = 12 * ms, .waiting = 4 * ms}, {});
   a.bubble = b.bubble = Bubble{.window = ms, .busy = ms, .ranks = 2};
-  CHECK_FALSE(find(comparison_sentences(a, b, {}, false), Claim::weight_gradients_fill));
+  CHECK_FALSE(find(comparison_sentences(a, b, {}, false), Claim::weight_gradients));
   b.separate_weights = true;
   b.weights_at_end = 5 * ms;
   b.weights = 8 * ms;
   const auto sentences = comparison_sentences(a, b, {}, false);
-  const Sentence* fill = find(sentences, Claim::weight_gradients_fill);
+  const Sentence* fill = find(sentences, Claim::weight_gradients);
   REQUIRE(fill);
-  CHECK(
-      fill->text ==
-      "B splits its backward passes, and A does not. Weight gradients take 4.00 ms per rank, 2.50 "
-      "ms of it after the rank's last input gradient; its bubble is 2.00 ms shorter: 4.00 ms per "
-      "rank instead of 6.00 ms.");
+  CHECK(fill->text ==
+        "B splits its backward passes, and A does not. Weight gradients take 4.00 ms per rank, of "
+        "which 2.50 ms come after the rank's last input gradient; the bubble of B is 2.00 ms "
+        "shorter: 4.00 ms per rank instead of 6.00 ms.");
   CHECK(has_values(*fill, {{"weights", 4e-3},
                            {"weights_at_end", 2.5e-3},
                            {"bubble_a", 6e-3},
                            {"bubble_b", 4e-3},
                            {"difference", -2e-3}}));
   const auto turned = comparison_sentences(b, a, {}, false);
-  CHECK(find(turned, Claim::weight_gradients_fill)
+  CHECK(find(turned, Claim::weight_gradients)
             ->text.starts_with("A splits its backward passes, and B does not."));
   a.separate_weights = true;
-  CHECK_FALSE(find(comparison_sentences(a, b, {}, false), Claim::weight_gradients_fill));
+  CHECK_FALSE(find(comparison_sentences(a, b, {}, false), Claim::weight_gradients));
 }
 
 TEST_CASE("the time of weight gradients after the last input gradient, by hand") {
@@ -482,7 +481,8 @@ TEST_CASE("steps whose pipelines take as long may differ in data parallelism") {
   CHECK(sentences[0].text ==
         "A step of B takes 4.6 times the time of one of A: 23.00 ms instead of 5.00 ms.");
   CHECK(sentences[1].text ==
-        "Of the 18.00 ms more, dp's exposed communication is 18.00 ms (means over ranks).");
+        "Of the 18.00 ms added, dp's exposed communication accounts for 18.00 ms (means over "
+        "ranks).");
 }
 
 TEST_CASE("the sentences as JSON") {

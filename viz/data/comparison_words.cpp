@@ -158,7 +158,7 @@ std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b
       changes, [&](const ComparedPart& part) { return (part.b > part.a) == (by > 0); });
   for (const ComparedPart& part : changes) {
     const std::string time = time_words(std::abs(part.b - part.a));
-    const char* verb = words.empty() ? (differ && one_way ? " is" : " takes") : "";
+    const char* verb = words.empty() ? (differ && one_way ? " accounts for" : " takes") : "";
     words.push_back(fmt::format("{}{} {}{}", name_in_sentence(part), verb, time,
                                 differ && one_way ? ""
                                 : part.b > part.a ? " more"
@@ -167,7 +167,7 @@ std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b
   const char* direction = by > 0 ? "more" : "less";
   if (differ && one_way)
     sentence.text = fmt::format("Of the {} {}, {} (means over ranks).", time_words(std::abs(by)),
-                                direction, list_words(words));
+                                by > 0 ? "added" : "saved", list_words(words));
   else if (differ)
     sentence.text = fmt::format("Per rank, {}; all parts together {} {}.", list_words(words),
                                 time_words(std::abs(by)), direction);
@@ -178,15 +178,15 @@ std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b
 
 /// If only one of the steps has weight gradients of their own: how long these run at the end, and
 /// both bubbles.
-std::optional<Sentence> weight_gradients_fill(const StepMetrics& a, const StepMetrics& b,
-                                              const ComparedNames& names) {
+std::optional<Sentence> weight_gradients(const StepMetrics& a, const StepMetrics& b,
+                                         const ComparedNames& names) {
   if (a.separate_weights == b.separate_weights || !a.bubble || !b.bubble) return {};
   const bool in_b = b.separate_weights;
   const StepMetrics &with = in_b ? b : a, &without = in_b ? a : b;
   const double time = mean_of(with.weights_at_end, with.account);
   const double bubble = mean_of(with.account.sum().bubble(), with.account);
   const double other = mean_of(without.account.sum().bubble(), without.account);
-  Sentence sentence{Claim::weight_gradients_fill, {}, {}};
+  Sentence sentence{Claim::weight_gradients, {}, {}};
   const double whole = mean_of(with.weights, with.account);
   sentence.values = {{"weights", in_seconds(whole)},
                      {"weights_at_end", in_seconds(time)},
@@ -197,14 +197,14 @@ std::optional<Sentence> weight_gradients_fill(const StepMetrics& a, const StepMe
     bubbles = fmt::format("both bubbles take {} per rank", time_words(bubble));
   } else {
     sentence.values.emplace_back("difference", in_seconds(bubble - other));
-    bubbles = fmt::format(
-        "its bubble is {} {}: {} per rank instead of {}", time_words(std::abs(bubble - other)),
-        bubble < other ? "shorter" : "longer", time_words(bubble), time_words(other));
+    bubbles =
+        fmt::format("the bubble of {} is {} {}: {} per rank instead of {}",
+                    in_b ? names.b : names.a, time_words(std::abs(bubble - other)),
+                    bubble < other ? "shorter" : "longer", time_words(bubble), time_words(other));
   }
   sentence.text = fmt::format(
-      "{} splits its backward passes, and {} does not. Weight gradients take {} per rank, {} of it "
-      "after "
-      "the rank's last input gradient; {}.",
+      "{} splits its backward passes, and {} does not. Weight gradients take {} per rank, of "
+      "which {} come after the rank's last input gradient; {}.",
       in_b ? names.b : names.a, in_b ? names.a : names.b, time_words(whole), time_words(time),
       bubbles);
   return sentence;
@@ -298,7 +298,7 @@ std::vector<Sentence> comparison_sentences(const StepMetrics& a, const StepMetri
   if (!clocks_differ) {
     add(step_times(a, b, names));
     add(changed_parts(a, b));
-    add(weight_gradients_fill(a, b, names));
+    add(weight_gradients(a, b, names));
   }
   add(peak_memory(a, b, names));
   add(bytes_sent(a, b, names));

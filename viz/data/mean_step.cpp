@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -45,18 +44,6 @@ StepSums with_axes(const StepSums& sums, const std::vector<std::string>& from,
     result.axes[static_cast<std::size_t>(std::ranges::find(to, from[i]) - to.begin())] =
         sums.axes[i];
   return result;
-}
-
-std::vector<std::string> sorted_axes(const std::vector<std::string>& axes, const StepSums& sum) {
-  std::vector<std::size_t> order(axes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    const Picoseconds in_a = sum.axes[a].sum(), in_b = sum.axes[b].sum();
-    return in_a != in_b ? in_a > in_b : axes[a] < axes[b];
-  });
-  std::vector<std::string> sorted;
-  for (const std::size_t each : order) sorted.push_back(axes[each]);
-  return sorted;
 }
 
 std::vector<int> axis_slots(const std::vector<std::string>& axes) {

@@ -27,16 +27,16 @@ double not_computing_share(const StepAccount& account);
 
 /// Adds the axes that `names` lacks.
 void join_axes(std::vector<std::string>& names, const std::vector<std::string>& axes);
-/// Returns sums whose axes are `from` as sums whose axes are `to`, which has them all.
+/// Returns `sums` with its axes, which are `from`, in the places that they have in `to`. `to`
+/// contains all of them; the time on its other axes is 0.
 StepSums with_axes(const StepSums& sums, const std::vector<std::string>& from,
                    const std::vector<std::string>& to);
-/// Returns axes sorted as those of a StepAccount: by the exposed time in `sum`, the longest first.
-std::vector<std::string> sorted_axes(const std::vector<std::string>& axes, const StepSums& sum);
 
-/// The axes have as many colours. Returns for each axis the number of its colour: in every step of
+/// The number of distinct axis colours.
+constexpr int axis_slot_count = 5;
+/// Returns for each axis the number of its colour: in every step of
 /// every run, tp, dp, pp, ep and cp have the same ones, and other groups those that are free. If
 /// there are more axes, the last ones share colours.
-constexpr int axis_slot_count = 5;
 std::vector<int> axis_slots(const std::vector<std::string>& axes);
 
 /// Returns the step of the rank on which it takes longest; of several, the first.

@@ -11,27 +11,23 @@
 namespace lockstep::viz {
 namespace {
 
-/// Lists the parts of a time that are not zero: ", of it transfer 1.18 ms and latency 220.0 µs", or
-/// ", all of it transfer".
+/// Lists the parts of a time that are not zero: " (transfer 1.18 ms and latency 220.0 µs)", or
+/// " (all transfer)".
 std::string parts_words(std::vector<std::pair<StepPart, Picoseconds>> parts,
                         const StepAccount& account) {
   std::erase_if(parts, [](const auto& part) { return part.second == 0; });
   if (parts.empty()) return {};
-  if (parts.size() == 1) return fmt::format(", all of it {}", name_of(parts.front().first));
+  if (parts.size() == 1) return fmt::format(" (all {})", name_of(parts.front().first));
   std::ranges::stable_sort(parts, std::ranges::greater{},
                            [](const auto& part) { return part.second; });
   std::vector<std::string> words;
   for (const auto& [part, sum] : parts)
     words.push_back(fmt::format("{} {}", name_of(part), duration_words(mean_of(sum, account))));
-  return ", of it " + list_words(words);
+  return fmt::format(" ({})", list_words(words));
 }
 
 std::string axis_sentence(const StepAccount& account, std::size_t axis, const Exposed& exposed) {
-  Overlap overlap;
-  for (const RankAccount& rank : account.ranks) {
-    overlap.communication = plus(overlap.communication, rank.overlaps[axis].communication);
-    overlap.hidden = plus(overlap.hidden, rank.overlaps[axis].hidden);
-  }
+  const Overlap overlap = account.overlap(axis);
   std::string words = account.axes[axis] + ": ";
   if (exposed.sum() == 0)
     words += "never exposed";

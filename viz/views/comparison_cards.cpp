@@ -230,7 +230,7 @@ void ComparisonView::draw_sentences(const Painter& painter, const Rect& card,
   ImFont* font = height <= inside.height() ? look.body : look.small;
   for (const Sentence& sentence : runs.sentences()) {
     const bool detail =
-        sentence.claim == Claim::changed_parts || sentence.claim == Claim::weight_gradients_fill;
+        sentence.claim == Claim::changed_parts || sentence.claim == Claim::weight_gradients;
     inside.top =
         paragraph(painter, inside, sentence.text, detail ? colours::text_dim : colours::text, font);
     inside.top += painter.px(2 * line_gap);

@@ -54,7 +54,7 @@ class TimelineView {
 
   /// Returns the time of a click on the steps of a comparison's timeline, once.
   std::optional<double> take_chosen_time() { return std::exchange(chosen_time_, std::nullopt); }
-  /// Collapses, pins, hides and scrolls to the same ranks as another timeline.
+  /// Takes over which ranks the other timeline collapses, pins and hides, and its scroll position.
   void mirror(const TimelineView& other) {
     layout_.mirror(other.layout_);
     scroll_ = other.scroll_;

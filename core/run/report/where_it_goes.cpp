@@ -142,11 +142,7 @@ std::string exposed_table(const std::vector<ObservedSteps>& phases) {
     const StepSums sum = account.sum();
     for (std::size_t axis = 0; axis < account.axes.size(); ++axis) {
       const Exposed& exposed = sum.axes[axis];
-      Overlap overlap;
-      for (const RankAccount& rank : account.ranks) {
-        overlap.communication = plus(overlap.communication, rank.overlaps[axis].communication);
-        overlap.hidden = plus(overlap.hidden, rank.overlaps[axis].hidden);
-      }
+      const Overlap overlap = account.overlap(axis);
       if (overlap.communication == 0 && exposed.sum() == 0) continue;
       rows.push_back(
           {phases.size() > 1 ? account.axes[axis] + ", " + phase.phase : account.axes[axis],
