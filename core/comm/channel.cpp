@@ -93,6 +93,9 @@ Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
   const Stream& compute = endpoint.device.compute;
   if (OperationLog* log = compute.operations(); log != nullptr && !axis.empty())
     recorded_ = {log->open_stream(), id, compute.trace().keep(axis)};
+  const Clock& clock = compute.clock();
+  if (clock.is_modelled() && clock.cluster().shared)
+    shared_ = endpoint.transport.shared_time(clock.cluster(), id);
 }
 
 OperationLog::Issued Channel::issued(RecordedOperation::Kind direction, int peer,
@@ -114,7 +117,72 @@ Route Channel::route(int peer, const Part& part) const {
           .algorithm = part.span.algorithm};
 }
 
+/// A message on shared links. The transport keeps a copy of its data, so the buffer may be released
+/// before the message's time is known.
+class Channel::SharedSend final : public Task {
+ public:
+  SharedSend(std::unique_ptr<Pending> pending, std::shared_ptr<SharedTime::Message> time)
+      : pending_(std::move(pending)), time_(std::move(time)) {}
+  Event finish() override {
+    release();
+    return {time_->wait()};
+  }
+  Event release() override {
+    pending_->wait();
+    return {};
+  }
+
+ private:
+  std::unique_ptr<Pending> pending_;
+  std::shared_ptr<SharedTime::Message> time_;
+};
+
+Work Channel::send_shared(View data, int to, const Event& ready, const Part& part) {
+  Stream& compute = endpoint_.device.compute;
+  const int self = endpoint_.transport.rank();
+  Recorder& trace = compute.trace();
+  Span span = span_of(part, to, static_cast<std::int64_t>(data.bytes()));
+  const auto as = issued(RecordedOperation::Kind::send, to, span);
+  if (span.step < 0) span.step = trace.step();
+  const std::uint64_t flow = flow_id(self, to, id_, lanes_->send.next(to));
+  const int row = lanes_->send.id_in(trace);
+  auto pending = endpoint_.transport.send(route(to, part), bytes_of(data), ready);
+  auto time = shared_->send(route(to, part),
+                            {.to = to,
+                             .bytes = span.bytes,
+                             .ready = ready.time,
+                             .latency = compute.clock().cluster().latency(self, to, span.bytes)},
+                            [=, &trace](const Passage& passage) {
+                              trace.span(row, span, passage.start, passage.end);
+                              trace.flow_start(row, flow, passage.start);
+                            });
+  return Work{compute, span, std::make_unique<SharedSend>(std::move(pending), std::move(time))}
+      .recorded_as(as);
+}
+
+Work Channel::receive_shared(View into, int from, const Part& part, Combine combine,
+                             const Event& free) {
+  Stream& compute = endpoint_.device.compute;
+  Recorder& trace = compute.trace();
+  Lane& lane = lanes_->receive;
+  Span span = span_of(part, from, static_cast<std::int64_t>(into.bytes()));
+  const auto as = issued(RecordedOperation::Kind::receive, from, span);
+  if (span.step < 0) span.step = trace.step();
+  const std::uint64_t flow = flow_id(from, endpoint_.transport.rank(), id_, lane.next(from));
+  const int row = lane.id_in(trace);
+  auto pending = endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free);
+  auto time = shared_->receive(route(from, part), [=, &trace](const Passage& passage) {
+    trace.span(row, span, passage.start, passage.end);
+    trace.flow_end(row, flow, passage.end);
+  });
+  return Work{compute, span,
+              std::make_unique<Message>(lane, std::move(pending),
+                                        [time](Pending&) { return Event{time->wait()}; })}
+      .recorded_as(as);
+}
+
 Work Channel::send(View data, int to, Event ready, const Part& part) {
+  if (shared_) return send_shared(data, to, ready, part);
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
@@ -158,6 +226,7 @@ Work Channel::receive(View into, int from, const Part& part) {
 }
 
 Work Channel::receive(View into, int from, const Part& part, Combine combine, const Event& free) {
+  if (shared_) return receive_shared(into, from, part, combine, free);
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/comm/shared/shared_time.h"
 #include "core/comm/transport/native.h"
 #include "core/comm/transport/transport.h"
 #include "core/comm/work.h"
@@ -74,6 +75,7 @@ class Channel {
 
  private:
   class Message;
+  class SharedSend;
 
   /// One direction of the stream. The direction's lane is added to the trace with the first
   /// message.
@@ -93,6 +95,10 @@ class Channel {
     Lane send, receive;
   };
 
+  /// As send() and receive(), on a cluster with shared links: the time of a message is known only
+  /// once other messages have been issued, perhaps after the Work has been released.
+  Work send_shared(View data, int to, const Event& ready, const Part& part);
+  Work receive_shared(View into, int from, const Part& part, Combine combine, const Event& free);
   /// Records that a message is issued, if this channel's messages are recorded.
   OperationLog::Issued issued(RecordedOperation::Kind direction, int peer, const Span& span) const;
 
@@ -100,6 +106,7 @@ class Channel {
   int id_;
   std::optional<OperationLog::Route> recorded_;  ///< set if this channel's messages are recorded
   std::unique_ptr<Lanes> lanes_;
+  std::unique_ptr<SharedTime> shared_;  ///< null if messages never share a link
 };
 
 }  // namespace lockstep

@@ -32,6 +32,10 @@ Event Work::finish() {
   return done_;
 }
 
+void Work::release() {
+  if (compute_ != nullptr) compute_->follow(task_ ? task_->release() : done_);
+}
+
 void Work::wait() {
   if (compute_ == nullptr) return;
   Stream& compute = *compute_;

@@ -14,6 +14,9 @@ class Task {
   /// Blocks until the operation is done, or on a GPU until it is queued, and returns the event at
   /// which it ends. Throws RunError as Pending::wait() does.
   virtual Event finish() = 0;
+  /// Blocks until the operation no longer uses its buffers, and returns an event after which they
+  /// may be released on a GPU.
+  virtual Event release() { return finish(); }
 };
 
 /// A communication operation in flight. Move-only. wait() keeps the compute stream from continuing
@@ -47,6 +50,8 @@ class [[nodiscard]] Work {
   /// the compute stream. On a GPU, the buffers may be released after Stream::follow() with that
   /// event.
   Event finish();
+  /// Blocks until the buffers may be released. Does not hold up the compute stream.
+  void release();
   explicit operator bool() const { return compute_ != nullptr; }
 
  private:

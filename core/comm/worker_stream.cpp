@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep {
 
 namespace {
@@ -38,8 +40,15 @@ Work WorkerStream::queue(const Channel::Part& part, const Event& ready, Tensor s
   Stream& compute = members_.endpoint.device.compute;
   auto job = worker_.queue(
       [this, part, ready, body = std::move(body), view = scratch.view()] {
-        ChannelPeers peers{*channel_, {members_.ranks, members_.rank}, part, ready, view};
-        return body(peers);
+        const Clock& clock = members_.endpoint.device.compute.clock();
+        Event start = ready;
+        // Otherwise a message could start before those of the collective before it have ended,
+        // whose times are known already.
+        if (clock.is_modelled() && clock.cluster().shared) start.time = std::max(start.time, end_);
+        ChannelPeers peers{*channel_, {members_.ranks, members_.rank}, part, start, view};
+        Event end = body(peers);
+        end_ = end.time;
+        return end;
       },
       {.operation = part.span.name, .where = part.where, .group = part.span.group});
   return {compute, part.span,

@@ -25,6 +25,7 @@ class WorkerStream {
 
  private:
   Members members_;
+  Picoseconds end_ = 0;             ///< of the last collective
   std::optional<Channel> channel_;  ///< of the worker's agent
   Worker worker_;                   ///< declared last: it uses the others until it ends
 };

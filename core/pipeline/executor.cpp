@@ -94,7 +94,7 @@ std::optional<BatchLoss> PipelineExecutor::step(const Batch& batch) {
     record_memory(device);
   }
 
-  for (auto& [message, sent] : sent_) device.compute.follow(sent.work.finish());
+  for (auto& [message, sent] : sent_) sent.work.release();
   sent_.clear();
   if (!stages_.contains(schedule_.stages - 1)) return {};
   return losses_.total();
@@ -178,7 +178,7 @@ void PipelineExecutor::send(const Message& message, Tensor data) {
 }
 
 void PipelineExecutor::release(const Message& message) {
-  endpoint_.device.compute.follow(sent_.at(message).work.finish());
+  sent_.at(message).work.release();
   sent_.erase(message);
 }
 

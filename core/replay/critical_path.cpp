@@ -173,9 +173,10 @@ PathFinder::Place PathFinder::back_from_together(const Place& at) {
 }
 
 // Within a collective, a step of a member begins when its last receive has ended. So the path goes
-// from message to message, until a member that has just called the collective, or a lane that was
-// busy with the group's collective before this one.
+// from message to message, until a member that has just called the collective, or one that was busy
+// with the group's collective before this one: with a lane or, if links are shared, with all of it.
 PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number) {
+  const bool shared = replay_.scenario_.modelled().cluster.shared.has_value();
   std::optional<Direction> lane;  // on which the path came from a later collective
   while (true) {
     const std::vector<Replay::Exchange> all = replay_.expand(rank, number);
@@ -199,8 +200,13 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
           return limit;
       return {};
     };
+    if (shared && all[member].steps.empty()) {  // its messages were not kept
+      add(PathPart::Kind::transfer, rank, rank, operation, all[member].ready);
+      return issue_of(rank, number);
+    }
     std::optional<std::size_t> step = ending(member, all[member].steps.size(), lane);
     bool at_start = false;  // of a send whose data and lane are to be explained
+    bool earlier = !step && all[member].ready != time_;  // the path goes on in the one before
     lane.reset();
     while (step) {
       const Replay::Exchange& mine = all[member];
@@ -235,6 +241,7 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
             continue;
           }
           lane = Direction::receive;
+          earlier = true;
           break;
         }
       } else if (!at_start) {
@@ -251,12 +258,13 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
       } else if (const auto busy = ending(member, *step, Direction::send)) {
         step = busy;
       } else {
-        lane = Direction::send;
+        if (!shared) lane = Direction::send;
+        earlier = true;
         break;
       }
     }
     rank = all[member].rank;
-    if (!lane) return issue_of(rank, all[member].issued);
+    if (!earlier) return issue_of(rank, all[member].issued);
     number = all[member].before;
   }
 }

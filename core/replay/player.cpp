@@ -15,6 +15,8 @@ using Kind = RecordedOperation::Kind;
 
 namespace {
 
+/// With shared links, so many messages of collectives are kept for expand(): half a gigabyte.
+constexpr std::size_t most_passages = std::size_t{1} << 25;
 /// Beyond this time, sums might overflow.
 constexpr Picoseconds latest = 4'000'000'000'000'000'000;
 
@@ -31,25 +33,38 @@ double longest_passage(const Cluster& cluster, std::int64_t bytes) {
 
 }  // namespace
 
+std::vector<MetaStep> messages_of(const Collective& collective, int member, int size) {
+  std::vector<MetaStep> steps;
+  const auto view = [&](std::int64_t elements) {
+    return View{nullptr, {elements}, collective.dtype};
+  };
+  StepRecorder recorder{member, size, steps};
+  const auto middle =
+      collective.counts.begin() + static_cast<std::ptrdiff_t>(collective.counts.size() / 2);
+  if (collective.operation == Operation::all_to_all)
+    run(collective, recorder,
+        view(std::accumulate(collective.counts.begin(), middle, std::int64_t{0})),
+        view(std::accumulate(middle, collective.counts.end(), std::int64_t{0})));
+  else
+    run(collective, recorder, view(collective.elements));
+  return steps;
+}
+
 std::vector<std::vector<MetaStep>> messages_of(const std::vector<const Collective*>& of_member) {
   const int size = static_cast<int>(of_member.size());
-  std::vector<std::vector<MetaStep>> steps(of_member.size());
-  for (int member = 0; member < size; ++member) {
-    const Collective& collective = *of_member[static_cast<std::size_t>(member)];
-    const auto view = [&](std::int64_t elements) {
-      return View{nullptr, {elements}, collective.dtype};
-    };
-    StepRecorder recorder{member, size, steps[static_cast<std::size_t>(member)]};
-    const auto middle =
-        collective.counts.begin() + static_cast<std::ptrdiff_t>(collective.counts.size() / 2);
-    if (collective.operation == Operation::all_to_all)
-      run(collective, recorder,
-          view(std::accumulate(collective.counts.begin(), middle, std::int64_t{0})),
-          view(std::accumulate(middle, collective.counts.end(), std::int64_t{0})));
-    else
-      run(collective, recorder, view(collective.elements));
-  }
+  std::vector<std::vector<MetaStep>> steps;
+  for (int member = 0; member < size; ++member)
+    steps.push_back(messages_of(*of_member[static_cast<std::size_t>(member)], member, size));
   return steps;
+}
+
+Replay::Player::Player(Replay& replay)
+    : replay_(replay), run_(replay.run_), at_(run_.ranks.size()) {
+  const Cluster& cluster = replay.scenario_.modelled().cluster;
+  if (!cluster.shared) return;
+  network_.emplace(cluster);
+  for (std::size_t rank = 0; rank < at_.size(); ++rank)
+    parties_.emplace_back(*this, static_cast<int>(rank));
 }
 
 void Replay::Player::refuse(const std::string& why) {
@@ -62,10 +77,14 @@ void Replay::Player::check(Picoseconds time) {
 
 void Replay::Player::play() {
   for (std::size_t rank = at_.size(); rank-- > 0;) open_.push_back(static_cast<int>(rank));
-  while (!open_.empty()) {
-    const int rank = open_.back();
-    open_.pop_back();
-    advance(rank);
+  while (true) {
+    while (!open_.empty()) {
+      const int rank = open_.back();
+      open_.pop_back();
+      advance(rank);
+    }
+    if (!network_ || !network_->next()) break;
+    network_->advance();  // until a rank can go on
   }
   for (std::size_t rank = 0; rank < at_.size(); ++rank)
     if (at_[rank].section < run_.ranks[rank].sections.size())
@@ -169,6 +188,21 @@ void Replay::Player::send(int rank, const RecordedOperation& operation) {
   const int to = rank + operation.peer;
   Cursor& at = cursor(rank);
   Lane& lane = at.send[operation.stream];
+  if (network_) {
+    auto& all = state(rank).issued;
+    const auto next = static_cast<std::int32_t>(all.size());
+    all.push_back({-1, -1, std::exchange(lane.last, next)});
+    in_flight(rank, to, operation.channel).sent.push_back({next, operation.bytes});
+    network_->send(
+        in_network(lane, rank, operation.channel),
+        {.to = to,
+         .bytes = operation.bytes,
+         .ready = at.time,
+         .latency = replay_.scenario_.links(operation.axis).latency(rank, to, operation.bytes),
+         .load = replay_.scenario_.load(operation.axis)},
+        parties_[static_cast<std::size_t>(rank)], next);
+    return;
+  }
   const Passage passage = depart(replay_.scenario_.links(operation.axis), rank, to, operation.bytes,
                                  at.time, lane.free);
   check(passage.end);
@@ -186,7 +220,37 @@ void Replay::Player::receive(int rank, const RecordedOperation& operation) {
   const auto number = static_cast<std::int32_t>(issued.size());
   issued.push_back({-1, -1, std::exchange(lane.last, number)});
   lane.unmatched.push_back({number, &operation});
+  if (network_)
+    return network_->receive(in_network(lane, rank, operation.channel), rank + operation.peer,
+                             parties_[static_cast<std::size_t>(rank)], number);
   if (lane.unmatched.size() == 1) settle(rank, operation.stream);
+}
+
+int Replay::Player::in_network(Lane& lane, int rank, int channel) {
+  if (lane.in_network < 0) lane.in_network = network_->open_stream(rank, channel);
+  return lane.in_network;
+}
+
+void Replay::Player::Messages::arrived(int number, const Passage& passage) {
+  auto& issued = player_.state(rank_).issued[static_cast<std::size_t>(number)];
+  for (auto& [stream, lane] : player_.cursor(rank_).receive) {
+    if (lane.unmatched.empty() || lane.unmatched.front().number != number) continue;
+    const RecordedOperation& operation = *lane.unmatched.front().operation;
+    lane.unmatched.pop_front();
+    const int from = rank_ + operation.peer;
+    auto& sent = player_.in_flight(from, rank_, operation.channel).sent;
+    player_.check_fit(from, rank_, sent.front().bytes, operation.bytes);
+    issued.sent = sent.front().number;
+    sent.pop_front();
+    break;
+  }
+  player_.ends(rank_, number, passage);
+}
+
+void Replay::Player::check_fit(int from, int to, std::int64_t sent, std::int64_t expected) {
+  if (sent != expected)
+    refuse(fmt::format("rank {} sends {} bytes to rank {}, which expects {}", from, sent, to,
+                       expected));
 }
 
 // The messages of a lane are received in the order in which the rank asked for them.
@@ -203,9 +267,7 @@ void Replay::Player::settle(int rank, int stream) {
     const auto [sent, bytes] = messages.sent.front();
     messages.sent.pop_front();
     lane.unmatched.pop_front();
-    if (bytes != operation->bytes)
-      refuse(fmt::format("rank {} sends {} bytes to rank {}, which expects {}", from, bytes, rank,
-                         operation->bytes));
+    check_fit(from, rank, bytes, operation->bytes);
     const Picoseconds departure = state(from).issued[static_cast<std::size_t>(sent)].start;
     state(rank).issued[static_cast<std::size_t>(number)].sent = sent;
     ends(rank, number,
@@ -241,42 +303,88 @@ void Replay::Player::call(int rank, std::uint32_t index) {
   GroupState::Round& calling = group.rounds[round];
   calling.operations[member] = index;
   calling.ready[member] = ready;
-  if (++calling.arrived == group.ranks.size()) play_round(group);
+  const bool all_called = ++calling.arrived == group.ranks.size();
+  if (!network_) {
+    if (all_called) play_round(group);
+    return;
+  }
+  if (all_called) {
+    messages(group, calling.operations);  // checks them
+    group.rounds.pop_front();
+    ++group.played;
+  }
+  begin_call(group, member, calls.size() - 1, index);
+}
+
+const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
+    const GroupState& group, const std::vector<std::uint32_t>& operations) {
+  const auto found = messages_.find(operations);
+  if (found != messages_.end()) return found->second;
+  std::vector<const Collective*> collectives;
+  for (const std::uint32_t index : operations)
+    collectives.push_back(&run_.operations[index].collective);
+  for (std::size_t member = 1; member < collectives.size(); ++member) {
+    const Collective &one = *collectives[0], &other = *collectives[member];
+    if (one.operation != other.operation || one.algorithm != other.algorithm ||
+        one.elements != other.elements || one.dtype != other.dtype || one.root != other.root)
+      refuse(fmt::format("ranks {} and {} call different collectives of their group",
+                         group.ranks[0], group.ranks[member]));
+  }
+  auto all = messages_of(collectives);
+  double sum = 0;
+  for (const auto& steps : all)
+    for (const MetaStep& step : steps) sum += longest_passage(group.cluster, step.bytes);
+  if (sum > static_cast<double>(latest)) refuse("they take more than 46 days");
+  if (const auto misfit = misfit_of({all.begin(), all.end()}))
+    refuse(fmt::format("in a collective, rank {} sends {} bytes to rank {}, which expects {}",
+                       group.ranks[static_cast<std::size_t>(misfit->sender)], misfit->sent,
+                       group.ranks[static_cast<std::size_t>(misfit->receiver)], misfit->expected));
+  return messages_.emplace(operations, std::move(all)).first->second;
+}
+
+void Replay::Player::begin_call(GroupState& group, std::size_t member, std::size_t round,
+                                std::uint32_t index) {
+  const int rank = group.ranks[member];
+  const std::int32_t number = group.calls[member][round];
+  auto& plays = plays_[&group];
+  if (plays.empty()) {
+    plays.resize(group.ranks.size());
+    for (std::size_t each = 0; each < plays.size(); ++each)
+      plays[each] = std::make_unique<MemberPlays>(*network_, group.cluster, group.ranks, each,
+                                                  group.collectives_channel());
+  }
+  auto& steps = steps_[{index, member, group.ranks.size()}];
+  if (!steps)
+    steps = std::make_shared<const std::vector<MetaStep>>(
+        messages_of(run_.operations[index].collective, static_cast<int>(member),
+                    static_cast<int>(group.ranks.size())));
+  const bool keeps = passages_ + steps->size() <= most_passages;
+  if (keeps) passages_ += steps->size();
+  plays[member]->call(
+      {.steps = steps,
+       .ready = state(rank).issued[static_cast<std::size_t>(number)].start,
+       .load = replay_.scenario_.load(group.name),
+       .keeps_passages = keeps,
+       .ended = [this, &group, rank, member, round, number](MemberPlays::Call& call) {
+         if (call.keeps_passages) {
+           const std::size_t place = round * group.ranks.size() + member;
+           if (group.passages.size() <= place) group.passages.resize(place + 1);
+           group.passages[place] = std::move(call.passages);
+         }
+         ends(rank, number, {call.ready, call.end});
+       }});
 }
 
 void Replay::Player::play_round(GroupState& group) {
   const GroupState::Round round = std::move(group.rounds.front());
   group.rounds.pop_front();
-  auto found = messages_.find(round.operations);
-  if (found == messages_.end()) {
-    std::vector<const Collective*> collectives;
-    for (const std::uint32_t index : round.operations)
-      collectives.push_back(&run_.operations[index].collective);
-    for (std::size_t member = 1; member < collectives.size(); ++member) {
-      const Collective &one = *collectives[0], &other = *collectives[member];
-      if (one.operation != other.operation || one.algorithm != other.algorithm ||
-          one.elements != other.elements || one.dtype != other.dtype || one.root != other.root)
-        refuse(fmt::format("ranks {} and {} call different collectives of their group",
-                           group.ranks[0], group.ranks[member]));
-    }
-    found = messages_.emplace(round.operations, messages_of(collectives)).first;
-    double sum = 0;
-    for (const auto& steps : found->second)
-      for (const MetaStep& step : steps) sum += longest_passage(group.cluster, step.bytes);
-    if (sum > static_cast<double>(latest)) refuse("they take more than 46 days");
-  }
+  const auto& steps = messages(group, round.operations);
   for (std::size_t member = 0; member < group.members.size(); ++member) {
     MetaMember& each = group.members[member];
     group.lanes.push_back({each.send_free, each.receive_free});
-    each.begin(found->second[member], round.ready[member], /*traced_=*/false);
+    each.begin(steps[member], round.ready[member], /*traced_=*/false);
   }
-  try {
-    group.player.play(group.members);
-  } catch (const StepPlayer::Misfit& misfit) {
-    refuse(fmt::format("in a collective, rank {} sends {} bytes to rank {}, which expects {}",
-                       group.ranks[static_cast<std::size_t>(misfit.sender)], misfit.sent,
-                       group.ranks[static_cast<std::size_t>(misfit.receiver)], misfit.expected));
-  }
+  group.player.play(group.members);
   const std::size_t played = group.played++;
   for (std::size_t member = 0; member < group.members.size(); ++member)
     ends(group.ranks[member], group.calls[member][played],

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "core/comm/shared/member_plays.h"
+#include "core/comm/shared/shared_network.h"
 #include "core/replay/replay_state.h"
 
 namespace lockstep {
@@ -15,7 +20,7 @@ namespace lockstep {
 /// yet.
 class Replay::Player {
  public:
-  explicit Player(Replay& replay) : replay_(replay), run_(replay.run_), at_(run_.ranks.size()) {}
+  explicit Player(Replay& replay);
   void play();
 
  private:
@@ -27,6 +32,7 @@ class Replay::Player {
   struct Lane {
     Picoseconds free = 0;
     std::int32_t last = RankState::none;  ///< the number of its last message
+    int in_network = -1;                  ///< with shared links: the network's stream
     struct Receive {
       std::int32_t number;
       const RecordedOperation* operation;
@@ -50,13 +56,29 @@ class Replay::Player {
     int waiting = -1;  ///< the stream on which a receive waits for the next message
   };
 
+  /// With shared links: one rank's messages outside collectives.
+  class Messages final : public SharedNetwork::Party {
+   public:
+    Messages(Player& player, int rank) : player_(player), rank_(rank) {}
+    void left(int number, const Passage& passage) override { player_.ends(rank_, number, passage); }
+    void arrived(int number, const Passage& passage) override;
+    void reached(int) override {}
+
+   private:
+    Player& player_;
+    int rank_;
+  };
   RankState& state(int rank) { return replay_.ranks_[static_cast<std::size_t>(rank)]; }
   Cursor& cursor(int rank) { return at_[static_cast<std::size_t>(rank)]; }
   InFlight& in_flight(int from, int to, int channel) {
     return in_flight_[static_cast<std::uint64_t>(from) << 42 |
                       static_cast<std::uint64_t>(to) << 21 | static_cast<std::uint64_t>(channel)];
   }
+  /// Returns the network's stream of a lane.
+  int in_network(Lane& lane, int rank, int channel);
   [[noreturn]] static void refuse(const std::string& why);
+  /// Refuses a message whose receiver expects another size.
+  static void check_fit(int from, int to, std::int64_t sent, std::int64_t expected);
   /// Refuses a time beyond which sums might overflow.
   static void check(Picoseconds time);
 
@@ -68,6 +90,11 @@ class Replay::Player {
   void settle(int rank, int stream);
   void call(int rank, std::uint32_t index);
   void play_round(GroupState& group);
+  /// With shared links: begins a member's part.
+  void begin_call(GroupState& group, std::size_t member, std::size_t round, std::uint32_t index);
+  /// Returns the messages of all members of a collective. Refuses members whose calls differ.
+  const std::vector<std::vector<MetaStep>>& messages(const GroupState& group,
+                                                     const std::vector<std::uint32_t>& operations);
   bool start_together(int rank);
   /// Notes the interval of a message or collective, and lets the rank go on if it waits for that.
   void ends(int rank, std::int32_t number, Passage passage);
@@ -80,6 +107,14 @@ class Replay::Player {
   /// By the members' operations: the messages of a collective.
   std::map<std::vector<std::uint32_t>, std::vector<std::vector<MetaStep>>> messages_;
   std::vector<int> starting_;  ///< ranks that wait for a common start
+
+  // With shared links.
+  std::optional<SharedNetwork> network_;
+  std::vector<Messages> parties_;                                                 ///< by rank
+  std::map<const GroupState*, std::vector<std::unique_ptr<MemberPlays>>> plays_;  ///< by member
+  /// By operation, member and size of the group: a member's messages.
+  std::map<std::array<std::size_t, 3>, std::shared_ptr<const std::vector<MetaStep>>> steps_;
+  std::size_t passages_ = 0;  ///< kept
 };
 
 }  // namespace lockstep

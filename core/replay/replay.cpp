@@ -33,7 +33,9 @@ Replay::Replay(const RunOperations& run, const Scenario& scenario)
     for (const std::uint32_t index : run.ranks[rank].groups) {
       const auto [found, is_new] = groups.try_emplace({index, times[index]++}, groups_.size());
       const auto& [name, channel, members] = run.groups[index];
-      if (is_new) groups_.push_back(std::make_unique<GroupState>(members, scenario.links(name)));
+      if (is_new)
+        groups_.push_back(
+            std::make_unique<GroupState>(name, channel, members, scenario.links(name)));
       mine.groups.push_back(found->second);
     }
     const double slowness = scenario.modelled().slowness(static_cast<int>(rank));
@@ -175,6 +177,18 @@ std::vector<Replay::Exchange> Replay::expand(int rank, std::int64_t issued) cons
                          .before = round > 0 ? group.calls[member][round - 1] : RankState::none});
   }
   auto steps = messages_of(collectives);
+  if (scenario_.modelled().cluster.shared) {
+    for (std::size_t member = 0; member < exchanges.size(); ++member) {
+      const std::size_t place = round * group.ranks.size() + member;
+      exchanges[member].end = ranks_[static_cast<std::size_t>(exchanges[member].rank)]
+                                  .issued[static_cast<std::size_t>(exchanges[member].issued)]
+                                  .end;
+      if (place >= group.passages.size() || group.passages[place].empty()) continue;
+      exchanges[member].passages = group.passages[place];
+      exchanges[member].steps = std::move(steps[member]);
+    }
+    return exchanges;
+  }
   std::vector<MetaMember> members(exchanges.size());
   for (std::size_t member = 0; member < exchanges.size(); ++member) {
     const auto& [send_free, receive_free] = group.lanes[round * group.ranks.size() + member];

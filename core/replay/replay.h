@@ -57,12 +57,14 @@ class Replay {
     int rank = 0;
     Picoseconds ready = 0;  ///< when the member called the collective
     Picoseconds end = 0;
-    std::int64_t issued = -1;       ///< the member's number of the collective
-    std::int64_t before = -1;       ///< that of the group's collective before this one, or -1
-    std::vector<MetaStep> steps;    ///< peers are members
+    std::int64_t issued = -1;  ///< the member's number of the collective
+    std::int64_t before = -1;  ///< that of the group's collective before this one, or -1
+    /// Peers are members. Empty if links are shared and there are too many messages to keep.
+    std::vector<MetaStep> steps;
     std::vector<Passage> passages;  ///< one for each step
   };
-  /// Plays a collective once more. `issued` is its number on `rank`. Returns all members' messages.
+  /// Plays a collective once more, if links are not shared. `issued` is its number on `rank`.
+  /// Returns all members' messages.
   std::vector<Exchange> expand(int rank, std::int64_t issued) const;
 
  private:

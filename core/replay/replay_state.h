@@ -34,8 +34,10 @@ struct Replay::RankState {
 
 /// What a replay keeps of a group: enough to play each of its collectives again.
 struct Replay::GroupState {
-  GroupState(std::vector<int> group, const Cluster& links)
-      : ranks(group),
+  GroupState(std::string name_, int channel_, std::vector<int> group, const Cluster& links)
+      : name(std::move(name_)),
+        channel(channel_),
+        ranks(group),
         cluster(links),
         player(group, links),
         members(group.size()),
@@ -55,6 +57,11 @@ struct Replay::GroupState {
     return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
   }
 
+  /// The channel of the collectives' messages (Group).
+  int collectives_channel() const { return channel + 1; }
+
+  std::string name;
+  int channel;             ///< of the group's messages
   std::vector<int> ranks;  ///< by member
   const Cluster& cluster;
   StepPlayer player;
@@ -63,8 +70,12 @@ struct Replay::GroupState {
   std::deque<Round> rounds;                      ///< in order
   std::size_t played = 0;                        ///< collectives before rounds.front()
   std::vector<Lanes> lanes;  ///< by collective, then by member: before it was played
+  /// With shared links: by collective, then by member; empty if they were not kept.
+  std::vector<std::vector<Passage>> passages;
 };
 
+/// Returns the messages of one member of a group in a collective.
+std::vector<MetaStep> messages_of(const Collective& collective, int member, int size);
 /// Returns the messages of all members of a group in a collective; `of_member` has each member's
 /// part.
 std::vector<std::vector<MetaStep>> messages_of(const std::vector<const Collective*>& of_member);

@@ -49,6 +49,16 @@ void stretch(Link& link, double time) {
   for (Link::Segment& segment : link.segments) scale(segment.latency_seconds, segment.bandwidth);
 }
 
+/// The same for what messages share.
+void stretch(SharedLinks& shared, bool within, double time) {
+  if (within) {
+    shared.port /= time;
+    return;
+  }
+  if (shared.cards) shared.cards->bandwidth /= time;
+  shared.uplink /= time;
+}
+
 void stretch_latency(Link& link, double time) {
   link.latency_seconds *= time;
   for (Link::Segment& segment : link.segments) segment.latency_seconds *= time;
@@ -94,6 +104,7 @@ void Scenario::change(const std::string& text, const RunOperations& run) {
   std::string name = what;
 
   if (what == "within" || what == "between" || what == "latency") {
+    if (cluster.shared && what != "latency") stretch(*cluster.shared, what == "within", pace.time);
     // Also the links of axes that have changed before.
     std::vector<Cluster*> all{&cluster};
     for (auto& [axis, links] : links_) all.push_back(&links);
@@ -128,6 +139,7 @@ void Scenario::change(const std::string& text, const RunOperations& run) {
     Cluster& links = links_.try_emplace(what, cluster).first->second;
     stretch(links.within, pace.time);
     stretch(links.between, pace.time);
+    loads_.try_emplace(what, 1).first->second *= pace.time;
   } else {
     throw UsageError(fmt::format(
         "--change {}: can't change '{}'; choose within, between, latency, rank:R, stage:S, "
@@ -155,6 +167,11 @@ Picoseconds Scenario::duration(const RecordedOperation& operation, const Clock& 
 const Cluster& Scenario::links(const std::string& axis) const {
   const auto found = links_.find(axis);
   return found != links_.end() ? found->second : modelled_.cluster;
+}
+
+double Scenario::load(const std::string& axis) const {
+  const auto found = loads_.find(axis);
+  return found != loads_.end() ? found->second : 1;
 }
 
 }  // namespace lockstep

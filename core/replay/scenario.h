@@ -43,6 +43,8 @@ class Scenario {
   Picoseconds duration(const RecordedOperation& operation, const Clock& clock) const;
   /// The cluster with the links that the messages of an axis use.
   const Cluster& links(const std::string& axis) const;
+  /// How many bytes each byte of an axis counts as on links that it shares with others.
+  double load(const std::string& axis) const;
 
  private:
   /// The compute that a change selects, and how many times as long it takes.
@@ -55,6 +57,7 @@ class Scenario {
 
   ModelledTime modelled_;
   std::map<std::string, Cluster> links_;  ///< by axis, if not the cluster's
+  std::map<std::string, double> loads_;   ///< by axis, if not 1
   std::vector<ComputeChange> compute_;
   std::vector<std::string> words_;
 };

@@ -102,6 +102,33 @@ class Reader {
     inner.no_others();
     return rates;
   }
+  /// Reads what the messages of a cluster share, if they share anything.
+  std::optional<SharedLinks> shared(int ranks_per_node) {
+    known_.push_back("shared");
+    if (!object_.contains("shared")) return {};
+    Reader inner = inside("shared");
+    SharedLinks shared;
+    if (inner.has("port")) shared.port = inner.number("port", 1, true);
+    if (inner.has("cards")) {
+      Reader reader = inner.inside("cards");
+      SharedLinks::Cards cards{.per_node = reader.whole("per_node"),
+                               .bandwidth = reader.number("bandwidth", 1, true)};
+      cards.of_rank = reader.cards_of_ranks(ranks_per_node, cards.per_node);
+      reader.no_others();
+      shared.cards = cards;
+    }
+    if (inner.has("uplink")) shared.uplink = inner.number("uplink", 1, true);
+    if (inner.has("leaves")) {
+      Reader reader = inner.inside("leaves");
+      SharedLinks::Leaves leaves{.nodes = reader.whole("nodes")};
+      leaves.oversubscription = reader.number("oversubscription", 1);
+      if (reader.has("by_rail")) leaves.by_rail = reader.yes_or_no("by_rail");
+      reader.no_others();
+      shared.leaves = leaves;
+    }
+    inner.no_others();
+    return shared;
+  }
   std::string text(const char* key) {
     known_.push_back(key);
     if (!object_.contains(key) || !object_.at(key).is_string())
@@ -120,6 +147,40 @@ class Reader {
   }
 
  private:
+  /// Whether an optional key is there.
+  bool has(const char* key) {
+    if (object_.contains(key)) return true;
+    known_.push_back(key);
+    return false;
+  }
+  bool yes_or_no(const char* key) {
+    known_.push_back(key);
+    if (!object_.at(key).is_boolean())
+      throw UsageError(
+          fmt::format("{}: '{}' is {}; wants true or false", where_, key, shown(object_.at(key))));
+    return object_.at(key).get<bool>();
+  }
+  /// Reads which card each rank of a node uses. By default, neighbours share a card.
+  std::vector<int> cards_of_ranks(int ranks, int cards) {
+    constexpr const char* key = "of_rank";
+    std::vector<int> of_rank;
+    if (!has(key)) {
+      for (std::int64_t rank = 0; rank < ranks; ++rank)
+        of_rank.push_back(static_cast<int>(rank * cards / ranks));
+      return of_rank;
+    }
+    for (const nlohmann::json& each : list(key)) {
+      if (!each.is_number_unsigned() ||
+          each.get<std::uint64_t>() >= static_cast<std::uint64_t>(cards))
+        throw UsageError(fmt::format("{}: '{}' has {}; wants the cards' numbers, 0 to {}", where_,
+                                     key, shown(each), cards - 1));
+      of_rank.push_back(each.get<int>());
+    }
+    if (of_rank.size() != static_cast<std::size_t>(ranks))
+      throw UsageError(fmt::format("{}: '{}' has {} numbers; a node has {} ranks", where_, key,
+                                   of_rank.size(), ranks));
+    return of_rank;
+  }
   /// Returns a reader of the object at `key`.
   Reader inside(const char* key) {
     known_.push_back(key);
@@ -185,6 +246,7 @@ Cluster cluster_of(const nlohmann::json& document, const std::string& where) {
                   .within = reader.link("within"),
                   .between = reader.link("between"),
                   .rates = reader.rates()};
+  cluster.shared = reader.shared(cluster.ranks_per_node);
   reader.no_others();
   return cluster;
 }
@@ -272,6 +334,17 @@ std::string Cluster::json() const {
     object["rates"] = {{"products", table(rates->products)},
                        {"attention", table(rates->attention)},
                        {"memory_share", rates->memory_share}};
+  if (shared) {
+    Object& all = object["shared"] = {{"port", shared->port}, {"uplink", shared->uplink}};
+    if (const auto& cards = shared->cards)
+      all["cards"] = {{"per_node", cards->per_node},
+                      {"bandwidth", cards->bandwidth},
+                      {"of_rank", cards->of_rank}};
+    if (const auto& leaves = shared->leaves)
+      all["leaves"] = {{"nodes", leaves->nodes},
+                       {"by_rail", leaves->by_rail},
+                       {"oversubscription", leaves->oversubscription}};
+  }
   return object.dump(1);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/time/rates.h"
+#include "core/time/shared_links.h"
 #include "core/time/time.h"
 
 namespace lockstep {
@@ -45,6 +46,7 @@ struct Cluster {
   Link within{};                                ///< between two ranks of the same node
   Link between{};                               ///< between two ranks of different nodes
   std::optional<Rates> rates{};                 ///< unset: every kernel runs at the peak
+  std::optional<SharedLinks> shared{};          ///< unset: messages never share a link
 
   /// Returns the time of a kernel. At peak: max(cost.flops / flops, cost.bytes / memory_bandwidth)
   /// + launch_seconds. With measured rates, a product or an attention kernel takes its FLOPs over

@@ -14,6 +14,15 @@ struct Passage {
   bool operator==(const Passage&) const = default;
 };
 
+/// A message on a cluster with shared links (SharedNetwork).
+struct OutgoingMessage {
+  int to = 0;  ///< a rank
+  std::int64_t bytes = 0;
+  Picoseconds ready = 0;    ///< when its data is ready
+  Picoseconds latency = 0;  ///< from the end of the transfer to the arrival
+  double load = 1;          ///< counts each byte as so many (Scenario)
+};
+
 // Timing of messages on the modelled clock (core/README.md, "Modelled time", rule 3). Channel uses
 // these two functions for messages that it sends, and StepPlayer (core/comm/meta/meta_steps.h) uses
 // them for messages that it only evaluates.

@@ -3,8 +3,11 @@
 import json
 
 
-def draw_cluster(draw, file):
-    """Writes a cluster file: nodes of a few ranks, any rates, sometimes links with segments and measured rates."""
+def draw_cluster(draw, file, shared=False):
+    """Writes a cluster file: nodes of a few ranks, any rates, sometimes links with segments and measured rates.
+
+    With `shared`, messages share ports, cards, uplinks or the links to a spine.
+    """
     def link():
         one = {'latency_seconds': 10 ** draw.uniform(-10, -5), 'bandwidth': draw.choice([None, 10 ** draw.uniform(8, 12)])}
         if draw.random() < 0.3:
@@ -19,5 +22,20 @@ def draw_cluster(draw, file):
         def table():
             return {'m': [16, 256], 'n': [64], 'k': [16, 128], 'flops': [10 ** draw.uniform(9, 13) for _ in range(4)]}
         cluster['rates'] = {'products': table(), 'attention': table(), 'memory_share': draw.uniform(0.1, 1)}
+    if shared:
+        def bandwidth():
+            return 10 ** draw.uniform(8, 11)
+        cluster['shared'] = {}
+        if draw.random() < 0.7:
+            cluster['shared']['port'] = bandwidth()
+        if draw.random() < 0.7:
+            cards = draw.randint(1, 4)
+            of_rank = {'of_rank': [draw.randrange(cards) for _ in range(cluster['ranks_per_node'])]}
+            cluster['shared']['cards'] = {'per_node': cards, 'bandwidth': bandwidth(), **(of_rank if draw.random() < 0.5 else {})}
+        if draw.random() < 0.4:
+            cluster['shared']['uplink'] = bandwidth()
+        if draw.random() < 0.5:
+            cluster['shared']['leaves'] = {'nodes': draw.randint(1, 3), 'by_rail': draw.random() < 0.5,
+                                           'oversubscription': draw.choice([1, 2, 4])}
     file.write_text(json.dumps(cluster))
     return file

@@ -1,10 +1,29 @@
 #include "core/comm/meta/meta_steps.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
 namespace lockstep {
+
+std::optional<Misfit> misfit_of(const std::vector<std::span<const MetaStep>>& steps) {
+  std::map<std::pair<int, int>, std::deque<std::int64_t>> sent;  // by sender and receiver
+  for (std::size_t member = 0; member < steps.size(); ++member)
+    for (const auto& [direction, peer, bytes] : steps[member])
+      if (direction == Direction::send) sent[{member, peer}].push_back(bytes);
+  for (std::size_t member = 0; member < steps.size(); ++member)
+    for (const auto& [direction, peer, bytes] : steps[member]) {
+      if (direction == Direction::send) continue;
+      auto& messages = sent[{peer, member}];
+      if (messages.empty() || messages.front() != bytes)
+        return Misfit{peer, static_cast<int>(member), messages.empty() ? 0 : messages.front(),
+                      bytes};
+      messages.pop_front();
+    }
+  return {};
+}
 
 StepPlayer::StepPlayer(std::vector<int> ranks, Cluster cluster)
     : ranks_(std::move(ranks)), cluster_(std::move(cluster)) {}

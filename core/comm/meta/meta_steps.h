@@ -44,6 +44,15 @@ class StepRecorder final : public Peers {
   std::vector<MetaStep>& steps_;
 };
 
+/// A message whose size differs from the size that its receiver expects. This is impossible if all
+/// members agree.
+struct Misfit {
+  int sender = 0, receiver = 0;  ///< members
+  std::int64_t sent = 0, expected = 0;
+};
+/// Returns the first misfit in a collective whose members have these steps.
+std::optional<Misfit> misfit_of(const std::vector<std::span<const MetaStep>>& steps);
+
 /// The state of one member of a group. Kept from one collective to the next.
 struct MetaMember {
   /// Begins a new collective. Keeps the times at which the lanes become free. `steps_` must outlive
@@ -75,12 +84,6 @@ class StepPlayer {
   /// `ranks` holds each member's rank in the whole run.
   StepPlayer(std::vector<int> ranks, Cluster cluster);
 
-  /// Thrown for a message whose size differs from the size that its receiver expects. This is
-  /// impossible if all members agree.
-  struct Misfit {
-    int sender = 0, receiver = 0;  ///< members
-    std::int64_t sent = 0, expected = 0;
-  };
   /// Fills in the members' results. Throws Misfit if sizes differ, and std::logic_error if a member
   /// expects a message that no member sends.
   void play(std::vector<MetaMember>& members);

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/comm/threads/thread_fabric.h"
+#include "core/comm/shared/member_plays.h"
+#include "core/comm/threads/fabric_time.h"
 
 namespace lockstep {
 
@@ -15,13 +16,22 @@ namespace lockstep {
 struct MetaRendezvous::Round {
   enum class State { gathering, playing, done, failed };
 
-  explicit Round(std::size_t size) : calls(size), outcomes(size) {}
+  explicit Round(std::size_t size)
+      : calls(size),
+        outcomes(size),
+        steps(size),
+        ended(std::make_unique<std::atomic<bool>[]>(size)) {}
+  /// Whether the outcome of a member is there.
+  bool is_done(std::size_t member) const { return state == State::done || ended[member]; }
 
   /// Written under the lock. A thread that reads State::done may read the outcomes without the
   /// lock.
   std::atomic<State> state = State::gathering;
   std::vector<std::optional<MetaCall>> calls;  ///< by member
   std::vector<MetaOutcome> outcomes;           ///< by member, once done
+  /// By member, with shared links: its messages.
+  std::vector<std::shared_ptr<const std::vector<MetaStep>>> steps;
+  std::unique_ptr<std::atomic<bool>[]> ended;  ///< by member: with shared links, like State::done
   std::size_t arrived = 0;
   int missing = 0;           ///< a rank that has not called; the others wait for it
   std::vector<int> waiters;  ///< agents waiting for the end of this round
@@ -29,12 +39,19 @@ struct MetaRendezvous::Round {
 
 /// The collectives of one group, and the state of its members.
 struct MetaRendezvous::MetaGroup {
-  MetaGroup(const std::vector<int>& group, const Cluster& cluster)
+  /// `network`: of shared links, or null.
+  MetaGroup(const std::vector<int>& group, int channel, const Cluster& cluster_,
+            SharedNetwork* network)
       : ranks(group),
+        cluster(cluster_),
         player(group, cluster),
         steps(group.size()),
         members(group.size()),
-        states(group.size()) {}
+        states(group.size()) {
+    if (network != nullptr)
+      for (std::size_t member = 0; member < group.size(); ++member)
+        plays.push_back(std::make_unique<MemberPlays>(*network, cluster, ranks, member, channel));
+  }
 
   struct MemberState {
     bool joined = false;
@@ -45,6 +62,8 @@ struct MetaRendezvous::MetaGroup {
   };
 
   std::vector<int> ranks;
+  const Cluster cluster;
+  std::vector<std::unique_ptr<MemberPlays>> plays;  ///< by member, if links are shared
   // Used only by the thread that evaluates a round. The members keep the memory of their recorded
   // steps from round to round.
   StepPlayer player;
@@ -110,7 +129,7 @@ class MetaRendezvous::Issued final : public MetaPending {
   ~Issued() override { withdraw(); }
 
   const MetaOutcome& wait() override;
-  bool done() const override { return is(Round::State::done); }
+  bool done() const override { return round_ && round_->is_done(member_); }
 
  private:
   bool is(Round::State state) const { return round_ && round_->state == state; }
@@ -135,7 +154,10 @@ const MetaOutcome& MetaRendezvous::Issued::wait() {
   if (is(Round::State::gathering)) {
     fabric_.graph_.waits(agent(),
                          WaitGraph::ForMember{&round_->missing, round_->calls[member_]->route});
-    fabric_.check(fabric_.graph_.deadlock(agent()));
+    fabric_.stopped(agent());
+  } else if (!group_->plays.empty()) {
+    fabric_.graph_.waits(agent(), WaitGraph::ForTime{round_->calls[member_]->route});
+    fabric_.stopped(agent());
   }
   fabric_.sleep(lock, agent(),
                 [&] { return done() || is(Round::State::failed) || !fabric_.failure_.empty(); });
@@ -148,6 +170,13 @@ const MetaOutcome& MetaRendezvous::Issued::wait() {
 void MetaRendezvous::Issued::withdraw() {
   if (!round_ || done()) return;
   std::unique_lock lock{fabric_.mutex_};
+  if (!group_->plays.empty()) {  // some of its messages may be on their way
+    if (!state().withdrawn || number_ < *state().withdrawn) {
+      state().withdrawn = number_;
+      state().why = dropped(agent(), round_->calls[member_]->route);
+    }
+    return;
+  }
   if (is(Round::State::playing)) {
     round_->waiters.push_back(agent());
     fabric_.sleeper(agent()).wake.wait(lock, [&] { return !is(Round::State::playing); });
@@ -165,7 +194,7 @@ void MetaRendezvous::Issued::withdraw() {
     round.calls[member_].reset();
     --round.arrived;
     group_->choose_missing(round);
-    if (!round.waiters.empty()) fabric_.check(fabric_.graph_.deadlock(round.waiters.front()));
+    if (!round.waiters.empty()) fabric_.stopped(round.waiters.front());
   }
 }
 
@@ -177,6 +206,13 @@ class MetaRendezvous::Member final : public MetaCollectives {
   std::unique_ptr<MetaPending> issue(MetaCall call) override;
 
  private:
+  /// With shared links: begins this member's part in the round at once, because its messages may be
+  /// on their way before the other members call.
+  void begin(const std::shared_ptr<Round>& round, const MetaCall& call);
+  /// With shared links: ends the gathering of a round that all members have called.
+  void all_called(Round& round);
+  /// The text of an error: the calls of two members do not fit together.
+  std::string mismatch_of(const Round& round, const Misfit& misfit) const;
   /// Evaluates a round that all members have called, and wakes the waiters. Releases the lock
   /// during the evaluation.
   void evaluate(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Round>& round);
@@ -207,13 +243,57 @@ std::unique_ptr<MetaPending> MetaRendezvous::Member::issue(MetaCall call) {
     break;  // the other calls agree with this one
   }
   round->calls[member_] = std::move(call);
+  const bool shared = !group_->plays.empty();
+  if (shared) begin(round, *round->calls[member_]);
   if (++round->arrived == round->calls.size()) {
-    evaluate(lock, round);
+    if (shared)
+      all_called(*round);
+    else
+      evaluate(lock, round);
   } else if (round->missing == group_->ranks[member_]) {
     group_->choose_missing(*round);
-    if (!round->waiters.empty()) fabric_.check(fabric_.graph_.deadlock(round->waiters.front()));
+    if (!round->waiters.empty()) fabric_.stopped(round->waiters.front());
   }
   return issued(std::move(round));
+}
+
+void MetaRendezvous::Member::begin(const std::shared_ptr<Round>& round, const MetaCall& call) {
+  auto steps = std::make_shared<std::vector<MetaStep>>();
+  StepRecorder recorder{static_cast<int>(member_), static_cast<int>(group_->ranks.size()), *steps};
+  call.algorithm(recorder);
+  const auto ended = [&fabric = fabric_, round, member = member_, rank = group_->ranks[member_],
+                      traced = call.traced](MemberPlays::Call& play) {
+    MetaOutcome& outcome = round->outcomes[member];
+    outcome.end = play.end;
+    for (const MetaStep& step : *play.steps)
+      if (step.direction == Direction::send)
+        outcome.bytes_sent = outcome.bytes_sent.value_or(0) + step.bytes;
+    if (traced) {
+      outcome.steps = *play.steps;
+      outcome.passages = std::move(play.passages);
+    }
+    round->ended[member] = true;
+    if (std::ranges::count(round->waiters, rank) > 0) fabric.released(rank);
+  };
+  round->steps[member_] = steps;
+  group_->plays[member_]->call({.steps = std::move(steps),
+                                .ready = call.ready,
+                                .keeps_passages = call.traced,
+                                .ended = ended});
+}
+
+void MetaRendezvous::Member::all_called(Round& round) {
+  std::vector<std::span<const MetaStep>> steps;
+  for (const auto& each : round.steps) steps.emplace_back(*each);
+  if (const auto misfit = misfit_of(steps)) return fabric_.fail_locked(mismatch_of(round, *misfit));
+  round.state = Round::State::playing;
+  for (std::size_t member = 0; member < round.calls.size(); ++member)
+    if (const int agent = group_->ranks[member];
+        std::ranges::count(round.waiters, agent) > 0 && fabric_.graph_.waits(agent))
+      fabric_.graph_.waits(agent, WaitGraph::ForTime{round.calls[member]->route});
+  round.steps.clear();
+  group_->rounds.pop_front();
+  ++group_->first;
 }
 
 void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
@@ -225,13 +305,8 @@ void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
   std::string failure;
   try {
     group_->evaluate(*round);
-  } catch (const StepPlayer::Misfit& misfit) {
-    const auto end = [&](int member, std::int64_t bytes) {
-      const Route& route = round->calls[static_cast<std::size_t>(member)]->route;
-      return MessageEnd{group_->ranks[static_cast<std::size_t>(member)], route, bytes,
-                        place(route.where)};
-    };
-    failure = mismatch(end(misfit.sender, misfit.sent), end(misfit.receiver, misfit.expected));
+  } catch (const Misfit& misfit) {
+    failure = mismatch_of(*round, misfit);
   } catch (const std::exception& error) {
     failure = error.what();
   }
@@ -243,6 +318,15 @@ void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
   round->calls.clear();
   group_->rounds.pop_front();
   ++group_->first;
+}
+
+std::string MetaRendezvous::Member::mismatch_of(const Round& round, const Misfit& misfit) const {
+  const auto end = [&](int member, std::int64_t bytes) {
+    const Route& route = round.calls[static_cast<std::size_t>(member)]->route;
+    return MessageEnd{group_->ranks[static_cast<std::size_t>(member)], route, bytes,
+                      place(route.where)};
+  };
+  return mismatch(end(misfit.sender, misfit.sent), end(misfit.receiver, misfit.expected));
 }
 
 // The members of an all_to_all have no common size, so the error message gives the size of each
@@ -268,13 +352,15 @@ std::unique_ptr<MetaCollectives> MetaRendezvous::join(int rank, const std::vecto
                                                       int channel, const Cluster& cluster) {
   const auto member =
       static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+  SharedNetwork* network = cluster.shared ? &fabric_.time(cluster).network() : nullptr;
   std::lock_guard lock{fabric_.mutex_};
   const auto entry = open_.try_emplace({channel, ranks}).first;
   auto& groups = entry->second;
   auto found = std::find_if(groups.begin(), groups.end(),
                             [&](const auto& each) { return !each->states[member].joined; });
   if (found == groups.end()) {
-    groups.push_back(std::make_shared<MetaGroup>(ranks, cluster));
+    groups.push_back(std::make_shared<MetaGroup>(ranks, channel, cluster, network));
+    if (network != nullptr) sharing_.push_back(groups.back());
     found = groups.end() - 1;
   }
   const std::shared_ptr<MetaGroup> group = *found;

@@ -39,6 +39,7 @@ class MetaRendezvous {
   /// The groups that some members have not joined yet, by channel and ranks.
   std::map<std::pair<int, std::vector<int>>, std::vector<std::shared_ptr<MetaGroup>>> open_;
   std::map<int, std::vector<std::weak_ptr<MetaGroup>>> of_rank_;
+  std::vector<std::shared_ptr<MetaGroup>> sharing_;  ///< groups to which the network refers
 };
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/base/error.h"
+#include "core/comm/threads/fabric_time.h"
 #include "core/comm/threads/thread_message.h"
 #include "core/time/clock.h"
 
@@ -35,12 +36,20 @@ ThreadFabric::ThreadFabric(int ranks, double patience_seconds, Notice notice)
 }
 ThreadFabric::~ThreadFabric() = default;
 
+ThreadFabric::Time& ThreadFabric::time(const Cluster& cluster) {
+  std::lock_guard lock{mutex_};
+  if (!time_) time_ = std::make_unique<Time>(*this, cluster);
+  return *time_;
+}
+
 std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Message> message) {
   std::unique_lock lock{mutex_};
   if (!failure_.empty()) throw RunError(failure_);
   Unmatched& unmatched = unmatched_[message->key()];
   auto& others = message->is_send() ? unmatched.receives : unmatched.sends;
   if (others.empty()) {
+    if (message->is_send() && time_ && message->route.channel != Transport::control_channel)
+      message->keep_data();
     unmatched.of(message->direction).push_back(message);
     return message;
   }
@@ -115,14 +124,14 @@ void ThreadFabric::complete(Message& message) {
 
 void ThreadFabric::wait(Message& message) {
   std::unique_lock lock{mutex_};
-  if (message.state == Message::State::done) return;
+  if (message.state == Message::State::done || message.kept) return;
   if (!failure_.empty()) throw RunError(failure_);
   Sleeper& self = sleeper(message.agent);
   self.waits_for = &message;
   graph_.waits(message.agent,
                WaitGraph::ForMessage{message.is_send(), static_cast<std::int64_t>(message.size),
                                      message.route});
-  check(graph_.deadlock(message.agent));
+  stopped(message.agent);
 
   sleep(lock, message.agent, [&] {
     return message.state == Message::State::done || message.state == Message::State::failed ||
@@ -182,7 +191,7 @@ void ThreadFabric::withdraw(const std::shared_ptr<Message>& message) {
   sleeper(message->agent).wake.wait(lock, [&] {
     return message->state != Message::State::copying;
   });
-  if (message->state != Message::State::posted) return;
+  if (message->state != Message::State::posted || message->kept) return;
   std::erase(unmatched_[message->key()].of(message->direction), message);
 }
 
@@ -190,7 +199,32 @@ void ThreadFabric::finish(int rank) {
   std::lock_guard lock{mutex_};
   graph_.finished(rank);
   rendezvous_.finished(rank);
-  check(graph_.deadlock());
+  stopped();
+}
+
+void ThreadFabric::wait_for_time(std::unique_lock<std::mutex>& lock, int agent, const Route& route,
+                                 const std::function<bool()>& known) {
+  if (!failure_.empty()) throw RunError(failure_);
+  graph_.waits(agent, WaitGraph::ForTime{route});
+  stopped(agent);
+  sleep(lock, agent, [&] { return known() || sleeper(agent).gives_up || !failure_.empty(); });
+  graph_.runs(agent);
+  if (known()) return;
+  throw RunError(failure_.empty() ? "the wait was cancelled" : failure_);
+}
+
+void ThreadFabric::released(int agent) {
+  graph_.runs(agent);
+  sleeper(agent).wake.notify_all();
+}
+
+void ThreadFabric::stopped(int agent) {
+  if (time_) {
+    time_->move_on();
+    if (graph_.any_runs()) return;
+    return check(graph_.deadlock());
+  }
+  check(agent < 0 ? graph_.deadlock() : graph_.deadlock(agent));
 }
 
 void ThreadFabric::fail(const std::string& what) {

@@ -50,10 +50,12 @@ class ThreadFabric {
   std::optional<Deadlock> deadlock() const;
 
  private:
+  friend class ThreadTime;
   friend class ThreadTransport;
   friend class ThreadPending;
   friend class MetaRendezvous;
 
+  class Time;
   struct Message;
   /// Messages with equal keys arrive in order.
   struct MessageKey {
@@ -77,6 +79,8 @@ class ThreadFabric {
     bool gives_up = false;
   };
 
+  /// The time of a cluster with shared links. Created by the first agent that asks for it.
+  Time& time(const Cluster& cluster);
   std::shared_ptr<Message> post(std::shared_ptr<Message> message);
   static void move(const Message& from, const Message& to);
   static void move_on_gpu(GpuQueue& queue, Message& from, Message& to);
@@ -87,11 +91,19 @@ class ThreadFabric {
   /// Whether a rank that the agent is waiting for, directly or through others, is computing. The
   /// agent has been waiting for `waited` seconds so far.
   bool is_held_up_by_compute(std::unique_lock<std::mutex>& lock, int agent, double waited);
+  /// Blocks until `known()`, which the network's advance makes true. Throws RunError if the run
+  /// fails or the wait is cancelled.
+  void wait_for_time(std::unique_lock<std::mutex>& lock, int agent, const Route& route,
+                     const std::function<bool()>& known);
+  /// Lets an agent run whose wait is over.
+  void released(int agent);
   void stopped_waiting(int agent);
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);
   void fail_locked(const std::string& what);
-  /// Fails the run if there is a deadlock.
+  /// Call this when an agent has stopped running. Moves modelled time if links are shared. Fails
+  /// the run if there is a deadlock; `agent` is part of it if it is not -1.
+  void stopped(int agent = -1);
   void check(const std::optional<Deadlock>& deadlock);
   Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }
 
@@ -106,6 +118,7 @@ class ThreadFabric {
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent
   std::string failure_;
   std::optional<Deadlock> deadlock_;  ///< set if it is the failure
+  std::unique_ptr<Time> time_;        ///< null if messages never share a link
   MetaRendezvous rendezvous_{*this};
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "core/comm/threads/thread_fabric.h"
 
 namespace lockstep {
@@ -23,6 +25,18 @@ struct ThreadFabric::Message {
   Marks marks;
   const GpuQueue* marks_queue = nullptr;  ///< the queue on which `marks` were recorded
 
+  /// With shared links: whether the message has a copy of its data, so that the sender need not
+  /// wait for the receiver. On the modelled clock it does not wait, and its time would be past when
+  /// the receiver comes.
+  bool kept = false;
+  std::vector<std::byte> copy{};
+
+  void keep_data() {
+    kept = true;
+    if (data == nullptr) return;
+    copy.assign(data, data + size);
+    data = copy.data();
+  }
   bool is_send() const { return direction == Direction::send; }
   MessageKey key() const { return {source, destination, route.channel}; }
 };

@@ -1,4 +1,5 @@
 #include "core/base/error.h"
+#include "core/comm/threads/fabric_time.h"
 #include "core/comm/threads/thread_message.h"
 
 namespace lockstep {
@@ -29,6 +30,35 @@ class ThreadPending final : public Pending {
   std::shared_ptr<ThreadFabric::Message> message_;
 };
 
+class ThreadTime final : public SharedTime {
+ public:
+  ThreadTime(ThreadFabric& fabric, ThreadFabric::Time& time, int agent, int rank, int channel)
+      : fabric_(fabric), time_(time), agent_(agent) {
+    std::lock_guard lock{fabric_.mutex_};
+    stream_ = time_.network().open_stream(rank, channel);
+  }
+
+  std::shared_ptr<Message> send(const Route& route, const OutgoingMessage& out,
+                                Known known) override {
+    std::lock_guard lock{fabric_.mutex_};
+    auto message = time_.add(agent_, route, std::move(known));
+    time_.network().send(stream_, out, *message, 0);
+    return message;
+  }
+  std::shared_ptr<Message> receive(const Route& route, Known known) override {
+    std::lock_guard lock{fabric_.mutex_};
+    auto message = time_.add(agent_, route, std::move(known));
+    time_.network().receive(stream_, route.peer, *message, 0);
+    return message;
+  }
+
+ private:
+  ThreadFabric& fabric_;
+  ThreadFabric::Time& time_;
+  int agent_;
+  int stream_ = 0;
+};
+
 class ThreadTransport final : public Transport {
  public:
   ThreadTransport(ThreadFabric& fabric, int agent, int rank, bool one_gpu,
@@ -54,6 +84,9 @@ class ThreadTransport final : public Transport {
                                                     rank_, one_gpu_, account());
     if (gpu_queue() != nullptr) worker->use(gpu_queue()->gpu());
     return worker;
+  }
+  std::unique_ptr<SharedTime> shared_time(const Cluster& cluster, int channel) override {
+    return std::make_unique<ThreadTime>(fabric_, fabric_.time(cluster), agent_, rank_, channel);
   }
   std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks, int channel,
                                                     const Cluster& cluster) override {
@@ -81,17 +114,17 @@ class ThreadTransport final : public Transport {
     const bool rank_waited = fabric_.graph_.waits(rank_);
     const bool passive = fabric_.graph_.job_done(agent_);
     if (rank_waited && !fabric_.graph_.waits(rank_)) fabric_.stopped_waiting(rank_);
-    if (passive) fabric_.check(fabric_.graph_.deadlock());
+    if (passive) fabric_.stopped();
   }
   void job_dropped() override {
     std::lock_guard lock{fabric_.mutex_};
-    if (fabric_.graph_.job_dropped(agent_)) fabric_.check(fabric_.graph_.deadlock());
+    if (fabric_.graph_.job_dropped(agent_)) fabric_.stopped();
   }
   void waits_for_jobs(Transport& worker, std::int64_t jobs, const Route& why) override {
     const int other = static_cast<ThreadTransport&>(worker).agent_;
     std::lock_guard lock{fabric_.mutex_};
     fabric_.graph_.waits(agent_, WaitGraph::ForJobs{other, jobs, why});
-    fabric_.check(fabric_.graph_.deadlock(agent_));
+    fabric_.stopped(agent_);
   }
   void give_up(bool now) override {
     std::lock_guard lock{fabric_.mutex_};

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-WaitGraph::WaitGraph(int ranks) : ranks_(ranks) {
+WaitGraph::WaitGraph(int ranks) : ranks_(ranks), running_(ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     agents_.push_back({.rank = rank});
     agents_of_.push_back({rank});
@@ -25,47 +25,53 @@ bool WaitGraph::is_passive(const Agent& agent) const {
 }
 
 void WaitGraph::waits(int agent, ForMessage what) {
-  at(agent).waits = what;
+  change(agent, [&](Agent& self) { self.waits = what; });
 }
 
 void WaitGraph::waits(int agent, ForMember what) {
-  at(agent).waits = what;
+  change(agent, [&](Agent& self) { self.waits = what; });
+}
+
+void WaitGraph::waits(int agent, ForTime what) {
+  change(agent, [&](Agent& self) { self.waits = what; });
 }
 
 void WaitGraph::waits(int agent, ForJobs what) {
-  if (at(what.worker).done < what.jobs) at(agent).waits = what;
+  if (at(what.worker).done < what.jobs) change(agent, [&](Agent& self) { self.waits = what; });
 }
 
 void WaitGraph::runs(int agent) {
-  at(agent).waits = std::monostate{};
+  change(agent, [](Agent& self) { self.waits = std::monostate{}; });
 }
 
 void WaitGraph::job_queued(int worker) {
-  ++at(worker).queued;
+  change(worker, [](Agent& self) { ++self.queued; });
 }
 
 bool WaitGraph::job_dropped(int worker) {
-  --at(worker).queued;
+  change(worker, [](Agent& self) { --self.queued; });
   return is_passive(at(worker));
 }
 
 bool WaitGraph::job_done(int worker) {
-  Agent& self = at(worker);
-  ++self.done;
+  change(worker, [](Agent& self) { ++self.done; });
   // A worker's jobs are awaited only by its own rank's thread.
-  Agent& rank = at(self.rank);
-  if (const auto* jobs = std::get_if<ForJobs>(&rank.waits))
-    if (jobs->worker == worker && jobs->jobs <= self.done) rank.waits = std::monostate{};
+  const Agent& self = at(worker);
+  if (const auto* jobs = std::get_if<ForJobs>(&at(self.rank).waits))
+    if (jobs->worker == worker && jobs->jobs <= self.done) runs(self.rank);
   return is_passive(self);
 }
 
 void WaitGraph::finished(int rank) {
-  at(rank).finished = true;
+  change(rank, [](Agent& self) { self.finished = true; });
 }
 
 std::vector<int> WaitGraph::may_help(int agent) const {
   if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return {jobs->worker};
   std::vector<int> helpers;
+  if (std::holds_alternative<ForTime>(at(agent).waits))
+    for (int other = 0; other < static_cast<int>(agents_.size()); ++other)
+      if (runs(at(other))) helpers.push_back(other);
   if (const auto* member = std::get_if<ForMember>(&at(agent).waits))
     if (!is_passive(at(*member->missing))) helpers.push_back(*member->missing);
   if (const auto* message = std::get_if<ForMessage>(&at(agent).waits))
@@ -175,6 +181,10 @@ std::string WaitGraph::stalled(int agent, double seconds) const {
 int WaitGraph::next(int agent) const {
   if (const auto* jobs = std::get_if<ForJobs>(&at(agent).waits)) return jobs->worker;
   if (const auto* member = std::get_if<ForMember>(&at(agent).waits)) return *member->missing;
+  if (std::holds_alternative<ForTime>(at(agent).waits)) {
+    const std::vector<int> running = may_help(agent);
+    return running.empty() ? agent : running.front();
+  }
   const Route& route = std::get<ForMessage>(at(agent).waits).route;
   int best = route.peer;
   for (const int other : may_help(agent)) {
@@ -206,6 +216,9 @@ std::string WaitGraph::describe(int agent) const {
         member->route.operation,
         member->route.group != nullptr ? fmt::format(" of {}", member->route.group) : "",
         place(member->route.where));
+  if (const auto* time = std::get_if<ForTime>(&self.waits))
+    return fmt::format("rank {} waits for the modelled time of {} ({})", self.rank,
+                       time->route.operation, place(time->route.where));
   const auto& message = std::get<ForMessage>(self.waits);
   return fmt::format("rank {} waits {}", self.rank,
                      waits_for(message.route, message.sending, message.bytes));

@@ -29,7 +29,7 @@ struct Deadlock {
 /// waiting for, directly or through others, is running.
 class WaitGraph {
  public:
-  // The three things that an agent can wait for.
+  // The things that an agent can wait for.
 
   /// The other side of a message.
   struct ForMessage {
@@ -49,6 +49,12 @@ class WaitGraph {
     Route why;
   };
 
+  /// The time of a message or a collective on a cluster with shared links, which is known once
+  /// nobody runs (ThreadFabric::Time). Any running agent may delay it.
+  struct ForTime {
+    Route route;
+  };
+
   /// Agents 0 .. ranks - 1 are the ranks' own threads.
   explicit WaitGraph(int ranks);
   /// Returns the new agent's number.
@@ -58,6 +64,7 @@ class WaitGraph {
 
   void waits(int agent, ForMessage what);
   void waits(int agent, ForMember what);
+  void waits(int agent, ForTime what);
   /// Has no effect if the worker has already done that many jobs.
   void waits(int agent, ForJobs what);
   /// Marks the agent as running, because its wait was satisfied or cancelled.
@@ -77,6 +84,8 @@ class WaitGraph {
   std::optional<Deadlock> deadlock(int agent) const;
   /// Describes a deadlock that involves any agent. Call this when an agent becomes passive.
   std::optional<Deadlock> deadlock() const;
+  /// Whether any agent runs: it is neither waiting nor passive.
+  bool any_runs() const { return running_ > 0; }
   /// Whether the agent is waiting.
   bool waits(int agent) const { return is_waiting(at(agent)); }
   /// Returns all running agents that may unblock `agent`, directly or through others.
@@ -92,12 +101,21 @@ class WaitGraph {
     bool is_worker = false;
     bool finished = false;
     std::int64_t queued = 0, done = 0;
-    std::variant<std::monostate, ForMessage, ForMember, ForJobs> waits;
+    std::variant<std::monostate, ForMessage, ForMember, ForJobs, ForTime> waits;
   };
 
   const Agent& at(int agent) const { return agents_[static_cast<std::size_t>(agent)]; }
   Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
   bool is_passive(const Agent& agent) const;
+  bool runs(const Agent& agent) const { return !is_passive(agent) && !is_waiting(agent); }
+  /// Changes an agent, and keeps count of those that run.
+  template <class Change>
+  void change(int agent, Change&& change) {
+    Agent& changed = at(agent);
+    running_ -= runs(changed) ? 1 : 0;
+    change(changed);
+    running_ += runs(changed) ? 1 : 0;
+  }
   static bool is_waiting(const Agent& agent) { return agent.waits.index() != 0; }
   /// Returns the agents that may unblock a waiting agent.
   std::vector<int> may_help(int agent) const;
@@ -110,6 +128,7 @@ class WaitGraph {
   void add_to(Deadlock& deadlock, int agent) const;
 
   int ranks_;
+  int running_;  ///< agents
   std::vector<Agent> agents_;
   std::vector<std::vector<int>> agents_of_;  ///< by rank
 };

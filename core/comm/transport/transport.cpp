@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "core/comm/shared/shared_time.h"
 #include "core/comm/transport/native.h"
 
 namespace lockstep {
@@ -70,6 +71,10 @@ std::unique_ptr<NativeCollectives> Transport::native(const std::vector<int>&, in
 std::unique_ptr<MetaCollectives> Transport::meta_collectives(const std::vector<int>&, int,
                                                              const Cluster&) {
   throw std::logic_error("this transport does not support the meta device");
+}
+
+std::unique_ptr<SharedTime> Transport::shared_time(const Cluster&, int) {
+  throw std::logic_error("this transport does not support shared links");
 }
 
 void Transport::waits_for_jobs(Transport&, std::int64_t, const Route&) {}

@@ -45,6 +45,7 @@ class Pending {
 
 class NativeCollectives;
 class MetaCollectives;
+class SharedTime;
 class Stream;
 struct Cluster;
 
@@ -133,6 +134,11 @@ class Transport {
   /// open_channels(). Throws std::logic_error if this transport does not support the meta device.
   virtual std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks,
                                                             int channel, const Cluster& cluster);
+
+  /// Returns what times the messages of one of this agent's Channels on a cluster with shared
+  /// links. Must not outlive this transport. Throws std::logic_error if this transport does not
+  /// support that.
+  virtual std::unique_ptr<SharedTime> shared_time(const Cluster& cluster, int channel);
 
   /// Counts bytes that this rank has sent. send() already calls this.
   void count_sent(const char* operation, std::int64_t bytes);

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/comm/meta/meta_steps.h"
+#include "core/comm/shared/shared_network.h"
+
+namespace lockstep {
+
+/// Plays one member's parts in the collectives of its group on a SharedNetwork, one after another:
+/// a collective begins when the member has called it and the one before it has ended on this
+/// member. As in ChannelPeers, the next step begins when the last receive has ended; sends delay
+/// only the end.
+class MemberPlays final : public SharedNetwork::Party {
+ public:
+  /// A collective that this member has called.
+  struct Call {
+    std::shared_ptr<const std::vector<MetaStep>> steps;  ///< peers are members
+    Picoseconds ready = 0;                               ///< when the member called it
+    double load = 1;                                     ///< OutgoingMessage::load
+    bool keeps_passages = false;
+    std::function<void(Call&)> ended;  ///< called once the results are set
+
+    // Results.
+    Picoseconds begin = 0;
+    Picoseconds end = 0;
+    std::vector<Passage> passages{};  ///< one for each step, if keeps_passages
+  };
+
+  /// `ranks` are those of the group's members, and `links` the cluster whose latencies their
+  /// messages have. Both must outlive this object, and so must `network`.
+  MemberPlays(SharedNetwork& network, const Cluster& links, const std::vector<int>& ranks,
+              std::size_t member, int channel)
+      : network_(network),
+        links_(links),
+        ranks_(ranks),
+        rank_(ranks[member]),
+        stream_(network.open_stream(rank_, channel)) {}
+
+  /// Queues a call, which begins at once if no other is in progress.
+  void call(Call call);
+
+  void left(int step, const Passage& passage) override;
+  void arrived(int step, const Passage& passage) override;
+  void reached(int) override {}
+
+ private:
+  void begin();
+  void go_on();
+  void finish_if_done();
+
+  SharedNetwork& network_;
+  const Cluster& links_;
+  const std::vector<int>& ranks_;
+  int rank_;
+  int stream_;
+  std::deque<Call> calls_;  ///< the first is in progress
+  std::size_t next_ = 0;    ///< of the first call: the next step
+  Picoseconds ready_ = 0;   ///< when it may begin
+  Picoseconds end_ = 0;     ///< of the first call, or of the last one that has ended
+  int leaving_ = 0;         ///< sends that have not left
+  bool receiving_ = false;  ///< whether a receive has not arrived
+  bool going_on_ = false;   ///< whether go_on() is running
+};
+
+}  // namespace lockstep

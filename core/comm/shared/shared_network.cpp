@@ -1,0 +1,189 @@
+#include "core/comm/shared/shared_network.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace lockstep {
+
+namespace {
+
+/// Ranks and channels fit into 21 bits (Cluster, Transport).
+std::uint64_t key(int a, int b, int c) {
+  return static_cast<std::uint64_t>(a) << 42 | static_cast<std::uint64_t>(b) << 21 |
+         static_cast<std::uint64_t>(c);
+}
+
+}  // namespace
+
+int SharedNetwork::open_stream(int rank, int channel) {
+  streams_.push_back({.rank = rank, .channel = channel});
+  return static_cast<int>(streams_.size()) - 1;
+}
+
+int SharedNetwork::new_message() {
+  if (unused_.empty()) {
+    messages_.emplace_back();
+    return static_cast<int>(messages_.size()) - 1;
+  }
+  const int index = unused_.back();
+  unused_.pop_back();
+  message(index) = {};
+  return index;
+}
+
+SharedNetwork::Pair& SharedNetwork::pair(int from, int to, int channel) {
+  const auto [found, is_new] = pairs_.try_emplace(key(from, to, channel));
+  if (is_new && cluster_.shared)
+    found->second.path = fluid_.path(cluster_.shared->route(from, to, cluster_.ranks_per_node));
+  return found->second;
+}
+
+void SharedNetwork::add(Picoseconds time, Happening::Kind kind, int index) {
+  happenings_.push({time, happened_++, kind, index});
+}
+
+void SharedNetwork::send(int number, const OutgoingMessage& out, Party& party, int tag) {
+  Stream& mine = stream(number);
+  Pair& between = pair(mine.rank, out.to, mine.channel);
+  int index = none;
+  if (between.expected.empty()) {
+    index = new_message();
+    between.sent.push_back(index);
+  } else {
+    index = between.expected.front();
+    between.expected.pop_front();
+  }
+  Message& sent = message(index);
+  sent.from_stream = number;
+  sent.out = out;
+  sent.sender = &party;
+  sent.sender_tag = tag;
+  sent.path = &between.path;
+  mine.sending.push_back(index);
+  if (mine.sending.size() == 1) start_first(number);
+}
+
+void SharedNetwork::receive(int number, int from, Party& party, int tag) {
+  Stream& mine = stream(number);
+  Pair& between = pair(from, mine.rank, mine.channel);
+  int index = none;
+  if (between.sent.empty()) {
+    index = new_message();
+    between.expected.push_back(index);
+  } else {
+    index = between.sent.front();
+    between.sent.pop_front();
+  }
+  Message& expected = message(index);
+  expected.to_stream = number;
+  expected.receiver = &party;
+  expected.receiver_tag = tag;
+  mine.receiving.push_back(index);
+  if (mine.receiving.size() == 1) settle(number);
+}
+
+void SharedNetwork::at(Picoseconds time, Party& party, int tag) {
+  int index = static_cast<int>(timers_.size());
+  if (unused_timers_.empty()) {
+    timers_.push_back({});
+  } else {
+    index = unused_timers_.back();
+    unused_timers_.pop_back();
+  }
+  timers_[static_cast<std::size_t>(index)] = {&party, tag};
+  add(time, Happening::Kind::timer, index);
+}
+
+/// Plans the start of the first message of a sending lane, if there is one.
+void SharedNetwork::start_first(int number) {
+  const Stream& mine = stream(number);
+  if (mine.sending.empty()) return;
+  const int index = mine.sending.front();
+  const Picoseconds start = std::max({message(index).out.ready, mine.send_free, now_});
+  add(start, Happening::Kind::start, index);
+}
+
+void SharedNetwork::start(int index) {
+  Message& starts = message(index);
+  starts.start = now_;
+  const Stream& from = stream(starts.from_stream);
+  const Link::Segment link = cluster_.link(from.rank, starts.out.to).at(starts.out.bytes);
+  const double bytes = static_cast<double>(starts.out.bytes) * starts.out.load;
+  const Fluid::Flow flow =
+      fluid_.add(now_, bytes, link.bandwidth, picoseconds(bytes / link.bandwidth), *starts.path);
+  const auto number = static_cast<std::size_t>(flow);
+  if (number >= of_flow_.size()) of_flow_.resize(number + 1);
+  of_flow_[number] = index;
+}
+
+void SharedNetwork::leaves(int index) {
+  const Message gone = message(index);
+  Stream& from = stream(gone.from_stream);
+  from.send_free = now_;
+  from.sending.pop_front();
+  add(now_ + gone.out.latency, Happening::Kind::arrival, index);
+  start_first(gone.from_stream);
+  gone.sender->left(gone.sender_tag, {gone.start, now_});  // may post messages
+}
+
+// Messages are received in the order in which the rank asked for them.
+void SharedNetwork::settle(int number) {
+  while (!stream(number).receiving.empty()) {
+    Stream& mine = stream(number);
+    const int index = mine.receiving.front();
+    const Message received = message(index);
+    if (received.arrival == unknown) return;
+    mine.receiving.pop_front();
+    const Picoseconds end = std::max(received.arrival, mine.receive_free);
+    const Picoseconds start =
+        std::min(std::max(received.start + received.out.latency, mine.receive_free), end);
+    mine.receive_free = end;
+    unused_.push_back(index);
+    received.receiver->arrived(received.receiver_tag, {start, end});
+  }
+}
+
+std::optional<Picoseconds> SharedNetwork::next() {
+  const auto flows = fluid_.next();
+  if (happenings_.empty()) return flows;
+  return flows ? std::min(*flows, happenings_.top().time) : happenings_.top().time;
+}
+
+void SharedNetwork::advance() {
+  const auto time = next();
+  if (!time) return;
+  if (*time < now_) throw std::logic_error("a message was posted too late to be timed");
+  now_ = *time;
+  if (const auto flows = fluid_.next(); flows && *flows == now_) {
+    ended_.clear();
+    fluid_.take(ended_);
+    const std::vector<Fluid::Flow> ended = ended_;
+    std::vector<int> gone;
+    for (const Fluid::Flow flow : ended) gone.push_back(of_flow_[static_cast<std::size_t>(flow)]);
+    for (const int index : gone) leaves(index);
+  }
+  while (!happenings_.empty() && happenings_.top().time == now_) {
+    const Happening happens = happenings_.top();
+    happenings_.pop();
+    switch (happens.kind) {
+      case Happening::Kind::start:
+        start(happens.index);
+        break;
+      case Happening::Kind::arrival: {
+        Message& arrives = message(happens.index);
+        arrives.arrival = now_;
+        if (arrives.to_stream != none) settle(arrives.to_stream);
+        break;
+      }
+      case Happening::Kind::timer: {
+        const Timer timer = timers_[static_cast<std::size_t>(happens.index)];
+        unused_timers_.push_back(happens.index);
+        timer.party->reached(timer.tag);
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <queue>
+#include <unordered_map>
+#include <vector>
+
+#include "core/time/cluster.h"
+#include "core/time/fluid.h"
+#include "core/time/message_times.h"
+
+namespace lockstep {
+
+/// Times the messages of all ranks on a cluster with shared links (Cluster::shared).
+///
+/// A message starts when its data and the sender's lane are ready, flows to the other rank through
+/// the resources that it shares with others (Fluid), and then frees the sender's lane. It arrives α
+/// later, but not before the message ahead of it on the receiver's lane.
+///
+/// The time of a message depends on messages that start later. So the network moves through time:
+/// advance() is called when no rank can do anything more before next(), and tells the parties of
+/// the messages that have left or arrived. Every message is posted at or after now().
+class SharedNetwork {
+ public:
+  /// Learns of the times of a rank's messages. May post messages meanwhile.
+  class Party {
+   public:
+    virtual ~Party() = default;
+    /// The message has left the sender's lane, which it occupied during `passage`.
+    virtual void left(int tag, const Passage& passage) = 0;
+    /// The message has arrived; it occupied the receiver's lane during `passage`.
+    virtual void arrived(int tag, const Passage& passage) = 0;
+    /// The time given to at() has come.
+    virtual void reached(int tag) = 0;
+  };
+
+  explicit SharedNetwork(Cluster cluster) : cluster_(std::move(cluster)) {}
+
+  /// Opens a stream of a rank, with one lane per direction, whose messages are matched by `channel`
+  /// (Channel). Returns its number.
+  int open_stream(int rank, int channel);
+  /// Posts a send. Its party hears of it no earlier than by the next call of advance().
+  void send(int stream, const OutgoingMessage& message, Party& party, int tag);
+  /// Posts the receive of the next message from rank `from` on the stream's channel. If it has
+  /// arrived already, its party hears of it at once.
+  void receive(int stream, int from, Party& party, int tag);
+  /// Calls party.reached() at `time`.
+  void at(Picoseconds time, Party& party, int tag);
+
+  Picoseconds now() const { return now_; }
+  /// When something happens next, if anything does.
+  std::optional<Picoseconds> next();
+  /// Moves to next().
+  void advance();
+
+ private:
+  static constexpr int none = -1;
+  static constexpr Picoseconds unknown = -1;
+
+  struct Message {
+    int from_stream = none, to_stream = none;  ///< to_stream: once a receive is posted
+    OutgoingMessage out{};
+    Picoseconds start = unknown;
+    Picoseconds arrival = unknown;
+    Party* sender = nullptr;
+    Party* receiver = nullptr;
+    int sender_tag = 0, receiver_tag = 0;
+    const Fluid::Path* path = nullptr;
+  };
+  struct Stream {
+    int rank = 0;
+    int channel = 0;
+    Picoseconds send_free = 0, receive_free = 0;
+    std::deque<int> sending;    ///< messages; the first is on its way or waits for its data
+    std::deque<int> receiving;  ///< posted receives, in order
+  };
+  /// The messages between two ranks on a channel.
+  struct Pair {
+    Fluid::Path path;
+    std::deque<int> sent;      ///< without a receive
+    std::deque<int> expected;  ///< receives without a message
+  };
+  struct Happening {
+    enum class Kind : std::uint8_t { start, arrival, timer };
+    Picoseconds time;
+    std::int64_t number;  ///< in order of insertion
+    Kind kind;
+    int index;  ///< of a message or a timer
+    bool operator>(const Happening& other) const {
+      return time != other.time ? time > other.time : number > other.number;
+    }
+  };
+  struct Timer {
+    Party* party;
+    int tag;
+  };
+
+  Message& message(int index) { return messages_[static_cast<std::size_t>(index)]; }
+  Stream& stream(int number) { return streams_[static_cast<std::size_t>(number)]; }
+  int new_message();
+  Pair& pair(int from, int to, int channel);
+  void add(Picoseconds time, Happening::Kind kind, int index);
+  void start_first(int number);
+  void start(int index);
+  void leaves(int index);
+  void settle(int number);
+
+  Cluster cluster_;
+  Fluid fluid_;
+  Picoseconds now_ = 0;
+  std::vector<Stream> streams_;
+  std::unordered_map<std::uint64_t, Pair> pairs_;
+  std::deque<Message> messages_;
+  std::vector<int> unused_;
+  std::vector<int> of_flow_;  ///< by flow: its message
+  std::vector<Timer> timers_;
+  std::vector<int> unused_timers_;
+  std::priority_queue<Happening, std::vector<Happening>, std::greater<>> happenings_;
+  std::int64_t happened_ = 0;
+  std::vector<Fluid::Flow> ended_;
+};
+
+}  // namespace lockstep

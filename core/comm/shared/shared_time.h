@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "core/comm/transport/route.h"
+#include "core/time/message_times.h"
+
+namespace lockstep {
+
+/// A stream of an agent in the SharedNetwork of its run.
+class SharedTime {
+ public:
+  /// A message whose time may not be known yet.
+  class Message {
+   public:
+    virtual ~Message() = default;
+    /// Blocks until the time is known, and returns when the message frees this side's lane. Throws
+    /// RunError as Pending::wait() does.
+    virtual Picoseconds wait() = 0;
+  };
+  /// Called once, when the time is known: before wait() returns, perhaps by another agent.
+  using Known = std::function<void(const Passage&)>;
+
+  virtual ~SharedTime() = default;
+  virtual std::shared_ptr<Message> send(const Route& route, const OutgoingMessage& message,
+                                        Known known) = 0;
+  virtual std::shared_ptr<Message> receive(const Route& route, Known known) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#include "core/comm/threads/fabric_time.h"
+
+#include "core/base/error.h"
+
+namespace lockstep {
+
+void ThreadFabric::Time::move_on() {
+  while (fabric_.failure_.empty() && !fabric_.graph_.any_runs() && network_.next())
+    network_.advance();
+}
+
+std::shared_ptr<ThreadFabric::Time::Message> ThreadFabric::Time::add(int agent, const Route& route,
+                                                                     SharedTime::Known known) {
+  auto message = std::make_shared<Message>(*this, agent, route, std::move(known));
+  open_.emplace(message.get(), message);
+  return message;
+}
+
+void ThreadFabric::Time::Message::ends(const Passage& passage) {
+  end_ = passage.end;
+  known_(passage);
+  if (awaited_) time_.fabric_.released(agent_);
+  time_.open_.erase(this);  // perhaps the last reference
+}
+
+Picoseconds ThreadFabric::Time::Message::wait() {
+  ThreadFabric& fabric = time_.fabric_;
+  std::unique_lock lock{fabric.mutex_};
+  if (end_ >= 0) return end_;
+  awaited_ = true;
+  fabric.wait_for_time(lock, agent_, route_, [this] { return end_ >= 0; });
+  awaited_ = false;
+  return end_;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "core/comm/shared/shared_network.h"
+#include "core/comm/shared/shared_time.h"
+#include "core/comm/threads/thread_fabric.h"
+
+namespace lockstep {
+
+/// The modelled time of a run on a cluster with shared links. The fabric's lock protects all state.
+/// Time moves when no agent runs: then nobody can post a message before the network's next event.
+class ThreadFabric::Time {
+ public:
+  Time(ThreadFabric& fabric, const Cluster& cluster) : fabric_(fabric), network_(cluster) {}
+
+  SharedNetwork& network() { return network_; }
+  /// Moves time until an agent can run, or nothing is left to happen.
+  void move_on();
+
+  class Message;
+  std::shared_ptr<Message> add(int agent, const Route& route, SharedTime::Known known);
+
+ private:
+  ThreadFabric& fabric_;
+  SharedNetwork network_;
+  /// Messages whose times are not known.
+  std::unordered_map<const Message*, std::shared_ptr<Message>> open_;
+};
+
+/// One side of a message.
+class ThreadFabric::Time::Message final : public SharedTime::Message, public SharedNetwork::Party {
+ public:
+  Message(Time& time, int agent, const Route& route, SharedTime::Known known)
+      : time_(time), agent_(agent), route_(route), known_(std::move(known)) {}
+
+  Picoseconds wait() override;
+  void left(int, const Passage& passage) override { ends(passage); }
+  void arrived(int, const Passage& passage) override { ends(passage); }
+  void reached(int) override {}
+
+ private:
+  void ends(const Passage& passage);
+
+  Time& time_;
+  int agent_;
+  Route route_;
+  SharedTime::Known known_;
+  Picoseconds end_ = -1;
+  bool awaited_ = false;
+};
+
+}  // namespace lockstep
