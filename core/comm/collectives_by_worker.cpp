@@ -14,9 +14,12 @@ class CollectivesByWorker final : public GroupCollectives {
     Tensor scratch = call.allocate_scratch(device_);
     const Event ready = device_.compute.record();  // on a GPU, also follows the allocation
     return stream_.queue(call.part, ready, std::move(scratch),
-                         [built_in = std::move(call.built_in)](ChannelPeers& peers) {
+                         [built_in = std::move(call.built_in),
+                          ended = std::move(call.ended)](ChannelPeers& peers) {
                            built_in(peers);
-                           return peers.end();
+                           Event end = peers.end();
+                           if (ended) ended(end.time);
+                           return end;
                          });
   }
 

@@ -91,7 +91,8 @@ Work CollectivesOnMeta::issue(CollectiveCall call) {
   MetaCall mine{.algorithm = std::move(call.built_in),
                 .route = channel_.route(/*peer=*/-1, call.part),
                 .ready = compute.record().time,
-                .traced = compute.trace().on()};
+                .traced = compute.trace().on(),
+                .ended = std::move(call.ended)};
   return {compute, call.part.span,
           std::make_unique<InFlight>(*this, call.part, std::move(mine), std::move(scratch))};
 }

@@ -114,6 +114,9 @@ Work Group::issue(Collective collective, View data, CollectiveCall call, View in
   call.built_in = [collective = std::move(collective), data, in](Peers& peers) {
     run(collective, peers, data, in);
   };
+  if (CollectivesInFlight* all = endpoint_.device.compute.collectives_in_flight();
+      all != nullptr && size() > 1)
+    call.ended = all->begin();
   return collectives_->issue(std::move(call)).recorded_as(recorded);
 }
 

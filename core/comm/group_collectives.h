@@ -30,6 +30,8 @@ struct CollectiveCall {
   DType dtype = DType::f32;  ///< of the scratch
   std::function<void(Peers&)> built_in;            ///< Lockstep's own algorithm
   std::function<void(NativeCollectives&)> native;  ///< the library's call
+  /// Called with the collective's modelled end once it is known; may be empty.
+  std::function<void(Picoseconds)> ended{};
 
   /// Allocates the scratch; empty if none is needed.
   Tensor allocate_scratch(const Device& device) const {

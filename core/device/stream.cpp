@@ -67,7 +67,10 @@ Stream::~Stream() {
 }
 
 void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start, MarkPtr begun) {
-  time_ += clock_.is_modelled() ? clock_.cost(cost) : 0;
+  if (clock_.is_modelled()) {
+    const Picoseconds alone = clock_.cost(cost);
+    time_ += collectives_ ? collectives_->duration(time_, alone) : alone;
+  }
   if (operations_ != nullptr) operations_->kernel(span, cost);
   if (!trace_.kernels()) return;
   if (timeline_)

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/device/collectives_in_flight.h"
 #include "core/device/event.h"
 #include "core/device/gpu_timeline.h"
 #include "core/device/memory.h"
@@ -147,6 +148,13 @@ class Stream {
   };
   Activity current_activity() const;
 
+  /// Makes the collectives in flight slow the kernels launched beside them.
+  void slow_beside(std::unique_ptr<CollectivesInFlight> collectives) {
+    collectives_ = std::move(collectives);
+  }
+  /// Null if collectives do not slow kernels.
+  CollectivesInFlight* collectives_in_flight() const { return collectives_.get(); }
+
   const Clock& clock() const { return clock_; }
   Recorder& trace() const { return trace_; }
   /// Where the rank's operations are recorded; null if they are not.
@@ -224,6 +232,7 @@ class Stream {
   std::vector<std::shared_ptr<LaterRead::Arrival>> arriving_;  ///< enqueued, not waited for yet
   std::function<void(double)> watch_;
   std::function<void()> before_launch_;
+  std::unique_ptr<CollectivesInFlight> collectives_;
   Picoseconds time_ = 0;
   std::atomic<std::uint64_t> launched_{0};
   std::atomic<const char*> kernel_{nullptr};

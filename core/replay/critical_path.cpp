@@ -97,7 +97,6 @@ std::vector<PathPart> PathFinder::find() {
   while (sections(at.rank)[at.section].step == step_ && at.position > 0) {
     --at.position;
     const RecordedOperation& operation = operation_at(at);
-    const std::uint32_t index = replay_.run_.lists[list_of(at)][at.position];
     if (operation.kind == Kind::wait || operation.kind == Kind::together) {
       if (replay_.time_before(at.rank, at.section, at.position) == time_) continue;
       if (operation.kind == Kind::together) {
@@ -112,7 +111,7 @@ std::vector<PathPart> PathFinder::find() {
                                  before - operation.back);
     } else {
       add(PathPart::Kind::compute, at.rank, -1, operation,
-          time_ - replay_.duration(at.rank, index));
+          time_ - replay_.duration(at.rank, at.section, at.position));
     }
   }
   std::ranges::reverse(path_);

@@ -63,6 +63,7 @@ Replay::Player::Player(Replay& replay)
   const Cluster& cluster = replay.scenario_.modelled().cluster;
   if (!cluster.shared) return;
   network_.emplace(cluster);
+  beside_collectives_ = cluster.shared->kernels_beside_collectives;
   for (std::size_t rank = 0; rank < at_.size(); ++rank)
     parties_.emplace_back(*this, static_cast<int>(rank));
 }
@@ -122,6 +123,15 @@ void Replay::Player::advance(int rank) {
       const RecordedOperation& operation = run_.operations[index];
       switch (operation.kind) {
         case Kind::kernel:
+          if (beside_collectives_ != 1 && durations[index] > 0) {
+            const auto slow = is_beside_collective(rank);
+            if (!slow) return;
+            if (*slow) {
+              mine.sections.back().slowed.push_back(static_cast<std::uint32_t>(at.position));
+              at.time += stretched(durations[index], beside_collectives_) - durations[index];
+            }
+          }
+          [[fallthrough]];
         case Kind::begin:
         case Kind::end:
           at.time += durations[index];
@@ -146,6 +156,27 @@ void Replay::Player::advance(int rank) {
     }
     mine.sections.back().end = at.time;
   }
+}
+
+std::optional<bool> Replay::Player::is_beside_collective(int rank) {
+  Cursor& at = cursor(rank);
+  const auto& issued = state(rank).issued;
+  std::erase_if(at.collectives, [&](std::int32_t number) {
+    const Picoseconds end = issued[static_cast<std::size_t>(number)].end;
+    return end >= 0 && end <= at.time;
+  });
+  if (at.waits_for != timed && !at.collectives.empty()) {
+    at.waits_for = timer;
+    network_->at(at.time, parties_[static_cast<std::size_t>(rank)], 0);
+    return {};
+  }
+  at.waits_for = nothing;
+  return !at.collectives.empty();
+}
+
+void Replay::Player::Messages::reached(int) {
+  player_.cursor(rank_).waits_for = timed;
+  player_.open_.push_back(rank_);
 }
 
 bool Replay::Player::wait(int rank, std::int64_t back) {
@@ -313,6 +344,7 @@ void Replay::Player::call(int rank, std::uint32_t index) {
     group.rounds.pop_front();
     ++group.played;
   }
+  if (beside_collectives_ != 1) cursor(rank).collectives.push_back(number);
   begin_call(group, member, calls.size() - 1, index);
 }
 

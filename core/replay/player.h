@@ -27,6 +27,8 @@ class Replay::Player {
   // Values of Cursor::waits_for that are no numbers.
   static constexpr std::int64_t nothing = -1;
   static constexpr std::int64_t started = -2;  ///< the common start has a time, but is not passed
+  static constexpr std::int64_t timer = -3;    ///< all that happens before the rank's time
+  static constexpr std::int64_t timed = -4;    ///< the timer is over
 
   /// One direction of a communication stream.
   struct Lane {
@@ -44,6 +46,7 @@ class Replay::Player {
     std::size_t section = 0, position = 0;
     Picoseconds time = 0;
     std::int64_t waits_for = nothing;             ///< the number of a message or collective
+    std::vector<std::int32_t> collectives{};      ///< with shared links: perhaps in flight
     std::unordered_map<int, Lane> send, receive;  ///< by stream
   };
   /// The messages between two ranks on a channel that have been sent, but not received.
@@ -62,7 +65,7 @@ class Replay::Player {
     Messages(Player& player, int rank) : player_(player), rank_(rank) {}
     void left(int number, const Passage& passage) override { player_.ends(rank_, number, passage); }
     void arrived(int number, const Passage& passage) override;
-    void reached(int) override {}
+    void reached(int) override;
 
    private:
     Player& player_;
@@ -83,6 +86,9 @@ class Replay::Player {
   static void check(Picoseconds time);
 
   void advance(int rank);
+  /// With shared links: whether a collective of the rank is in flight at its time; nothing if the
+  /// rank has to wait to know that.
+  std::optional<bool> is_beside_collective(int rank);
   void begin_section(int rank);
   bool wait(int rank, std::int64_t back);
   void send(int rank, const RecordedOperation& operation);
@@ -110,6 +116,7 @@ class Replay::Player {
 
   // With shared links.
   std::optional<SharedNetwork> network_;
+  double beside_collectives_ = 1;  ///< SharedLinks::kernels_beside_collectives
   std::vector<Messages> parties_;                                                 ///< by rank
   std::map<const GroupState*, std::vector<std::unique_ptr<MemberPlays>>> plays_;  ///< by member
   /// By operation, member and size of the group: a member's messages.

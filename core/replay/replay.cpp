@@ -90,8 +90,13 @@ Picoseconds Replay::end() const {
   return last;
 }
 
-Picoseconds Replay::duration(int rank, std::uint32_t operation) const {
-  return (*ranks_[static_cast<std::size_t>(rank)].durations)[operation];
+Picoseconds Replay::duration(int rank, std::size_t section, std::size_t position) const {
+  const RankState& mine = ranks_[static_cast<std::size_t>(rank)];
+  const std::uint32_t list = run_.ranks[static_cast<std::size_t>(rank)].sections[section].list;
+  const Picoseconds alone = (*mine.durations)[run_.lists[list][position]];
+  return std::ranges::binary_search(mine.sections[section].slowed, position)
+             ? stretched(alone, scenario_.modelled().cluster.shared->kernels_beside_collectives)
+             : alone;
 }
 
 void Replay::visit(int rank, std::size_t section,
@@ -101,13 +106,13 @@ void Replay::visit(int rank, std::size_t section,
   const auto& list = run_.lists[run_.ranks[static_cast<std::size_t>(rank)].sections[section].list];
   Picoseconds time = at.begin;
   std::size_t stops = at.stops, issued = at.issued;
-  for (const std::uint32_t index : list) {
-    const RecordedOperation& operation = run_.operations[index];
+  for (std::size_t position = 0; position < list.size(); ++position) {
+    const RecordedOperation& operation = run_.operations[list[position]];
     switch (operation.kind) {
       case Kind::kernel:
       case Kind::begin:
       case Kind::end: {
-        const Picoseconds start = std::exchange(time, time + duration(rank, index));
+        const Picoseconds start = std::exchange(time, time + duration(rank, section, position));
         each({operation, start, time});
         break;
       }
@@ -141,7 +146,7 @@ Picoseconds Replay::time_before(int rank, std::size_t section, std::size_t posit
     from = stops[static_cast<std::size_t>(after) - 1] + 1;
     time = mine.stops[mine.sections[section].stops + static_cast<std::size_t>(after) - 1];
   }
-  for (; from < position; ++from) time += duration(rank, run_.lists[index][from]);
+  for (; from < position; ++from) time += duration(rank, section, from);
   return time;
 }
 

@@ -73,8 +73,9 @@ class Replay {
   struct GroupState;
   class Player;
 
-  /// The time of an operation on the compute stream; 0 for messages, collectives and waits.
-  Picoseconds duration(int rank, std::uint32_t operation) const;
+  /// The time of the operation at `position` of a section's list on the compute stream; 0 for
+  /// messages, collectives and waits.
+  Picoseconds duration(int rank, std::size_t section, std::size_t position) const;
   /// The stream's time before the operation at `position` of a section's list.
   Picoseconds time_before(int rank, std::size_t section, std::size_t position) const;
 

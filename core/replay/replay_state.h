@@ -23,6 +23,7 @@ struct Replay::RankState {
     Picoseconds begin = 0;
     Picoseconds end = 0;
     std::size_t issued = 0, stops = 0, togethers = 0;  ///< in earlier sections
+    std::vector<std::uint32_t> slowed{};               ///< positions of kernels beside collectives
   };
 
   const std::vector<Picoseconds>* durations = nullptr;  ///< by operation

@@ -83,6 +83,11 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
   trace.set_kernels(options.output.kernels);
   if (trace.on()) memory.parts().turn_on();
   transport->computes_on(compute);
+  if (const auto& shared = clock.cluster().shared;
+      clock.is_modelled() && shared && shared->kernels_beside_collectives != 1)
+    compute.slow_beside(std::make_unique<CollectivesInFlight>(
+        shared->kernels_beside_collectives,
+        [this](Picoseconds time) { transport->wait_until(time); }));
   if (!gpu) return;
   // Detects a stall of a rank on which this rank's GPU waits.
   compute.watch([this, patience = options.platform.patience_seconds](double waited) {

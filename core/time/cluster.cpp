@@ -121,11 +121,13 @@ class Reader {
     if (inner.has("leaves")) {
       Reader reader = inner.inside("leaves");
       SharedLinks::Leaves leaves{.nodes = reader.whole("nodes")};
-      leaves.oversubscription = reader.number("oversubscription", 1);
+      leaves.oversubscription = reader.factor("oversubscription", 1, 1000);
       if (reader.has("by_rail")) leaves.by_rail = reader.yes_or_no("by_rail");
       reader.no_others();
       shared.leaves = leaves;
     }
+    if (inner.has("kernels_beside_collectives"))
+      shared.kernels_beside_collectives = inner.factor("kernels_beside_collectives", 1, 100);
     inner.no_others();
     return shared;
   }
@@ -152,6 +154,13 @@ class Reader {
     if (object_.contains(key)) return true;
     known_.push_back(key);
     return false;
+  }
+  double factor(const char* key, double least, double most) {
+    const double value = number(key, least);
+    if (value > most)
+      throw UsageError(fmt::format("{}: '{}' is {}; wants a number of at most {}", where_, key,
+                                   shown(object_.at(key)), most));
+    return value;
   }
   bool yes_or_no(const char* key) {
     known_.push_back(key);
@@ -344,6 +353,8 @@ std::string Cluster::json() const {
       all["leaves"] = {{"nodes", leaves->nodes},
                        {"by_rail", leaves->by_rail},
                        {"oversubscription", leaves->oversubscription}};
+    if (shared->kernels_beside_collectives != 1)
+      all["kernels_beside_collectives"] = shared->kernels_beside_collectives;
   }
   return object.dump(1);
 }

@@ -33,6 +33,9 @@ struct SharedLinks {
     bool operator==(const Leaves&) const = default;
   };
   std::optional<Leaves> leaves{};
+  /// How many times as long a kernel takes that starts while a collective of its rank is in flight:
+  /// the collective uses processors and memory bandwidth.
+  double kernels_beside_collectives = 1;
 
   bool operator==(const SharedLinks&) const = default;
 

@@ -37,5 +37,7 @@ def draw_cluster(draw, file, shared=False):
         if draw.random() < 0.5:
             cluster['shared']['leaves'] = {'nodes': draw.randint(1, 3), 'by_rail': draw.random() < 0.5,
                                            'oversubscription': draw.choice([1, 2, 4])}
+        if draw.random() < 0.4:
+            cluster['shared']['kernels_beside_collectives'] = draw.uniform(1, 3)
     file.write_text(json.dumps(cluster))
     return file

@@ -32,6 +32,8 @@ struct MetaCall {
   Route route;  ///< for checking that the members agree, and for error messages
   Picoseconds ready = 0;
   bool traced = false;  ///< whether the outcome must include steps and passages
+  /// With shared links: called with the member's end once it is known; may be empty.
+  std::function<void(Picoseconds)> ended{};
 };
 
 /// The result of a collective for one member.

@@ -9,6 +9,28 @@ void ThreadFabric::Time::move_on() {
     network_.advance();
 }
 
+void ThreadFabric::Time::wait_until(int agent, Picoseconds time) {
+  struct Timer final : SharedNetwork::Party {
+    Timer(ThreadFabric& run, int agent_) : fabric(run), waiting(agent_) {}
+    void left(int, const Passage&) override {}
+    void arrived(int, const Passage&) override {}
+    void reached(int) override {
+      over = true;
+      fabric.released(waiting);
+    }
+    ThreadFabric& fabric;
+    int waiting;
+    bool over = false;
+  };
+  std::unique_lock lock{fabric_.mutex_};
+  auto& timer = static_cast<Timer&>(
+      *timers_.try_emplace(agent, std::make_unique<Timer>(fabric_, agent)).first->second);
+  timer.over = false;
+  network_.at(time, timer, 0);
+  fabric_.wait_for_time(lock, agent, {.operation = "a kernel beside a collective"},
+                        [&] { return timer.over; });
+}
+
 std::shared_ptr<ThreadFabric::Time::Message> ThreadFabric::Time::add(int agent, const Route& route,
                                                                      SharedTime::Known known) {
   auto message = std::make_shared<Message>(*this, agent, route, std::move(known));

@@ -19,6 +19,9 @@ class ThreadFabric::Time {
   /// Moves time until an agent can run, or nothing is left to happen.
   void move_on();
 
+  /// Returns once all that happens before `time` is known.
+  void wait_until(int agent, Picoseconds time);
+
   class Message;
   std::shared_ptr<Message> add(int agent, const Route& route, SharedTime::Known known);
 
@@ -27,6 +30,7 @@ class ThreadFabric::Time {
   SharedNetwork network_;
   /// Messages whose times are not known.
   std::unordered_map<const Message*, std::shared_ptr<Message>> open_;
+  std::unordered_map<int, std::unique_ptr<SharedNetwork::Party>> timers_;  ///< by agent
 };
 
 /// One side of a message.

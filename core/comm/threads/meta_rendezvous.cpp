@@ -262,7 +262,8 @@ void MetaRendezvous::Member::begin(const std::shared_ptr<Round>& round, const Me
   StepRecorder recorder{static_cast<int>(member_), static_cast<int>(group_->ranks.size()), *steps};
   call.algorithm(recorder);
   const auto ended = [&fabric = fabric_, round, member = member_, rank = group_->ranks[member_],
-                      traced = call.traced](MemberPlays::Call& play) {
+                      traced = call.traced, known = call.ended](MemberPlays::Call& play) {
+    if (known) known(play.end);
     MetaOutcome& outcome = round->outcomes[member];
     outcome.end = play.end;
     for (const MetaStep& step : *play.steps)

@@ -88,6 +88,7 @@ class ThreadTransport final : public Transport {
   std::unique_ptr<SharedTime> shared_time(const Cluster& cluster, int channel) override {
     return std::make_unique<ThreadTime>(fabric_, fabric_.time(cluster), agent_, rank_, channel);
   }
+  void wait_until(Picoseconds time) override { fabric_.time_->wait_until(agent_, time); }
   std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks, int channel,
                                                     const Cluster& cluster) override {
     return fabric_.rendezvous_.join(rank_, ranks, channel, cluster);

@@ -140,6 +140,10 @@ class Transport {
   /// support that.
   virtual std::unique_ptr<SharedTime> shared_time(const Cluster& cluster, int channel);
 
+  /// With shared links: returns once all that happens before a modelled time, which this agent's own
+  /// clock has reached, is known.
+  virtual void wait_until(Picoseconds /*time*/) {}
+
   /// Counts bytes that this rank has sent. send() already calls this.
   void count_sent(const char* operation, std::int64_t bytes);
   /// Counts a collective that the backend's library performs (NativeCollectives).

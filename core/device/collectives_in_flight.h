@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/time/time.h"
+
+namespace lockstep {
+
+/// The collectives that a rank has called and that have not ended, which slow the kernels beside
+/// them (SharedLinks::kernels_beside_collectives). Belongs to the rank's own thread.
+class CollectivesInFlight {
+ public:
+  /// `wait_until` returns once all that happens before a modelled time is known.
+  CollectivesInFlight(double slowdown, std::function<void(Picoseconds)> wait_until)
+      : slowdown_(slowdown), wait_until_(std::move(wait_until)) {}
+
+  /// Notes a collective. Call the result with the collective's end, on any thread, once it is
+  /// known.
+  std::function<void(Picoseconds)> begin() {
+    ends_.push_back(std::make_shared<std::atomic<Picoseconds>>(unknown));
+    return [end = ends_.back()](Picoseconds at) { *end = at; };
+  }
+
+  /// Returns how long a kernel takes that starts at `start` and takes `alone` beside no collective.
+  Picoseconds duration(Picoseconds start, Picoseconds alone) {
+    if (alone == 0) return 0;
+    std::erase_if(ends_, [&](const auto& end) { return has_ended(*end, start); });
+    if (ends_.empty()) return alone;
+    wait_until_(start);
+    std::erase_if(ends_, [&](const auto& end) { return has_ended(*end, start); });
+    return ends_.empty() ? alone : stretched(alone, slowdown_);
+  }
+
+ private:
+  static constexpr Picoseconds unknown = -1;
+  static bool has_ended(Picoseconds end, Picoseconds at) { return end != unknown && end <= at; }
+
+  double slowdown_;
+  std::function<void(Picoseconds)> wait_until_;
+  std::vector<std::shared_ptr<std::atomic<Picoseconds>>> ends_;
+};
+
+}  // namespace lockstep
