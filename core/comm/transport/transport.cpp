@@ -4,7 +4,6 @@
 
 #include <stdexcept>
 
-#include "core/comm/shared/shared_time.h"
 #include "core/comm/transport/native.h"
 
 namespace lockstep {
