@@ -358,7 +358,8 @@ const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
   for (std::size_t member = 1; member < collectives.size(); ++member) {
     const Collective &one = *collectives[0], &other = *collectives[member];
     if (one.operation != other.operation || one.algorithm != other.algorithm ||
-        one.elements != other.elements || one.dtype != other.dtype || one.root != other.root)
+        one.elements != other.elements || one.dtype != other.dtype || one.root != other.root ||
+        one.per_node != other.per_node)
       refuse(fmt::format("ranks {} and {} call different collectives of their group",
                          group.ranks[0], group.ranks[member]));
   }
@@ -379,12 +380,9 @@ void Replay::Player::begin_call(GroupState& group, std::size_t member, std::size
   const int rank = group.ranks[member];
   const std::int32_t number = group.calls[member][round];
   auto& plays = plays_[&group];
-  if (plays.empty()) {
-    plays.resize(group.ranks.size());
-    for (std::size_t each = 0; each < plays.size(); ++each)
-      plays[each] = std::make_unique<MemberPlays>(*network_, group.cluster, group.ranks, each,
-                                                  group.collectives_channel());
-  }
+  if (plays.empty())
+    plays =
+        MemberPlays::of_group(*network_, group.cluster, group.ranks, group.collectives_channel());
   auto& steps = steps_[{index, member, group.ranks.size()}];
   if (!steps)
     steps = std::make_shared<const std::vector<MetaStep>>(

@@ -117,7 +117,7 @@ class Replay::Player {
   // With shared links.
   std::optional<SharedNetwork> network_;
   double beside_collectives_ = 1;  ///< SharedLinks::kernels_beside_collectives
-  std::vector<Messages> parties_;                                                 ///< by rank
+  std::vector<Messages> parties_;  ///< by rank
   std::map<const GroupState*, std::vector<std::unique_ptr<MemberPlays>>> plays_;  ///< by member
   /// By operation, member and size of the group: a member's messages.
   std::map<std::array<std::size_t, 3>, std::shared_ptr<const std::vector<MetaStep>>> steps_;

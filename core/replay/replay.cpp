@@ -188,6 +188,11 @@ std::vector<Replay::Exchange> Replay::expand(int rank, std::int64_t issued) cons
       exchanges[member].end = ranks_[static_cast<std::size_t>(exchanges[member].rank)]
                                   .issued[static_cast<std::size_t>(exchanges[member].issued)]
                                   .end;
+      if (const std::int64_t before = exchanges[member].before; before >= 0)
+        exchanges[member].send_free = exchanges[member].receive_free =
+            ranks_[static_cast<std::size_t>(exchanges[member].rank)]
+                .issued[static_cast<std::size_t>(before)]
+                .end;
       if (place >= group.passages.size() || group.passages[place].empty()) continue;
       exchanges[member].passages = group.passages[place];
       exchanges[member].steps = std::move(steps[member]);
@@ -199,6 +204,8 @@ std::vector<Replay::Exchange> Replay::expand(int rank, std::int64_t issued) cons
     const auto& [send_free, receive_free] = group.lanes[round * group.ranks.size() + member];
     members[member].send_free = send_free;
     members[member].receive_free = receive_free;
+    exchanges[member].send_free = send_free;
+    exchanges[member].receive_free = receive_free;
     members[member].begin(steps[member], exchanges[member].ready, /*traced_=*/true);
   }
   StepPlayer{group.ranks, group.cluster}.play(members);

@@ -17,14 +17,14 @@ namespace {
 
 constexpr Picoseconds one_us = 1'000'000;
 
-/// A message on a stream of its own. Times are in µs; at 1 GB/s, 1000 bytes take 1 µs.
-struct Sent {
+/// A message on a stream of its own. SharedTimes are in µs; at 1 GB/s, 1000 bytes take 1 µs.
+struct SentMessage {
   int from, to;
   double bytes;
   double start = 0;
 };
 
-struct Times final : SharedNetwork::Party {
+struct SharedTimes final : SharedNetwork::Party {
   Passage sent, received;
   void left(int, const Passage& passage) override { sent = passage; }
   void arrived(int, const Passage& passage) override { received = passage; }
@@ -32,10 +32,10 @@ struct Times final : SharedNetwork::Party {
 };
 
 /// Returns the times of messages, which are posted in the order of `order`.
-std::vector<Times> times_of(const Cluster& cluster, const std::vector<Sent>& messages,
-                            std::vector<std::size_t> order = {}) {
+std::vector<SharedTimes> times_of(const Cluster& cluster, const std::vector<SentMessage>& messages,
+                                  std::vector<std::size_t> order = {}) {
   SharedNetwork network{cluster};
-  std::vector<Times> times(messages.size());
+  std::vector<SharedTimes> times(messages.size());
   for (std::size_t i = order.size(); i < messages.size(); ++i) order.push_back(i);
   for (const std::size_t i : order) {
     const auto& [from, to, bytes, start] = messages[i];
@@ -55,9 +55,9 @@ std::vector<Times> times_of(const Cluster& cluster, const std::vector<Sent>& mes
 
 /// Returns when messages have left their senders, in µs; to the nanosecond, because rates are whole
 /// bytes per second.
-std::vector<double> ends(const Cluster& cluster, const std::vector<Sent>& messages) {
+std::vector<double> ends(const Cluster& cluster, const std::vector<SentMessage>& messages) {
   std::vector<double> all;
-  for (const Times& each : times_of(cluster, messages))
+  for (const SharedTimes& each : times_of(cluster, messages))
     all.push_back(std::round(static_cast<double>(each.sent.end) / 1000) / 1000);
   return all;
 }
@@ -98,7 +98,7 @@ TEST_CASE("shared links, worked by hand: ports") {
 }
 
 TEST_CASE("shared links, worked by hand: cards, rails and uplinks") {
-  const std::vector<Sent> four{{0, 4, 1000}, {1, 5, 1000}, {2, 6, 1000}, {3, 7, 1000}};
+  const std::vector<SentMessage> four{{0, 4, 1000}, {1, 5, 1000}, {2, 6, 1000}, {3, 7, 1000}};
   CHECK(ends(four_nodes(cards(1, {0, 0, 0, 0})), four) == Ends{4, 4, 4, 4});
   CHECK(ends(four_nodes(cards(2, {0, 0, 1, 1})), four) == Ends{2, 2, 2, 2});
   CHECK(ends(four_nodes(cards(2, {0, 0, 0, 1})), four) == Ends{3, 3, 3, 1});
@@ -130,7 +130,7 @@ TEST_CASE("a message on shared links is no faster than its own link, and arrives
   Cluster cluster = four_nodes({.port = 1e9});
   cluster.within = {5e-6, 2.5e8};
   CHECK(ends(cluster, {{0, 1, 1000}, {0, 2, 1000}}) == Ends{4, 4});
-  const std::vector<Times> alone = times_of(cluster, {{0, 1, 1000, 3}});
+  const std::vector<SharedTimes> alone = times_of(cluster, {{0, 1, 1000, 3}});
   CHECK(alone[0].sent == Passage{3 * one_us, 7 * one_us});
   CHECK(alone[0].received == Passage{8 * one_us, 12 * one_us});
 }
@@ -138,7 +138,7 @@ TEST_CASE("a message on shared links is no faster than its own link, and arrives
 TEST_CASE("on a lane, a message waits for the one before it") {
   const Cluster cluster = four_nodes({.port = 1e9});
   SharedNetwork network{cluster};
-  Times first, second, other;
+  SharedTimes first, second, other;
   const int from = network.open_stream(0, 0), to = network.open_stream(1, 0);
   network.send(from, {.to = 1, .bytes = 1000}, first, 0);
   network.send(from, {.to = 1, .bytes = 1000}, second, 0);
@@ -160,16 +160,16 @@ TEST_CASE("shared links: the times do not depend on the order in which messages 
     shared.port = 7e8;
     shared.uplink = 1.7e9;
     const Cluster cluster = four_nodes(shared);
-    std::vector<Sent> messages;
+    std::vector<SentMessage> messages;
     std::vector<std::size_t> order;
     for (int i = 0; i < 12; ++i) {
       const int from = below(16);
       messages.push_back({from, (from + 1 + below(15)) % 16, 1.0 + below(5000), below(3) * 0.5});
       order.push_back(static_cast<std::size_t>(i));
     }
-    const std::vector<Times> once = times_of(cluster, messages);
+    const std::vector<SharedTimes> once = times_of(cluster, messages);
     std::shuffle(order.begin(), order.end(), random);
-    const std::vector<Times> again = times_of(cluster, messages, order);
+    const std::vector<SharedTimes> again = times_of(cluster, messages, order);
     for (std::size_t i = 0; i < messages.size(); ++i) {
       CHECK(once[i].sent == again[i].sent);
       CHECK(once[i].received == again[i].received);
@@ -184,7 +184,7 @@ TEST_CASE("a message that shares its links with no other takes as long as on lin
   for (const int to : {1, 5})
     for (const double bytes : {0.0, 1.0, 777.0, 1e6 + 1, 3e9}) {
       const auto whole = static_cast<std::int64_t>(bytes);
-      const Times times = times_of(cluster, {{0, to, bytes}})[0];
+      const SharedTimes times = times_of(cluster, {{0, to, bytes}})[0];
       CHECK(times.sent.end == cluster.transfer(0, to, whole));
       CHECK(times.received.end == cluster.transfer(0, to, whole) + cluster.latency(0, to, whole));
     }
@@ -198,11 +198,11 @@ TEST_CASE("random messages on random clusters end when SimGrid's fluid model say
   std::size_t compared = 0, shared = 0;
   for (const auto& each : cases) {
     const Cluster cluster = parse_cluster(each.at("cluster").dump(), "shared_flows.json");
-    std::vector<Sent> messages;
+    std::vector<SentMessage> messages;
     for (const auto& message : each.at("messages"))
       messages.push_back({message.at("from"), message.at("to"), message.at("bytes"),
                           message.at("start").get<double>() * 1e6});
-    const std::vector<Times> times = times_of(cluster, messages);
+    const std::vector<SharedTimes> times = times_of(cluster, messages);
     for (std::size_t i = 0; i < messages.size(); ++i) {
       const double begin = messages[i].start * one_us;
       const double theirs = each.at("messages")[i].at("end").get<double>() * 1e12 - begin;

@@ -3,7 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/error.h"
+
 namespace lockstep {
+
+std::vector<std::unique_ptr<MemberPlays>> MemberPlays::of_group(SharedNetwork& network,
+                                                                const Cluster& links,
+                                                                const std::vector<int>& ranks,
+                                                                int channel) {
+  const auto group = std::make_shared<Group>();
+  std::vector<std::unique_ptr<MemberPlays>> all;
+  for (std::size_t member = 0; member < ranks.size(); ++member) {
+    all.emplace_back(new MemberPlays(network, links, ranks, member, channel, group));
+    group->members.push_back(all.back().get());
+  }
+  return all;
+}
 
 void MemberPlays::call(Call call) {
   calls_.push_back(std::move(call));
@@ -15,7 +30,42 @@ void MemberPlays::begin() {
   first.begin = end_ = ready_ = std::max(first.ready, end_);
   if (first.keeps_passages) first.passages.resize(first.steps->size());
   next_ = 0;
-  go_on();
+  const auto& steps = *first.steps;
+  if (!steps.empty() && ranks_[static_cast<std::size_t>(steps[0].peer)] == rank_)
+    begin_in_switch();
+  else
+    go_on();
+}
+
+// As in StepPlayer: all members' elements go up to the switch at once, and the sums come down α
+// later. The switch is not shared with other messages.
+void MemberPlays::begin_in_switch() {
+  if (!links_.in_switch)
+    throw UsageError("cluster '" + links_.name +
+                     "' has no 'in_switch': its switches can't add; choose another algorithm");
+  Group::Sum& sum = group_->sums[number_];
+  sum.last = std::max(sum.last, ready_);
+  if (++sum.begun < group_->members.size()) return;
+  const Picoseconds start = sum.last;
+  group_->sums.erase(number_);
+  for (MemberPlays* member : group_->members) member->add_in_switch(start);
+}
+
+void MemberPlays::add_in_switch(Picoseconds start) {
+  Call& call = calls_.front();
+  const std::int64_t bytes = call.steps->front().bytes;
+  const Link::Segment link = links_.in_switch->at(bytes);
+  const Picoseconds held = picoseconds(static_cast<double>(bytes) / link.bandwidth);
+  end_ = ready_ = start + held + picoseconds(link.latency_seconds);
+  if (call.keeps_passages) call.passages = {{start, start + held}, {end_ - held, end_}};
+  receiving_ = true;
+  network_.at(end_, *this, 0);
+}
+
+void MemberPlays::reached(int) {
+  receiving_ = false;
+  next_ = calls_.front().steps->size();
+  finish_if_done();
 }
 
 void MemberPlays::go_on() {
@@ -63,6 +113,7 @@ void MemberPlays::finish_if_done() {
   if (leaving_ > 0 || receiving_ || next_ < calls_.front().steps->size()) return;
   Call done = std::move(calls_.front());
   calls_.pop_front();
+  ++number_;
   done.end = end_;
   // The next call begins before anybody learns of this one's end, so that all its messages are
   // posted in time.

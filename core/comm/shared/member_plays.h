@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -30,25 +31,44 @@ class MemberPlays final : public SharedNetwork::Party {
     std::vector<Passage> passages{};  ///< one for each step, if keeps_passages
   };
 
-  /// `ranks` are those of the group's members, and `links` the cluster whose latencies their
-  /// messages have. Both must outlive this object, and so must `network`.
-  MemberPlays(SharedNetwork& network, const Cluster& links, const std::vector<int>& ranks,
-              std::size_t member, int channel)
-      : network_(network),
-        links_(links),
-        ranks_(ranks),
-        rank_(ranks[member]),
-        stream_(network.open_stream(rank_, channel)) {}
+  /// One per member. `ranks` are those of the group's members, and `links` the cluster whose
+  /// latencies their messages have. Both must outlive these objects, and so must `network`.
+  static std::vector<std::unique_ptr<MemberPlays>> of_group(SharedNetwork& network,
+                                                            const Cluster& links,
+                                                            const std::vector<int>& ranks,
+                                                            int channel);
 
   /// Queues a call, which begins at once if no other is in progress.
   void call(Call call);
 
   void left(int step, const Passage& passage) override;
   void arrived(int step, const Passage& passage) override;
-  void reached(int) override {}
+  void reached(int) override;
 
  private:
+  /// The members of a group, and what its switch adds (Algorithm::in_switch): by the number of the
+  /// collective, how many members have begun it, and the last one's begin.
+  struct Group {
+    struct Sum {
+      std::size_t begun = 0;
+      Picoseconds last = 0;
+    };
+    std::vector<MemberPlays*> members;
+    std::map<std::int64_t, Sum> sums;
+  };
+  MemberPlays(SharedNetwork& network, const Cluster& links, const std::vector<int>& ranks,
+              std::size_t member, int channel, std::shared_ptr<Group> group)
+      : network_(network),
+        links_(links),
+        ranks_(ranks),
+        rank_(ranks[member]),
+        stream_(network.open_stream(rank_, channel)),
+        group_(std::move(group)) {}
+
   void begin();
+  /// Begins a sum in the switch, which starts once all members have begun it.
+  void begin_in_switch();
+  void add_in_switch(Picoseconds start);
   void go_on();
   void finish_if_done();
 
@@ -57,13 +77,15 @@ class MemberPlays final : public SharedNetwork::Party {
   const std::vector<int>& ranks_;
   int rank_;
   int stream_;
-  std::deque<Call> calls_;  ///< the first is in progress
-  std::size_t next_ = 0;    ///< of the first call: the next step
-  Picoseconds ready_ = 0;   ///< when it may begin
-  Picoseconds end_ = 0;     ///< of the first call, or of the last one that has ended
-  int leaving_ = 0;         ///< sends that have not left
-  bool receiving_ = false;  ///< whether a receive has not arrived
-  bool going_on_ = false;   ///< whether go_on() is running
+  std::shared_ptr<Group> group_;
+  std::deque<Call> calls_;   ///< the first is in progress
+  std::int64_t number_ = 0;  ///< of the first call
+  std::size_t next_ = 0;     ///< of the first call: the next step
+  Picoseconds ready_ = 0;    ///< when it may begin
+  Picoseconds end_ = 0;      ///< of the first call, or of the last one that has ended
+  int leaving_ = 0;          ///< sends that have not left
+  bool receiving_ = false;   ///< whether a receive has not arrived
+  bool going_on_ = false;    ///< whether go_on() is running
 };
 
 }  // namespace lockstep

@@ -48,9 +48,7 @@ struct MetaRendezvous::MetaGroup {
         steps(group.size()),
         members(group.size()),
         states(group.size()) {
-    if (network != nullptr)
-      for (std::size_t member = 0; member < group.size(); ++member)
-        plays.push_back(std::make_unique<MemberPlays>(*network, cluster, ranks, member, channel));
+    if (network != nullptr) plays = MemberPlays::of_group(*network, cluster, ranks, channel);
   }
 
   struct MemberState {
