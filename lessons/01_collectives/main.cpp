@@ -21,7 +21,8 @@ int main(int argc, char** argv) {
                 argv};
   const auto& name = lesson.flag<std::string>(
       "--algorithm", "ring", "ring, naive, tree, recursive_doubling or rabenseifner");
-  const int& elements = lesson.flag("--elements", 1'000'000, "f32 elements in each rank's array");
+  const auto& elements =
+      lesson.flag("--elements", std::int64_t{1'000'000}, "f32 elements in each rank's array");
   const bool& sweep =
       lesson.flag("--sweep", false,
                   "afterwards, time many sizes on 2, 4, 8, ... ranks and with all algorithms");
