@@ -143,6 +143,18 @@ def machines():
             'b200_four_nodes': machine('b200_four_nodes', 4, 2.25e15, 8.0e12, 5.0e10, four_nodes(b200['within']))}
 
 
+def origin(machine, where, name):
+    """Returns where a protocol's constants come from."""
+    if machine == 'b200_four_nodes' and where == 'within':
+        return 'b200_nvlink'
+    if name != 'simple' or machine == 'a100_nvlink':
+        return 'both fitted'
+    if where == 'between':
+        return 'α: 10 µs after 128 bytes (NCCL); the card, 400 Gb/s'
+    rate = 'published without the switch' if machine == 'h200_nvlink' else 'bus bandwidth of the switch, 16 GiB'
+    return f'α: 2.8 µs after low latency (NCCL); {rate}'
+
+
 def formula(cluster, gpu, nodes, size):
     """Returns the time of an all-reduce by its formula, without Lockstep."""
     kind = algorithm(gpu, nodes, size)
