@@ -1,6 +1,9 @@
 #include "core/comm/algorithms.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
 #include <stdexcept>
 
 namespace lockstep {
@@ -188,7 +191,174 @@ void rabenseifner_all_reduce(Peers& peers, View data) {
 
 }  // namespace
 
-void all_reduce(Algorithm algorithm, Peers& peers, View data) {
+// -- nodes --------------------------------------------------------------------------------------
+
+int members_per_node(std::span<const int> ranks, int ranks_per_node) {
+  const auto size = ranks.size();
+  const auto node = [&](std::size_t member) { return ranks[member] / ranks_per_node; };
+  std::size_t block = 1;
+  while (block < size && node(block) == node(0)) ++block;
+  if (block == size || size % block != 0) return 0;
+  std::set<int> nodes;
+  for (std::size_t member = 0; member < size; ++member) {
+    if (member % block == 0 && !nodes.insert(node(member)).second) return 0;
+    if (node(member) != node(member - member % block)) return 0;
+  }
+  return static_cast<int>(block);
+}
+
+namespace {
+
+/// Every `stride`-th member of a group, as a group of its own: its members' messages are those of
+/// the whole group.
+class Subset final : public Peers {
+ public:
+  /// `size` members, from `first`; they include the member that `all` belongs to.
+  Subset(Peers& all, int first, int stride, int size)
+      : Peers((all.rank() - first) / stride, size), all_(all), first_(first), stride_(stride) {}
+
+  void send(View out, int to) override { all_.send(out, member(to)); }
+  void receive(View in, int from) override { all_.receive(in, member(from)); }
+  void receive_add(View sum, int from) override { all_.receive_add(sum, member(from)); }
+  void exchange(View out, int to, View in, int from) override {
+    all_.exchange(out, member(to), in, member(from));
+  }
+  void exchange_add(View out, int to, View sum, int from) override {
+    all_.exchange_add(out, member(to), sum, member(from));
+  }
+  void at_once(std::span<const Transfer> transfers) override {
+    std::vector<Transfer> theirs{transfers.begin(), transfers.end()};
+    for (Transfer& each : theirs) each.peer = member(each.peer);
+    all_.at_once(theirs);
+  }
+  void copy(View from, View into) override { all_.copy(from, into); }
+  View scratch(View like) const override { return all_.scratch(like); }
+  void add_in_switch(View data) override { all_.add_in_switch(data); }
+
+ private:
+  int member(int i) const { return first_ + i * stride_; }
+
+  Peers& all_;
+  int first_;
+  int stride_;
+};
+
+/// The members of this member's node.
+Subset node_of(Peers& peers, int per_node) {
+  return {peers, peers.rank() / per_node * per_node, 1, per_node};
+}
+/// The members that have this member's place in their nodes.
+Subset rail_of(Peers& peers, int per_node) {
+  return {peers, peers.rank() % per_node, per_node, peers.size() / per_node};
+}
+
+// Reduce-scatter within the node, all-reduce of the own chunk between the nodes, all-gather within
+// the node.
+void hierarchical_all_reduce(Peers& peers, View data, int per_node) {
+  Subset node = node_of(peers, per_node);
+  Subset rail = rail_of(peers, per_node);
+  ring_reduce_scatter(node, data);
+  all_reduce(Algorithm::ring, rail, chunk_of(data, node.rank(), node.size()));
+  ring_all_gather(node, data);
+}
+
+}  // namespace
+
+void two_hop_all_to_all(Peers& peers, View out, View in, int per_node) {
+  Subset node = node_of(peers, per_node);
+  Subset rail = rail_of(peers, per_node);
+  const View sorted = peers.scratch(out);
+  const auto chunk = [&](View data, int i) { return chunk_of(data, i, peers.size()); };
+  const auto exchange = [](Peers& among, View from, View into) {
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(among.size()),
+                                           from.elements() / among.size());
+    pairwise_all_to_all(among, from, counts, into, counts);
+  };
+  for (int place = 0; place < node.size(); ++place)
+    for (int to = 0; to < rail.size(); ++to)
+      peers.copy(chunk(out, to * node.size() + place), chunk(sorted, place * rail.size() + to));
+  exchange(node, sorted, in);
+  for (int place = 0; place < node.size(); ++place)
+    for (int to = 0; to < rail.size(); ++to)
+      peers.copy(chunk(in, place * rail.size() + to), chunk(sorted, to * node.size() + place));
+  exchange(rail, sorted, in);
+}
+
+// -- two trees ----------------------------------------------------------------------------------
+
+BinaryTree::BinaryTree(int rank, int size, bool second) {
+  const auto mirrored = [&](int i) {  // between members and places, either way
+    return size - 1 - i;
+  };
+  const int place = !second ? rank : size % 2 == 0 ? mirrored(rank) : (rank + size - 1) % size;
+  const auto member = [&](int at) {
+    return !second ? at : size % 2 == 0 ? mirrored(at) : (at + 1) % size;
+  };
+  // A place's lowest bit tells its level. Its parent is the place in the middle of the next level's
+  // range that holds it, or, if that does not exist, the one before.
+  const auto lowest = [&](int at) { return at == 0 ? 1 << depth_of(size) : at & -at; };
+  const auto parent_of = [&](int at) {
+    const int bit = lowest(at), up = (at ^ bit) | (bit << 1);
+    return up < size ? up : at ^ bit;
+  };
+  if (place > 0) parent = member(parent_of(place));
+  for (int at = place; at > 0; at = parent_of(at)) ++depth;
+  const int half = lowest(place) / 2;
+  if (place > 0 && half > 0) children.push_back(member(place - half));
+  for (int below = half; below > 0; below /= 2) {
+    if (place + below >= size) continue;
+    children.push_back(member(place + below));
+    break;
+  }
+}
+
+int BinaryTree::depth_of(int size) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(size - 1)));
+}
+
+int double_tree_pieces(std::int64_t elements, DType dtype, int size) {
+  const double rounds = 2 * BinaryTree::depth_of(size) - 1;
+  const double bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype));
+  const auto best = static_cast<std::int64_t>(std::ceil(std::sqrt(2 * rounds * bytes / (1 << 18))));
+  return static_cast<int>(std::max<std::int64_t>(1, std::min(best, elements / 2)));
+}
+
+namespace {
+
+// Each half of the data has its own tree. A member at depth d sends piece i up in round i + D − d,
+// and down in round i + D + d, so each piece moves by one level per round, and every round carries
+// other pieces between the other levels.
+void double_tree_all_reduce(Peers& peers, View data) {
+  using Kind = Peers::Transfer::Kind;
+  const int depth = BinaryTree::depth_of(peers.size());
+  const int pieces = double_tree_pieces(data.elements(), data.dtype, peers.size());
+  const BinaryTree trees[] = {{peers.rank(), peers.size(), false},
+                              {peers.rank(), peers.size(), true}};
+  std::vector<Peers::Transfer> now;
+  for (int round = 0; round < pieces + 2 * depth - 1; ++round) {
+    now.clear();
+    for (int half = 0; half < 2; ++half) {
+      const auto& [parent, children, level] = trees[half];
+      const auto add = [&](Kind kind, int first_round, int peer) {
+        const int piece = round - first_round;
+        if (piece >= 0 && piece < pieces)
+          now.push_back({kind, chunk_of(chunk_of(data, half, 2), piece, pieces), peer});
+      };
+      if (parent >= 0) add(Kind::send, depth - level, parent);
+      for (const int child : children) add(Kind::receive_add, depth - level - 1, child);
+      if (parent >= 0) add(Kind::receive, depth + level - 1, parent);
+      for (const int child : children) add(Kind::send, depth + level, child);
+    }
+    peers.at_once(now);
+  }
+}
+
+}  // namespace
+
+// -- all of them --------------------------------------------------------------------------------
+
+void all_reduce(Algorithm algorithm, Peers& peers, View data, int per_node) {
+  if (peers.size() == 1) return;
   switch (algorithm) {
     case Algorithm::ring:
       ring_reduce_scatter(peers, data);
@@ -202,16 +372,38 @@ void all_reduce(Algorithm algorithm, Peers& peers, View data) {
       return recursive_doubling_all_reduce(peers, data);
     case Algorithm::rabenseifner:
       return rabenseifner_all_reduce(peers, data);
+    case Algorithm::hierarchical:
+      return hierarchical_all_reduce(peers, data, per_node > 0 ? per_node : peers.size());
+    case Algorithm::double_tree:
+      return double_tree_all_reduce(peers, data);
+    case Algorithm::rings:
+      break;
+    case Algorithm::in_switch:
+      return peers.add_in_switch(data);
   }
+  throw std::invalid_argument("one group has one ring; Rings has several");
 }
 
 std::int64_t all_reduce_scratch(Algorithm algorithm, std::int64_t elements, int ranks,
-                                bool combines) {
+                                bool combines, int per_node, DType dtype) {
   if (ranks == 1) return 0;
   if (algorithm == Algorithm::recursive_doubling)
     return elements;  // both partners send all elements at once
-  if (combines) return 0;
-  return algorithm == Algorithm::ring ? (elements + ranks - 1) / ranks : elements;
+  if (combines || algorithm == Algorithm::in_switch) return 0;
+  const auto part = [](std::int64_t whole, std::int64_t parts) {
+    return (whole + parts - 1) / parts;
+  };
+  switch (algorithm) {
+    case Algorithm::ring:
+      return part(elements, ranks);
+    case Algorithm::hierarchical:
+      // With one member per node, everything happens between the nodes.
+      return part(elements, per_node > 1 ? per_node : ranks);
+    case Algorithm::double_tree:  // a member adds up to three pieces at once
+      return 3 * part(part(elements, 2), double_tree_pieces(elements, dtype, ranks));
+    default:
+      return elements;
+  }
 }
 
 void run(const Collective& collective, Peers& peers, View data, View in) {
@@ -221,7 +413,7 @@ void run(const Collective& collective, Peers& peers, View data, View in) {
     case Operation::broadcast:
       return binomial_broadcast(peers, data, collective.root);
     case Operation::all_reduce:
-      return all_reduce(collective.algorithm, peers, data);
+      return all_reduce(collective.algorithm, peers, data, collective.per_node);
     case Operation::reduce_scatter:
       return ring_reduce_scatter(peers, data);
     case Operation::all_gather:
@@ -229,6 +421,7 @@ void run(const Collective& collective, Peers& peers, View data, View in) {
     case Operation::gather:
       return linear_gather(peers, data, collective.root);
     case Operation::all_to_all:
+      if (collective.per_node > 0) return two_hop_all_to_all(peers, data, in, collective.per_node);
       return pairwise_all_to_all(peers, data, counts.first(members), in, counts.subspan(members));
     case Operation::barrier:
       return dissemination_barrier(peers);

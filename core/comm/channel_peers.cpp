@@ -1,6 +1,7 @@
 #include "core/comm/channel_peers.h"
 
 #include <cstring>
+#include <stdexcept>
 
 namespace lockstep {
 
@@ -86,6 +87,47 @@ void ChannelPeers::exchange_add(View out, int to, View sum, int from) {
   if (apart) add(in, sum);
   sent(std::move(going));
   if (!apart) add(in, sum);
+}
+
+// If a receive adds directly from the sender's buffer, it must be done before the next one starts,
+// because both may add to the same elements. Other receives all start at once.
+void ChannelPeers::at_once(std::span<const Transfer> transfers) {
+  using Kind = Transfer::Kind;
+  const bool combines = channel_.endpoint().transport.combines();
+  std::vector<Work> going, coming;
+  for (const auto& [kind, data, peer] : transfers)
+    if (kind == Kind::send) going.push_back(start_send(data, peer));
+  std::vector<std::pair<View, View>> added;  // in scratch, and the sum; empty for a plain receive
+  const auto finish_receives = [&] {
+    for (std::size_t i = 0; i < coming.size(); ++i) {
+      received(std::move(coming[i]));
+      if (added[i].second.elements() > 0) add(added[i].first, added[i].second);
+    }
+    coming.clear();
+    added.clear();
+  };
+  std::int64_t used = 0;
+  for (const auto& [kind, data, peer] : transfers) {
+    if (kind == Kind::send) continue;
+    if (kind == Kind::receive_add && combines) {
+      finish_receives();
+      received(start_receive(data, peer, adds(data.dtype)));
+      continue;
+    }
+    View in = data;
+    if (kind == Kind::receive_add) {
+      in = slice(scratch_, used, data.elements());
+      used += data.elements();
+    }
+    coming.push_back(start_receive(in, peer));
+    added.emplace_back(in, kind == Kind::receive_add ? data : View{nullptr, {0}});
+  }
+  finish_receives();
+  for (Work& each : going) sent(std::move(each));
+}
+
+void ChannelPeers::add_in_switch(View) {
+  throw std::logic_error("in_switch is a cost only: no device but meta has it");
 }
 
 void ChannelPeers::add(View in, View sum) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "core/comm/channel.h"
@@ -33,7 +34,10 @@ class ChannelPeers final : public Peers {
   void receive_add(View sum, int from) override;
   void exchange(View out, int to, View in, int from) override;
   void exchange_add(View out, int to, View sum, int from) override;
+  void at_once(std::span<const Transfer> transfers) override;
   void copy(View from, View into) override;
+  View scratch(View like) const override { return slice(scratch_, 0, like.elements()); }
+  void add_in_switch(View data) override;
 
   /// Returns the end of this member's last message.
   Event end() const {

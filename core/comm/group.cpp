@@ -29,6 +29,7 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
       ranks_(std::move(ranks)),
       name_(std::move(name)),
       kept_name_(endpoint.device.compute.trace().keep(name_)),
+      per_node_(members_per_node(ranks_, endpoint.device.compute.clock().cluster().ranks_per_node)),
       messages_(endpoint, channels, fmt::format("{}: send", name_),
                 fmt::format("{}: receive", name_), name_) {
   const auto self = std::find(ranks_.begin(), ranks_.end(), endpoint.transport.rank());
@@ -127,10 +128,16 @@ Work Group::broadcast(View data, int root, std::source_location where) {
 
 Work Group::all_reduce(View data, Algorithm algorithm, std::source_location where) {
   checked("all_reduce", data);
-  return issue({.operation = Operation::all_reduce, .algorithm = algorithm}, data,
+  if (algorithm == Algorithm::rings)
+    throw std::invalid_argument(fmt::format(
+        "all_reduce by rings in {}: a group has one stream, and so one ring; use Rings", name_));
+  if (algorithm == Algorithm::in_switch) check_in_switch();
+  const int per_node = algorithm == Algorithm::hierarchical ? per_node_ : 0;
+  return issue({.operation = Operation::all_reduce, .algorithm = algorithm, .per_node = per_node},
+               data,
                {.part = part("all_reduce", where, name_of(algorithm), bytes_of(data)),
                 .scratch = all_reduce_scratch(algorithm, data.elements(), size(),
-                                              endpoint_.transport.combines()),
+                                              endpoint_.transport.combines(), per_node, data.dtype),
                 .native = [=](NativeCollectives& library) { library.all_reduce(data); }});
 }
 
@@ -164,18 +171,46 @@ Work Group::gather(View data, int root, std::source_location where) {
                 }});
 }
 
+void Group::check_in_switch() const {
+  const Cluster& cluster = endpoint_.device.compute.clock().cluster();
+  const auto refuse = [&](const std::string& why) {
+    throw std::invalid_argument(fmt::format("all_reduce by in_switch in {}: {}", name_, why));
+  };
+  if (endpoint_.device.memory.device() != DeviceKind::meta)
+    refuse("a cost only; it has no data to add except on the meta device (--device meta)");
+  if (!cluster.in_switch)
+    refuse(fmt::format("cluster '{}' has no 'in_switch': its switches can't add", cluster.name));
+  if (per_node_ != 0 ||
+      ranks_.front() / cluster.ranks_per_node != ranks_.back() / cluster.ranks_per_node)
+    refuse("its members are on several nodes; a switch joins the ranks of one");
+}
+
 Work Group::all_to_all(View out, View in, std::source_location where) {
+  return equal_all_to_all(out, in, 0, where);
+}
+
+Work Group::two_hop_all_to_all(View out, View in, std::source_location where) {
+  return equal_all_to_all(out, in, per_node_, where);
+}
+
+Work Group::equal_all_to_all(View out, View in, int per_node, std::source_location where) {
   const std::int64_t n = out.elements();
   if (n % size() != 0 || in.elements() != n)
     throw std::invalid_argument(fmt::format(
         "all_to_all of {} into {} elements between {} members: the chunks must be equal", n,
         in.elements(), size()));
   const std::vector<std::int64_t> counts(ranks_.size(), n / size());
-  return all_to_all_v(out, counts, in, counts, where);
+  return exchange(out, counts, in, counts, per_node, where);
 }
 
 Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View in,
                          std::vector<std::int64_t> receive_counts, std::source_location where) {
+  return exchange(out, std::move(send_counts), in, std::move(receive_counts), 0, where);
+}
+
+Work Group::exchange(View out, std::vector<std::int64_t> send_counts, View in,
+                     std::vector<std::int64_t> receive_counts, int per_node,
+                     std::source_location where) {
   checked("all_to_all_v", out);
   checked("all_to_all_v", in);
   if (in.dtype != out.dtype)
@@ -204,13 +239,15 @@ Work Group::all_to_all_v(View out, std::vector<std::int64_t> send_counts, View i
   };
   std::vector<std::int64_t> counts = send_counts;
   counts.insert(counts.end(), receive_counts.begin(), receive_counts.end());
-  return issue({.operation = Operation::all_to_all, .counts = std::move(counts)}, out,
-               {.part = part("all_to_all", where, "pairwise"),
-                .native =
-                    [=](NativeCollectives& library) {
-                      library.all_to_all(out, narrowed(send_counts), in, narrowed(receive_counts));
-                    }},
-               in);
+  return issue(
+      {.operation = Operation::all_to_all, .counts = std::move(counts), .per_node = per_node}, out,
+      {.part = part("all_to_all", where, per_node > 0 ? "two_hop" : "pairwise"),
+       .scratch = per_node > 0 ? out.elements() : 0,
+       .native =
+           [=](NativeCollectives& library) {
+             library.all_to_all(out, narrowed(send_counts), in, narrowed(receive_counts));
+           }},
+      in);
 }
 
 Work Group::barrier(std::source_location where) {

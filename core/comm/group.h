@@ -41,6 +41,9 @@ class Group {
   /// This rank's index in the group, 0 .. size() - 1.
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
+  /// How many consecutive members share a node of the run's cluster; 0 if all do (see
+  /// members_per_node()).
+  int per_node() const { return per_node_; }
   /// The i-th member's rank in the whole run.
   int world_rank(int i) const { return ranks_[static_cast<std::size_t>(i)]; }
   const std::string& name() const { return name_; }
@@ -53,7 +56,9 @@ class Group {
 
   /// Copies the root's elements to every member (binomial tree).
   Work broadcast(View data, int root, std::source_location where = std::source_location::current());
-  /// Leaves the sum over all members on every member; the sums are bitwise identical.
+  /// Leaves the sum over all members on every member; the sums are bitwise identical. Throws
+  /// std::invalid_argument for Algorithm::rings, and for Algorithm::in_switch unless the tensors
+  /// are on the meta device, the cluster's switches can add, and all members are on one node.
   Work all_reduce(View data, Algorithm algorithm = Algorithm::ring,
                   std::source_location where = std::source_location::current());
   /// Divides `data` into size() chunks (see chunk()). On member i, chunk i of `data` becomes the
@@ -67,6 +72,11 @@ class Group {
   /// Sends chunk i of `out` to member i and receives that member's chunk into chunk i of `in`
   /// (pairwise). Throws std::invalid_argument unless both views have the same number of elements.
   Work all_to_all(View out, View in, std::source_location where = std::source_location::current());
+  /// The same in two hops, so that fewer and larger messages cross nodes: first to the member of
+  /// this node that has the receiver's place, then to the receiver. In a group on one node, or
+  /// without equal blocks of members per node, this is all_to_all().
+  Work two_hop_all_to_all(View out, View in,
+                          std::source_location where = std::source_location::current());
   /// All-to-all with contiguous chunks of any sizes, in elements. The count that member i sends to
   /// j must equal the count that j expects from i.
   Work all_to_all_v(View out, std::vector<std::int64_t> send_counts, View in,
@@ -91,6 +101,11 @@ class Group {
   // std::invalid_argument.
   View checked(const char* operation, View data) const;
   int member(const char* operation, int i) const;
+  /// Throws std::invalid_argument unless the switch can add this group's elements.
+  void check_in_switch() const;
+  Work equal_all_to_all(View out, View in, int per_node, std::source_location where);
+  Work exchange(View out, std::vector<std::int64_t> send_counts, View in,
+                std::vector<std::int64_t> receive_counts, int per_node, std::source_location where);
   /// The part of an operation that every message names. `algorithm`, `whole` and `root` are those
   /// of a collective.
   Channel::Part part(const char* name, std::source_location where, const char* algorithm = nullptr,
@@ -101,6 +116,7 @@ class Group {
   std::string name_;
   const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
+  int per_node_;
   Channel messages_;
   int recorded_ = -1;  ///< this group's number in the OperationLog, if there is one
   std::unique_ptr<GroupCollectives> collectives_;  ///< declared last: it uses the others

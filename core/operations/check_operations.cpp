@@ -21,9 +21,20 @@ struct Reach {
   std::int64_t before = 0;  ///< issued before the list, as far as its waits refer to them
 };
 
+/// Whether a collective distinguishes nodes only if it can, and its algorithm is one that a group
+/// runs.
+bool nodes_fit(const Collective& collective, std::size_t members) {
+  if (collective.algorithm == Algorithm::rings) return false;
+  if (collective.per_node == 0) return true;
+  const std::vector<std::int64_t>& counts = collective.counts;
+  return members % static_cast<std::size_t>(collective.per_node) == 0 &&
+         (collective.operation == Operation::all_to_all
+              ? std::ranges::all_of(counts, [&](std::int64_t each) { return each == counts[0]; })
+              : collective.algorithm == Algorithm::hierarchical);
+}
+
 }  // namespace
 
-/// exist.
 void check_operations(const RunOperations& run, const std::string& where) {
   const auto ranks = static_cast<int>(run.ranks.size());
   for (const auto& group : run.groups)
@@ -80,9 +91,11 @@ void check_operations(const RunOperations& run, const std::string& where) {
         const Collective& collective = each.collective;
         const bool has_root = collective.operation == Operation::broadcast ||
                               collective.operation == Operation::gather;
-        if (has_root ? collective.root < 0 || collective.root >= static_cast<int>(members)
-                     : collective.operation == Operation::all_to_all &&
-                           collective.counts.size() != 2 * members)
+        const bool fits = has_root
+                              ? collective.root >= 0 && collective.root < static_cast<int>(members)
+                              : collective.operation != Operation::all_to_all ||
+                                    collective.counts.size() == 2 * members;
+        if (!fits || !nodes_fit(collective, members))
           throw UsageError(fmt::format("{}: rank {} has {} in a group of {} that does not fit it",
                                        where, rank, name_of(collective.operation), members));
       }

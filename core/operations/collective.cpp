@@ -9,7 +9,9 @@
 namespace lockstep {
 
 const char* name_of(Algorithm algorithm) {
-  constexpr const char* names[] = {"ring", "naive", "tree", "recursive_doubling", "rabenseifner"};
+  constexpr const char* names[] = {
+      "ring",         "naive",       "tree",  "recursive_doubling", "rabenseifner",
+      "hierarchical", "double_tree", "rings", "in_switch"};
   return names[static_cast<std::size_t>(algorithm)];
 }
 
@@ -17,7 +19,7 @@ Algorithm algorithm_of(const std::string& name) {
   std::string wanted = name;
   std::replace(wanted.begin(), wanted.end(), '-', '_');
   std::string known;
-  for (const Algorithm algorithm : all_reduce_algorithms) {
+  for (const Algorithm algorithm : all_algorithms) {
     if (wanted == name_of(algorithm)) return algorithm;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", name_of(algorithm));
   }

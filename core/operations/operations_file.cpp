@@ -59,6 +59,7 @@ void add(Text& text, const Collective& collective) {
     text.add(",\"counts\":").list(collective.counts);
   else
     text.add(",\"elements\":{}", collective.elements);
+  if (collective.per_node > 0) text.member("per_node", collective.per_node);
 }
 
 void add(Text& text, const RecordedOperation& each) {

@@ -136,7 +136,7 @@ Boundary Plan::boundary(int microbatches) const {
 }
 
 Clock Plan::clock(int rank, double pace) const {
-  return modelled ? Clock::modelled(*modelled, rank, pace) : Clock::wall();
+  return modelled ? Clock::modelled(*modelled, rank, pace) : Clock::wall(ranks_per_node);
 }
 
 void Plan::validate() const {

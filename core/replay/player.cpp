@@ -255,7 +255,8 @@ void Replay::Player::play_round(GroupState& group) {
     for (std::size_t member = 1; member < collectives.size(); ++member) {
       const Collective &one = *collectives[0], &other = *collectives[member];
       if (one.operation != other.operation || one.algorithm != other.algorithm ||
-          one.elements != other.elements || one.dtype != other.dtype || one.root != other.root)
+          one.elements != other.elements || one.dtype != other.dtype || one.root != other.root ||
+          one.per_node != other.per_node)
         refuse(fmt::format("ranks {} and {} call different collectives of their group",
                            group.ranks[0], group.ranks[member]));
     }

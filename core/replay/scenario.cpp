@@ -106,6 +106,11 @@ void Scenario::change(const std::string& text, const RunOperations& run) {
           stretch_latency(*link, pace.time);
         else if (link == (what == "within" ? &each->within : &each->between))
           stretch(*link, pace.time);
+    for (Cluster* each : all) {
+      if (!each->in_switch || what == "between") continue;  // the switch is within a node
+      what == "latency" ? stretch_latency(*each->in_switch, pace.time)
+                        : stretch(*each->in_switch, pace.time);
+    }
   } else if (kind == "rank" && number) {
     if (*number >= static_cast<int>(run.ranks.size()))
       throw UsageError(
@@ -131,6 +136,7 @@ void Scenario::change(const std::string& text, const RunOperations& run) {
     Cluster& links = links_.try_emplace(what, cluster).first->second;
     stretch(links.within, pace.time);
     stretch(links.between, pace.time);
+    if (links.in_switch) stretch(*links.in_switch, pace.time);
   } else {
     throw UsageError(fmt::format(
         "--change {}: can't change '{}'; choose within, between, latency, rank:R, stage:S, "

@@ -89,8 +89,9 @@ std::map<int, double> parse_slow(const std::string& text, int ranks) {
   return slow;
 }
 
-Clock Clock::wall() {
+Clock Clock::wall(int ranks_per_node) {
   Clock clock;
+  clock.cluster_.ranks_per_node = ranks_per_node;
   clock.start_ = steady_nanoseconds();
   return clock;
 }

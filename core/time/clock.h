@@ -64,7 +64,8 @@ struct ModelledTime {
 /// Stream keeps its own modelled time; the Clock only computes costs.
 class Clock {
  public:
-  static Clock wall();
+  /// Of the cluster, only ranks_per_node counts on the wall clock: which ranks share a node.
+  static Clock wall(int ranks_per_node = Cluster{}.ranks_per_node);
   static Clock modelled(Cluster cluster, FixedTimes times = {}, double pace = 0);
   /// Returns the modelled clock of one rank.
   static Clock modelled(const ModelledTime& time, int rank, double pace = 0);

@@ -79,6 +79,11 @@ class Reader {
     inner.no_others();
     return link;
   }
+  std::optional<Link> optional_link(const char* key) {
+    if (object_.contains(key)) return link(key);
+    known_.push_back(key);
+    return {};
+  }
   /// Reads the segments of a link, which may have none.
   std::vector<Link::Segment> segments() {
     constexpr const char* key = "segments";
@@ -225,7 +230,8 @@ Cluster cluster_of(const nlohmann::json& document, const std::string& where) {
                   .launch_seconds = reader.seconds("launch_seconds"),
                   .within = reader.link("within"),
                   .between = reader.link("between"),
-                  .rates = reader.rates()};
+                  .rates = reader.rates(),
+                  .in_switch = reader.optional_link("in_switch")};
   reader.no_others();
   return cluster;
 }
@@ -329,6 +335,7 @@ std::string Cluster::json() const {
     object["rates"] = {{"products", table(rates->products)},
                        {"attention", table(rates->attention)},
                        {"memory_share", rates->memory_share}};
+  if (in_switch) object["in_switch"] = text(*in_switch);
   return object.dump(1);
 }
 

@@ -59,6 +59,9 @@ struct Cluster {
   Link within{};                                ///< between two ranks of the same node
   Link between{};                               ///< between two ranks of different nodes
   std::optional<Rates> rates{};                 ///< unset: every kernel runs at the peak
+  /// The sum of n bytes per rank in the switch that joins a node's ranks (NVIDIA's NVLS or SHARP)
+  /// takes α + βn. Unset: the switch can't add.
+  std::optional<Link> in_switch{};
 
   /// Returns the time of a kernel. At peak: max(cost.flops / flops, cost.bytes / memory_bandwidth)
   /// + launch_seconds. With measured rates, a product or an attention kernel takes its FLOPs over

@@ -20,7 +20,9 @@ int main(int argc, char** argv) {
                 argc,
                 argv};
   const auto& name = lesson.flag<std::string>(
-      "--algorithm", "ring", "ring, naive, tree, recursive_doubling or rabenseifner");
+      "--algorithm", "ring",
+      "ring, naive, tree, recursive_doubling, rabenseifner, hierarchical, double_tree, rings, "
+      "in_switch (a cost only, with --device meta), or auto, the fastest of them");
   const auto& elements =
       lesson.flag("--elements", std::int64_t{1'000'000}, "f32 elements in each rank's array");
   const bool& sweep =
@@ -29,25 +31,31 @@ int main(int argc, char** argv) {
   const int& largest =
       lesson.flag("--largest", largest_by_default, "bytes of the sweep's largest array");
   lesson.check([&](const Options& options) {
-    algorithm_of(name);  // throws if there is no such algorithm
+    check_algorithm(options, name);
     check_sizes(options, elements, sweep, largest);
   });
 
   return lesson.run([&](Rank& rank) {
-    const Algorithm algorithm = algorithm_of(name);
-    const bool ring = algorithm == Algorithm::ring;
-    const bool computes = !lesson.options().platform.on_meta();
+    const bool computes = !on_meta(rank);
     const bool prints = rank.id == 0 && !lesson.options().output.quiet;
     Group group = our_own_collectives(rank);
     Tensor data{rank.memory, {elements}, MemoryCategory::communication};
 
-    // The lesson's own ring, or one of Group's other algorithms.
-    const auto sum = [&](View array) {
-      if (ring)
+    std::optional<Rings> rings;
+    if (name == "rings" || name == "auto") rings.emplace(our_own_rings(rank));
+
+    // The lesson's own ring, or one of core's other algorithms.
+    const auto sum_by = [&](Algorithm by, View array) {
+      if (by == Algorithm::ring)
         ring_all_reduce(group, rank.device, array);
+      else if (by == Algorithm::rings)
+        rings->all_reduce(array).wait();
       else
-        group.all_reduce(array, algorithm).wait();
+        group.all_reduce(array, by).wait();
     };
+    const Algorithm algorithm = name == "auto" ? choose(rank, data, sum_by) : algorithm_of(name);
+    const bool ring = algorithm == Algorithm::ring;
+    const auto sum = [&](View array) { sum_by(algorithm, array); };
 
     Grid grid{rank.device, group, data};
     std::vector<Picoseconds> times;

@@ -85,7 +85,8 @@ def _chunks_of_mesh(draw, model):
 FEW = (1, 2, 2, 3, 4, 5, 8)
 FAMILIES = {
     'collectives': Family('lesson_01_collectives', {'': (2, 3, 4, 5, 6, 7, 8)}, {
-        '--algorithm': lambda draw, model: draw.choice(('ring', 'naive', 'tree', 'recursive_doubling', 'rabenseifner')),
+        '--algorithm': lambda draw, model: draw.choice((
+            'ring', 'naive', 'tree', 'recursive_doubling', 'rabenseifner', 'hierarchical', 'double_tree', 'rings', 'auto')),
         '--elements': lambda draw, model: int(10 ** draw.uniform(0, 5))}, trains=False),
     'data parallel': Family('lesson_02_data_parallel', {'dp': FEW}, {
         '--overlap': lambda draw, model: draw.choice(('all', 'none', 'bucket', 'overlap')), '--bucket': _bucket}),

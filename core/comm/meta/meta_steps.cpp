@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/base/error.h"
+
 namespace lockstep {
 
 StepPlayer::StepPlayer(std::vector<int> ranks, Cluster cluster)
@@ -22,6 +24,7 @@ void StepPlayer::play(std::vector<MetaMember>& members) {
     if (member.traced) member.passages.reserve(member.steps.size());
     open_.push_back(static_cast<int>(count - 1 - i));
   }
+  if (play_in_switch(members)) return;
   while (!open_.empty()) {
     const int member = open_.back();
     open_.pop_back();
@@ -30,6 +33,32 @@ void StepPlayer::play(std::vector<MetaMember>& members) {
   for (std::size_t i = 0; i < count; ++i)
     if (next_[i] < members[i].steps.size())
       throw std::logic_error("a member of a collective expects a message that no member sends");
+}
+
+// All members' elements go up to the switch at once, when the last member and its lanes are ready.
+// The sums come down α later.
+bool StepPlayer::play_in_switch(std::vector<MetaMember>& members) const {
+  if (members[0].steps.empty() || members[0].steps[0].peer != 0) return false;
+  if (!cluster_.in_switch)
+    throw UsageError("cluster '" + cluster_.name +
+                     "' has no 'in_switch': its switches can't add; choose another algorithm");
+  const std::int64_t bytes = members[0].steps[0].bytes;
+  const Link::Segment link = cluster_.in_switch->at(bytes);
+  const Picoseconds held = picoseconds(static_cast<double>(bytes) / link.bandwidth);
+  Picoseconds start = 0;
+  for (const MetaMember& each : members)
+    start = std::max({start, each.ready, each.send_free, each.receive_free});
+  const Picoseconds end = start + held + picoseconds(link.latency_seconds);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    MetaMember& each = members[i];
+    if (each.steps[0].bytes != bytes)
+      throw Misfit{0, static_cast<int>(i), bytes, each.steps[0].bytes};
+    each.bytes_sent = bytes;
+    each.send_free = start + held;
+    each.receive_free = each.ready = each.end = end;
+    if (each.traced) each.passages = {{start, start + held}, {end - held, end}};
+  }
+  return true;
 }
 
 // As in ChannelPeers, a member's next step begins when its last receive has ended; the end of its

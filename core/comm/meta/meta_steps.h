@@ -34,7 +34,16 @@ class StepRecorder final : public Peers {
     receive(in, from);
   }
   void exchange_add(View out, int to, View sum, int from) override { exchange(out, to, sum, from); }
+  void at_once(std::span<const Transfer> transfers) override {
+    for (const bool sends : {true, false})
+      for (const auto& [kind, data, peer] : transfers)
+        if ((kind == Transfer::Kind::send) == sends)
+          note(sends ? Direction::send : Direction::receive, peer, data);
+  }
   void copy(View, View) override {}
+  View scratch(View like) const override { return {nullptr, {like.elements()}, like.dtype}; }
+  /// A member's messages to and from the switch are messages to and from itself.
+  void add_in_switch(View data) override { exchange(data, rank(), data, rank()); }
 
  private:
   void note(Direction direction, int peer, View data) {
@@ -81,8 +90,8 @@ class StepPlayer {
     int sender = 0, receiver = 0;  ///< members
     std::int64_t sent = 0, expected = 0;
   };
-  /// Fills in the members' results. Throws Misfit if sizes differ, and std::logic_error if a member
-  /// expects a message that no member sends.
+  /// Fills in the members' results. Throws Misfit if sizes differ, std::logic_error if a member
+  /// expects a message that no member sends, and UsageError if the cluster's switches can't add.
   void play(std::vector<MetaMember>& members);
 
  private:
@@ -102,6 +111,9 @@ class StepPlayer {
     return in_flight_[static_cast<std::size_t>(from) * ranks_.size() +
                       static_cast<std::size_t>(to)];
   }
+  /// Plays a sum in the switch, which all members take part in at once, and returns true; or
+  /// returns false if the steps are others.
+  bool play_in_switch(std::vector<MetaMember>& members) const;
   /// Plays the member's steps until it needs a message that has not been sent.
   void advance(std::vector<MetaMember>& members, int member);
 

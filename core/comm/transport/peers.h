@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "kernels/view.h"
 
@@ -36,8 +37,25 @@ class Peers {
   /// Sends to one member and at the same time adds another member's elements to `sum`, as
   /// receive_add() does. `out` and `sum` may be the same view.
   virtual void exchange_add(View out, int to, View sum, int from) = 0;
+  /// One message of at_once().
+  struct Transfer {
+    enum class Kind : std::uint8_t { send, receive, receive_add };
+    Kind kind;
+    View data;
+    int peer;
+  };
+  /// Exchanges several messages in one step: starts all sends, receives in the given order, and
+  /// returns when all messages are done. Several receive_add may have the same `data`; otherwise,
+  /// the views must not overlap.
+  virtual void at_once(std::span<const Transfer> transfers) = 0;
   /// Copies this member's own elements from one place to another.
   virtual void copy(View from, View into) = 0;
+  /// Returns scratch memory with the size and type of `like`, which the collective's caller has
+  /// allocated. Not for algorithms that add.
+  virtual View scratch(View like) const = 0;
+  /// Sends `data` to the switch, which adds all members' elements, and receives the sums. Only on
+  /// the meta device, as a cost (Algorithm::in_switch); elsewhere, throws std::logic_error.
+  virtual void add_in_switch(View data) = 0;
 
  protected:
   /// Member `rank` of `size`.

@@ -117,6 +117,7 @@ void choose_clock(const Given& given, Options& options) {
   const Cluster cluster = ranks_choose || !modelled
                               ? Cluster::load(options.platform.cluster)
                               : cluster_for(options.platform.cluster, options.plan.mesh.ranks());
+  options.plan.ranks_per_node = cluster.ranks_per_node;
   if (modelled)
     options.plan.modelled = {
         cluster, given.time.empty() ? FixedTimes{} : FixedTimes::parse(given.time),

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/comm/choose_algorithm.h"
+#include "core/comm/rings.h"
 #include "core/run/lesson.h"
 #include "lessons/01_collectives/experiment/timing.h"
 #include "lessons/01_collectives/prediction.h"
@@ -34,14 +37,47 @@ inline void check_sizes(const Options& options, std::int64_t elements, bool swee
         largest));
 }
 
+/// Throws UsageError for an algorithm that does not exist or can't run.
+inline void check_algorithm(const Options& options, const std::string& name) {
+  if (name == "auto" || algorithm_of(name) != Algorithm::in_switch) return;
+  const auto refuse = [](const std::string& why) {
+    throw UsageError("--algorithm in_switch: " + why);
+  };
+  if (!options.platform.on_meta() || !options.plan.modelled)
+    refuse("a cost only, because no rank adds; use --device meta");
+  const Cluster& cluster = options.plan.modelled->cluster;
+  if (!cluster.in_switch)
+    refuse(fmt::format("cluster '{}' has no 'in_switch': its switches can't add", cluster.name));
+  if (options.plan.mesh.ranks() > cluster.ranks_per_node)
+    refuse("a switch joins the ranks of one node; use fewer --ranks");
+}
+
+inline bool on_meta(const Rank& rank) {
+  return rank.memory.device() == DeviceKind::meta;
+}
+
+inline std::vector<int> first_ranks(int count) {
+  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 /// A group of all ranks that uses our own algorithms even with --comm native, for comparison.
 inline Group our_own_collectives(Rank& rank) {
-  std::vector<int> all(static_cast<std::size_t>(rank.count));
-  std::iota(all.begin(), all.end(), 0);
+  return {{*rank.transport, rank.device, Collectives::built_in},
+          first_ranks(rank.count),
+          "ring",
+          rank.transport->open_channels(Group::channels_taken)};
+}
+
+/// The same ranks with a ring per network card, for Algorithm::rings.
+inline Rings our_own_rings(Rank& rank) {
+  const std::vector<int> all = first_ranks(rank.count);
+  const int per_node = rank.clock.cluster().ranks_per_node;
   return {{*rank.transport, rank.device, Collectives::built_in},
           all,
           "ring",
-          rank.transport->open_channels(Group::channels_taken)};
+          rank.transport->open_channels(Rings::channels_taken(all, per_node))};
 }
 
 /// Returns the run's phase, in which every step is one all-reduce.
@@ -54,14 +90,23 @@ inline Predicted predict(const Plan& plan, const Place& place, Algorithm algorit
                          std::int64_t elements) {
   Predicted predicted;
   const int n = plan.mesh.ranks();
+  const int node =
+      node_of(n, plan.modelled ? plan.modelled->cluster.ranks_per_node : plan.ranks_per_node);
   const bool ring = algorithm == Algorithm::ring;
   if (n > 1)
     predicted.bytes_sent[ring ? Operation::send : Operation::all_reduce] =
-        4 * elements_sent(algorithm, elements, n, place.rank);
-  const std::int64_t scratch =
+        4 * elements_sent(algorithm, elements, n, place.rank, node);
+  std::int64_t scratch =
       n == 1 ? 0
       : ring ? chunk_elements(elements, n, 0)
-             : all_reduce_scratch(algorithm, elements, n, plan.receives_combine);
+             : all_reduce_scratch(algorithm, elements, n, plan.receives_combine, node);
+  if (algorithm == Algorithm::rings) {  // one chunk per ring
+    scratch = 0;
+    const int rings = Rings::rings_for(elements, n, std::max(1, node));
+    for (int r = 0; r < rings; ++r)
+      scratch += all_reduce_scratch(Algorithm::ring, chunk_elements(elements, rings, r), n,
+                                    plan.receives_combine);
+  }
   predicted.peak_bytes.fill(0);  // this lesson has no model
   predicted.peak_bytes[MemoryCategory::communication] = 4 * (elements + scratch);
   return predicted;
@@ -74,10 +119,29 @@ inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   Cluster machine{.name = "this machine"};
   if (rank.count == 1) return machine;
   machine.within = machine.between = measure_ping_pong(rank, group, buffer);
-  machine.ranks_per_node = rank.count;
+  machine.ranks_per_node = rank.clock.cluster().ranks_per_node;  // as described
   machine.name = fmt::format("this machine's α {:.2f} µs and 1/β {:.2f} GB/s, by ping-pong",
                              1e6 * machine.within.latency_seconds, 1e-9 * machine.within.bandwidth);
   return machine;
+}
+
+/// Chooses for --algorithm auto. On the modelled clock, by the formulas; on the wall clock, times
+/// every candidate, and takes the fastest. All ranks must call this; all get the same result.
+inline Algorithm choose(Rank& rank, View data, const std::function<void(Algorithm, View)>& sum) {
+  const std::vector<int> all = first_ranks(rank.count);
+  const Cluster& cluster = rank.clock.cluster();
+  const auto bytes = static_cast<std::int64_t>(data.bytes());
+  if (rank.count == 1) return Algorithm::ring;
+  if (rank.clock.is_modelled()) return choose_algorithm(bytes, all, cluster, on_meta(rank));
+  rank.device.compute.kernels().fill(rank.compute.queue(), data, 0.0F);
+  std::optional<Picoseconds> least;
+  Algorithm fastest{};
+  for (const Algorithm each : candidates(all, cluster, false)) {
+    const Picoseconds time = time_of(rank, bytes, [&] { sum(each, data); });
+    if (!least || time < *least) fastest = each;
+    least = std::min(least.value_or(time), time);
+  }
+  return fastest;
 }
 
 /// The observed and the predicted time of one all-reduce. `native` is the time of the library's own
@@ -135,6 +199,15 @@ inline void print_time(const Rank& rank, const Cluster& machine, const Measured&
     fmt::print(
         "  {} ranks share {} cores, which the formula ignores; --sweep measures the effect\n", N,
         cores);
+  const int node = node_of(N, machine.ranks_per_node);
+  if (node > 0 &&
+      (measured.algorithm == Algorithm::hierarchical || measured.algorithm == Algorithm::rings)) {
+    const Sent sent = measured.algorithm == Algorithm::rings
+                          ? sent_by_rings(measured.elements, N, node, 0)
+                          : sent_by_hierarchical(measured.elements, N, node, 0);
+    fmt::print("  rank 0 sends {} B within its node and {} B to other nodes\n", 4 * sent.within,
+               4 * sent.between);
+  }
   if (measured.observed <= 0) return;
   fmt::print("  algorithm bandwidth {:.3f} GB/s, bus bandwidth {:.3f} GB/s\n",
              1e-9 * algorithm_bandwidth(bytes, seconds(measured.observed)),

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/comm/choose_algorithm.h"
 #include "lessons/01_collectives/experiment/account.h"
 #include "lessons/01_collectives/experiment/timing.h"
 #include "lessons/01_collectives/prediction.h"
@@ -57,33 +58,21 @@ class Sweep {
                                 : "MPI's own, with --comm native");
   }
 
-  /// Times all algorithms on all ranks. For each size, prints the algorithm that was fastest and
-  /// the one predicted to be fastest.
+  /// Times the textbooks' algorithms on all ranks, then those of libraries such as NCCL. For each
+  /// size, prints the algorithm that was fastest and the one predicted to be fastest.
   void over_algorithms() {
     const int N = rank_.count;
     Members members{*this, N};
     const Cluster machine = busy_machine(members);
-    print("\nall algorithms on {} ranks, {} clock; observed times in µs\n  {:>10}", N,
-          rank_.clock.name(), "bytes");
-    for (const Algorithm each : all_reduce_algorithms) print(" {:>{}}", name_of(each), width(each));
-    print("   fastest\n");
-    for (std::int64_t bytes = smallest; bytes <= largest_; bytes *= 4) {
-      print("  {:>10}", bytes);
-      std::optional<Picoseconds> best;
-      Algorithm fastest{};
-      for (const Algorithm each : all_reduce_algorithms) {
-        const Picoseconds seen = members.time(each, bytes);
-        note({each, bytes / 4, predict_all_reduce(each, bytes / 4, N, machine_), seen, {}}, N);
-        print(" {:>{}.3f}", micro(seen), width(each));
-        if (!best || seen < *best) fastest = each;
-        if (!best || seen < *best) best = seen;
-      }
-      const Algorithm expected = predicted_fastest(bytes / 4, N, machine);
-      print("   {}{}\n", name_of(fastest),
-            expected == fastest ? " =" : fmt::format(" (predicted: {})", name_of(expected)));
-    }
-    print("  =: as predicted\n");
-    print_crossings(N, machine);
+    const std::vector<Algorithm> textbook{Algorithm::ring, Algorithm::naive, Algorithm::tree,
+                                          Algorithm::recursive_doubling, Algorithm::rabenseifner};
+    table("all algorithms", textbook, members, machine);
+    print_crossings(textbook, N, machine);
+    std::vector<Algorithm> of_libraries;
+    for (const Algorithm each : candidates(first_ranks(N), rank_.clock.cluster(), on_meta(rank_)))
+      if (each == Algorithm::ring || std::ranges::find(textbook, each) == textbook.end())
+        of_libraries.push_back(each);
+    table("algorithms of libraries", of_libraries, members, machine);
   }
 
   /// All measurements, as a JSON array; complete on every rank.
@@ -93,6 +82,31 @@ class Sweep {
   static constexpr std::int64_t smallest = 256;  ///< bytes
 
   class Members;
+  /// Times the algorithms on all ranks, for all sizes.
+  void table(const char* title, const std::vector<Algorithm>& algorithms, Members& members,
+             const Cluster& machine) {
+    const int N = rank_.count;
+    print("\n{} on {} ranks, {} clock; observed times in µs\n  {:>10}", title, N,
+          rank_.clock.name(), "bytes");
+    for (const Algorithm each : algorithms) print(" {:>{}}", name_of(each), width(each));
+    print("   fastest\n");
+    for (std::int64_t bytes = smallest; bytes <= largest_; bytes *= 4) {
+      print("  {:>10}", bytes);
+      std::optional<Picoseconds> best;
+      Algorithm fastest{};
+      for (const Algorithm each : algorithms) {
+        const Picoseconds seen = members.time(each, bytes);
+        note({each, bytes / 4, predict_all_reduce(each, bytes / 4, N, machine_), seen, {}}, N);
+        print(" {:>{}.3f}", micro(seen), width(each));
+        if (!best || seen < *best) fastest = each;
+        if (!best || seen < *best) best = seen;
+      }
+      const Algorithm expected = predicted_fastest(algorithms, bytes / 4, N, machine);
+      print("   {}{}\n", name_of(fastest),
+            expected == fastest ? " =" : fmt::format(" (predicted: {})", name_of(expected)));
+    }
+    print("  =: as predicted\n");
+  }
   /// The machine under load. On the wall clock, α and β are measured while all ranks communicate.
   /// On the modelled clock, load makes no difference, because links are never shared.
   Cluster busy_machine(Members& members) const {
@@ -134,11 +148,14 @@ class Sweep {
       Rank& rank = sweep.rank_;
       const int ours = rank.transport->open_channels(Group::channels_taken);
       const int theirs = rank.transport->open_channels(Group::channels_taken);
+      const std::vector<int> ranks = first_ranks(N);
+      const int rings = rank.transport->open_channels(
+          Rings::channels_taken(ranks, rank.clock.cluster().ranks_per_node));
       if (rank.id >= N) return;
-      std::vector<int> ranks(static_cast<std::size_t>(N));
-      std::iota(ranks.begin(), ranks.end(), 0);
       const Endpoint plain{rank.endpoint.transport, rank.endpoint.device, Collectives::built_in};
       ours_ = std::make_unique<Group>(plain, ranks, fmt::format("{} ranks", N), ours);
+      if (ours_->per_node() > 1)
+        rings_ = std::make_unique<Rings>(plain, ranks, fmt::format("{} ranks, ring", N), rings);
       if (sweep.native_)
         theirs_ = std::make_unique<Group>(rank.endpoint, ranks, fmt::format("{} ranks, native", N),
                                           theirs);
@@ -160,7 +177,7 @@ class Sweep {
       // First checks the result: if every rank contributes ones, every element must become N. Then
       // times sums of zeros, which do not grow when they are repeated.
       fill(data, 1.0F);
-      group->all_reduce(data, algorithm).wait();
+      all_reduce(*group, algorithm, data);
       const bool right = std::ranges::all_of(to_host(rank.device, data), [&](float value) {
         return value == static_cast<float>(group->size());
       });
@@ -168,7 +185,13 @@ class Sweep {
         throw RunError(fmt::format("rank {}: {} all-reduce of {} B in {} gave a wrong sum", rank.id,
                                    name_of(algorithm), bytes, group->name()));
       fill(data, 0.0F);
-      return time_of(rank, bytes, [&] { group->all_reduce(data, algorithm).wait(); });
+      return time_of(rank, bytes, [&] { all_reduce(*group, algorithm, data); });
+    }
+    void all_reduce(Group& group, Algorithm algorithm, View data) const {
+      if (algorithm == Algorithm::rings)
+        rings_->all_reduce(data).wait();
+      else
+        group.all_reduce(data, algorithm).wait();
     }
 
     void fill(View data, float value) const {
@@ -178,6 +201,7 @@ class Sweep {
 
     Sweep& sweep_;
     std::unique_ptr<Group> ours_, theirs_;
+    std::unique_ptr<Rings> rings_;  ///< null if all ranks are on one node
   };
 
   template <class... Args>
@@ -186,8 +210,9 @@ class Sweep {
   }
   static double micro(Picoseconds time) { return 1e6 * seconds(time); }
 
-  static Algorithm predicted_fastest(std::int64_t n, int N, const Cluster& machine) {
-    return std::ranges::min(all_reduce_algorithms, {}, [&](Algorithm each) {
+  static Algorithm predicted_fastest(const std::vector<Algorithm>& algorithms, std::int64_t n,
+                                     int N, const Cluster& machine) {
+    return std::ranges::min(algorithms, {}, [&](Algorithm each) {
       return predict_all_reduce(each, n, N, machine).total();
     });
   }
@@ -209,32 +234,34 @@ class Sweep {
         return "fewest rounds, each with the whole array";
       case Algorithm::rabenseifner:
         return "fewest bytes, in few rounds";
+      default:
+        return "";
     }
-    return "";
   }
 
   /// Prints the sizes within the sweep at which the predicted winner changes, among sizes that all
   /// algorithms can divide evenly.
-  void print_crossings(int N, const Cluster& machine) const {
+  void print_crossings(const std::vector<Algorithm>& algorithms, int N,
+                       const Cluster& machine) const {
     const std::int64_t unit = std::lcm<std::int64_t>(
         N, static_cast<std::int64_t>(std::bit_floor(static_cast<unsigned>(N))));
     const std::int64_t last = std::max(largest_ / 4 / unit, std::int64_t{1});
     std::int64_t at = std::max(smallest / 4 / unit, std::int64_t{1});
-    Algorithm now = predicted_fastest(at * unit, N, machine);
+    Algorithm now = predicted_fastest(algorithms, at * unit, N, machine);
     print("  predicted: {} ({})", name_of(now), virtue(now));
     for (;;) {
       std::int64_t other = at;  // searched in steps of a few percent, then by bisection
-      while (other <= last && predicted_fastest(other * unit, N, machine) == now) {
+      while (other <= last && predicted_fastest(algorithms, other * unit, N, machine) == now) {
         at = other;
         other += std::max<std::int64_t>(other / 64, 1);
       }
       if (other > last) break;
       while (other - at > 1) {
         const std::int64_t middle = at + (other - at) / 2;
-        (predicted_fastest(middle * unit, N, machine) == now ? at : other) = middle;
+        (predicted_fastest(algorithms, middle * unit, N, machine) == now ? at : other) = middle;
       }
       at = other;
-      now = predicted_fastest(at * unit, N, machine);
+      now = predicted_fastest(algorithms, at * unit, N, machine);
       print(",\n    from {} B on: {} ({})", 4 * at * unit, name_of(now), virtue(now));
     }
     print("\n");

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/operations/collective.h"
+#include "core/time/cluster.h"
+
+namespace lockstep {
+
+/// Returns the algorithms among which choose_algorithm() chooses for a group of these ranks: those
+/// that need nodes only if the group has equal blocks of members on several nodes, and in_switch
+/// only on the meta device, on one node of a cluster whose switches can add.
+std::vector<Algorithm> candidates(std::span<const int> ranks, const Cluster& cluster, bool on_meta);
+
+/// Returns the seconds that an all-reduce of `bytes` bytes takes by its formula (see Algorithm),
+/// with α and β of the group's links at the size of the algorithm's messages. Only an estimate for
+/// groups that are not a power of two, and for trees across nodes.
+double all_reduce_seconds(Algorithm algorithm, std::int64_t bytes, std::span<const int> ranks,
+                          const Cluster& cluster);
+
+/// Returns the candidate with the least seconds; the first of several.
+Algorithm choose_algorithm(std::int64_t bytes, std::span<const int> ranks, const Cluster& cluster,
+                           bool on_meta);
+
+}  // namespace lockstep
