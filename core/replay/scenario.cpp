@@ -47,6 +47,8 @@ void stretch(Link& link, double time) {
   };
   scale(link.latency_seconds, link.bandwidth);
   for (Link::Segment& segment : link.segments) scale(segment.latency_seconds, segment.bandwidth);
+  for (Link::Protocol& protocol : link.protocols)
+    scale(protocol.latency_seconds, protocol.bandwidth);
 }
 
 /// The same for what messages share.
@@ -62,6 +64,7 @@ void stretch(SharedLinks& shared, bool within, double time) {
 void stretch_latency(Link& link, double time) {
   link.latency_seconds *= time;
   for (Link::Segment& segment : link.segments) segment.latency_seconds *= time;
+  for (Link::Protocol& protocol : link.protocols) protocol.latency_seconds *= time;
 }
 
 std::optional<int> number_of(const std::string& text) {

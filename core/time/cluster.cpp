@@ -65,6 +65,15 @@ class Reader {
   }
   Link link(const char* key) {
     Reader inner = inside(key);
+    if (const auto protocols = inner.protocols(); !protocols.empty()) {
+      for (const char* other : {"latency_seconds", "bandwidth", "segments"})
+        if (inner.object_.contains(other))
+          throw UsageError(fmt::format(
+              "{}: '{}' has no place beside 'protocols', each of which has its own α and β",
+              inner.where_, other));
+      inner.no_others();
+      return {.protocols = protocols};
+    }
     Link link{inner.seconds("latency_seconds"), inner.number("bandwidth", 1, true)};
     link.segments = inner.segments();
     inner.no_others();
@@ -95,6 +104,38 @@ class Reader {
                        inner.number("bandwidth", 1, true)});
       inner.no_others();
     }
+    return found;
+  }
+  /// Reads the protocols of a link, which may have none.
+  std::vector<Link::Protocol> protocols() {
+    constexpr const char* key = "protocols";
+    known_.push_back(key);
+    std::vector<Link::Protocol> found;
+    if (!object_.contains(key)) return found;
+    bool any_size = false;
+    if (!object_.at(key).is_array())
+      throw UsageError(fmt::format("{}: '{}' wants a list", where_, key));
+    for (const nlohmann::json& each : object_.at(key)) {
+      Reader inner{each, fmt::format("{}: '{}'", where_, key)};
+      found.push_back({inner.text("name"), inner.seconds("latency_seconds"),
+                       inner.number("bandwidth", 1, true)});
+      inner.known_.push_back("up_to_bytes");
+      if (each.contains("up_to_bytes")) {
+        const double bytes = inner.number("up_to_bytes", 1);
+        if (bytes != std::floor(bytes) || bytes > most_bytes)
+          throw UsageError(
+              fmt::format("{}: '{}': 'up_to_bytes' is {}; wants a whole number of at most {}",
+                          where_, key, shown(each.at("up_to_bytes")), most_bytes));
+        found.back().up_to_bytes = static_cast<std::int64_t>(bytes);
+      } else {
+        any_size = true;
+      }
+      inner.no_others();
+    }
+    if (!any_size)
+      throw UsageError(fmt::format(
+          "{}: '{}' wants at least one protocol for messages of any size, without 'up_to_bytes'",
+          where_, key));
     return found;
   }
   /// Reads the measured rates, if there are any.
@@ -306,6 +347,13 @@ Picoseconds Cluster::compute(const Cost& cost) const {
 
 Link::Segment Link::at(std::int64_t bytes) const {
   Segment found{0, latency_seconds, bandwidth};
+  double least = std::numeric_limits<double>::infinity();
+  for (const Protocol& protocol : protocols) {
+    const double time = protocol.latency_seconds + static_cast<double>(bytes) / protocol.bandwidth;
+    if (bytes > protocol.up_to_bytes || time >= least) continue;
+    least = time;
+    found = {0, protocol.latency_seconds, protocol.bandwidth};
+  }
   for (const Segment& segment : segments)
     if (segment.from_bytes <= bytes) found = segment;
   return found;
@@ -327,6 +375,15 @@ const Link& Cluster::link(int from, int to) const {
 std::string Cluster::json() const {
   using Object = nlohmann::ordered_json;
   const auto text = [](const Link& link) {
+    if (!link.protocols.empty()) {
+      Object all;
+      for (const auto& [named, latency, bandwidth, up_to_bytes] : link.protocols) {
+        Object one{{"name", named}, {"latency_seconds", latency}, {"bandwidth", bandwidth}};
+        if (up_to_bytes != Link::Protocol{}.up_to_bytes) one["up_to_bytes"] = up_to_bytes;
+        all["protocols"].push_back(one);
+      }
+      return all;
+    }
     Object object{{"latency_seconds", link.latency_seconds}, {"bandwidth", link.bandwidth}};
     for (const auto& [from_bytes, latency, bandwidth] : link.segments)
       object["segments"].push_back(

@@ -15,7 +15,7 @@ namespace lockstep {
 /// A link between two ranks: a message of n bytes takes latency + n / bandwidth (α + βn). On real
 /// machines α and β depend on the message size, because protocols change with the size, and large
 /// messages do not fit in caches. A link may therefore have segments, each with the α and β for
-/// messages of `from_bytes` or more.
+/// messages of `from_bytes` or more; or protocols, of which a message takes the cheapest.
 struct Link {
   struct Segment {
     std::int64_t from_bytes = 0;
@@ -23,12 +23,26 @@ struct Link {
     double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes per second
     bool operator==(const Segment&) const = default;
   };
+  /// A protocol of a communication library, such as NCCL's low latency, 128 bytes and simple
+  /// (src/graph/tuning.cc).
+  struct Protocol {
+    std::string name;
+    double latency_seconds = 0;
+    double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes per second
+    /// The largest message for which the library uses this protocol.
+    std::int64_t up_to_bytes = std::numeric_limits<std::int64_t>::max();
+    bool operator==(const Protocol&) const = default;
+  };
 
   double latency_seconds = 0;  ///< like `bandwidth`, for messages below the first segment
   double bandwidth = std::numeric_limits<double>::infinity();
   std::vector<Segment> segments{};  ///< by ascending from_bytes, all positive
+  /// If there are any, they replace all of the above. At least one has no `up_to_bytes`.
+  std::vector<Protocol> protocols{};
 
-  /// Returns the α and β that apply to a message of `bytes` bytes.
+  /// Returns the α and β that apply to a message of `bytes` bytes: those of the cheapest protocol
+  /// that is used for this size, the first of equals, or those of the last segment that includes
+  /// it.
   Segment at(std::int64_t bytes) const;
   bool operator==(const Link&) const = default;
 };
@@ -49,7 +63,7 @@ struct Cluster {
   /// The sum of n bytes per rank in the switch that joins a node's ranks (NVIDIA's NVLS or SHARP)
   /// takes α + βn. Unset: the switch can't add.
   std::optional<Link> in_switch{};
-  std::optional<SharedLinks> shared{};          ///< unset: messages never share a link
+  std::optional<SharedLinks> shared{};  ///< unset: messages never share a link
 
   /// Returns the time of a kernel. At peak: max(cost.flops / flops, cost.bytes / memory_bandwidth)
   /// + launch_seconds. With measured rates, a product or an attention kernel takes its FLOPs over

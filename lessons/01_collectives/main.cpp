@@ -23,7 +23,8 @@ int main(int argc, char** argv) {
       "--algorithm", "ring",
       "ring, naive, tree, recursive_doubling, rabenseifner, hierarchical, double_tree, rings, "
       "in_switch (a cost only, with --device meta), or auto, the fastest of them");
-  const int& elements = lesson.flag("--elements", 1'000'000, "f32 elements in each rank's array");
+  const auto& elements =
+      lesson.flag("--elements", std::int64_t{1'000'000}, "f32 elements in each rank's array");
   const bool& sweep =
       lesson.flag("--sweep", false,
                   "afterwards, time many sizes on 2, 4, 8, ... ranks and with all algorithms");

@@ -190,7 +190,8 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
     return AllReduceTime{step.latency, 2 * (N - 1) * step.bandwidth,
                          "α + 2(N-1)⌈n/N⌉β of the slow link"};
   }
-  const bool one_line = cluster.within.segments.empty();  // a longer message takes longer
+  // A longer message takes longer, and also holds its lane for longer.
+  const bool one_line = cluster.within.segments.empty() && cluster.within.protocols.empty();
   if (N > cluster.ranks_per_node) return {};
   switch (algorithm) {
     case Algorithm::ring:

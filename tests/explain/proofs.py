@@ -122,11 +122,12 @@ def lower_median(values):
 
 
 def free(link, latency_only=False):
-    link['latency_seconds'] = 0
-    if not latency_only:
-        link['bandwidth'] = None
-    for segment in link.get('segments', []):
-        free(segment, latency_only)
+    if 'protocols' not in link:
+        link['latency_seconds'] = 0
+        if not latency_only:
+            link['bandwidth'] = None
+    for each in [*link.get('segments', []), *link.get('protocols', [])]:
+        free(each, latency_only)
 
 
 def with_free(run, links, latency_only=False):

@@ -55,9 +55,11 @@ Parser cluster() {
   const Cluster preset = Cluster::load("classroom");
   Cluster segments = preset;
   segments.within.segments = {{1000, 1e-6, 1e9}, {4000, 2e-6, 1e10}};
+  Cluster protocols = preset;
+  protocols.within = {.protocols = {{"low latency", 1e-6, 1e9, 4000}, {"simple", 2e-6, 1e10}}};
   return {
       .name = "cluster",
-      .seeds = {preset.json(), segments.json()},
+      .seeds = {preset.json(), segments.json(), protocols.json()},
       .words = json_words,
       .costly = costly_json({{R"({"name":"a","within":{"segments":[)",
                               R"({"from_bytes":%,"latency_seconds":0,"bandwidth":1},)", "0]}}"}}),

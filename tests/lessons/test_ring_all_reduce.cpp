@@ -158,6 +158,12 @@ TEST_CASE("lesson 01: on any cluster an all-reduce takes the predicted time, to 
   };
   const auto link = [&] {
     Link any{latency(), bandwidth()};
+    if (pick(0, 3) == 0) {
+      any = {.protocols = {{"simple", latency(), bandwidth()}}};
+      for (int bytes = pick(1, 500); pick(0, 2) == 0; bytes += pick(1, 2000))
+        any.protocols.push_back({"other", latency(), bandwidth(), bytes});
+      return any;
+    }
     for (int bytes = pick(1, 500); pick(0, 2) == 0; bytes += pick(1, 2000))
       any.segments.push_back({bytes, latency(), bandwidth()});
     return any;

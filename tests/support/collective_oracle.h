@@ -247,6 +247,14 @@ class Machine {
         Link::Segment link{0, ways.latency_seconds, ways.bandwidth};
         for (const Link::Segment& segment : ways.segments)
           if (4 * message.elements >= segment.from_bytes) link = segment;
+        double best = std::numeric_limits<double>::infinity();
+        for (const Link::Protocol& each : ways.protocols) {
+          const auto bytes = static_cast<double>(4 * message.elements);
+          const double cost = each.latency_seconds + bytes / each.bandwidth;
+          if (4 * message.elements > each.up_to_bytes || cost >= best) continue;
+          best = cost;
+          link = {0, each.latency_seconds, each.bandwidth};
+        }
         const auto alpha = std::llround(link.latency_seconds * 1e12);
         const auto beta =
             std::llround(static_cast<double>(4 * message.elements) / link.bandwidth * 1e12);

@@ -4,10 +4,16 @@ import json
 
 
 def draw_cluster(draw, file, in_switch=False, shared=False):
-    """Writes a cluster file: nodes of a few ranks, any rates, sometimes links with segments and measured rates; or one
-    node whose switch can add. With `shared`, messages share ports, cards, uplinks or the links to a spine.
+    """Writes a cluster file: nodes of a few ranks, any rates, sometimes links with segments or protocols, and measured
+    rates; or one node whose switch can add. With `shared`, messages share ports, cards, uplinks or the links to a spine.
     """
     def link():
+        if draw.random() < 0.2:
+            protocols = [{'name': f'protocol {i}', 'latency_seconds': 10 ** draw.uniform(-10, -5),
+                          'bandwidth': 10 ** draw.uniform(8, 12)} for i in range(draw.randint(1, 3))]
+            if len(protocols) > 1:
+                protocols[0]['up_to_bytes'] = draw.randint(100, 100000)
+            return {'protocols': protocols}
         one = {'latency_seconds': 10 ** draw.uniform(-10, -5), 'bandwidth': draw.choice([None, 10 ** draw.uniform(8, 12)])}
         if draw.random() < 0.3:
             one['segments'] = [{'from_bytes': draw.randint(100, 100000), 'latency_seconds': 10 ** draw.uniform(-10, -5),

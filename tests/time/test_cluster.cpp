@@ -78,6 +78,82 @@ TEST_CASE("a segment's α and β hold from its size up to that of the next segme
   }
 }
 
+TEST_CASE("a message takes the cheapest protocol that is used for its size") {
+  auto document = two_nodes();
+  document["within"] = nlohmann::json::parse(R"({"protocols": [
+    {"name": "low latency", "latency_seconds": 1e-6, "bandwidth": 1e9, "up_to_bytes": 7000},
+    {"name": "128 bytes", "latency_seconds": 4e-6, "bandwidth": 4e9},
+    {"name": "simple", "latency_seconds": 1e-5, "bandwidth": 1e10}]})");
+  const TemporaryFolder folder;
+  const Cluster cluster = Cluster::load(folder.file("protocols.json", document.dump()));
+  const auto costs = [&](std::int64_t bytes, Picoseconds latency, Picoseconds of_a_byte) {
+    CAPTURE(bytes);
+    CHECK(cluster.latency(0, 1, bytes) == latency);
+    CHECK(cluster.transfer(0, 1, bytes) == of_a_byte * bytes);
+  };
+  // 1 + n = 4 + n/4 at n = 4 (µs and kB), and 4 + n/4 = 10 + n/10 at n = 40.
+  costs(0, 1'000'000, 1000);
+  costs(3'999, 1'000'000, 1000);
+  costs(4'001, 4'000'000, 250);
+  costs(39'999, 4'000'000, 250);
+  costs(40'001, 10'000'000, 100);
+  CHECK(cluster.latency(0, 4, 4000) == 10'000'000);  // `between` has no protocols
+  CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
+
+  // Without the second protocol, 1 + n = 10 + n/10 at n = 10, but the first ends at 7 kB.
+  Cluster limited = cluster;
+  limited.within.protocols.erase(limited.within.protocols.begin() + 1);
+  CHECK(limited.latency(0, 1, 7'000) == 1'000'000);
+  CHECK(limited.latency(0, 1, 7'001) == 10'000'000);
+
+  // A longer message never takes less time, whatever the limits.
+  std::mt19937 random{7};
+  const auto draw = [&](double least, double most) {
+    return std::uniform_real_distribution<double>{least, most}(random);
+  };
+  for (int trial = 0; trial < 200; ++trial) {
+    Link link{.protocols = {{"simple", draw(0, 1e-5), draw(1e8, 1e10)}}};
+    for (int i = 0; i < trial % 4; ++i)
+      link.protocols.push_back(
+          {"other", draw(0, 1e-5), draw(1e8, 1e10), static_cast<std::int64_t>(draw(1, 1e5))});
+    double before = 0;
+    for (std::int64_t bytes = 0; bytes < 200'000; bytes += 997) {
+      const Link::Segment at = link.at(bytes);
+      const double time = at.latency_seconds + static_cast<double>(bytes) / at.bandwidth;
+      CHECK(time >= before);
+      before = time;
+      for (const Link::Protocol& each : link.protocols)
+        if (bytes <= each.up_to_bytes)
+          CHECK(time <= each.latency_seconds + static_cast<double>(bytes) / each.bandwidth);
+    }
+  }
+}
+
+TEST_CASE("wrong protocols of a link give one line with the key") {
+  const auto answer_with = [&](const char* protocols, const char* beside = nullptr) {
+    auto document = two_nodes();
+    document["between"] = {{"protocols", nlohmann::json::parse(protocols)}};
+    if (beside) document["between"][beside] = two_nodes()["between"].value(beside, 1.0);
+    return answer_to(document.dump());
+  };
+  constexpr const char* good = R"([{"name": "a", "latency_seconds": 0, "bandwidth": null}])";
+  CHECK(answer_with(good) == "(nothing thrown)");
+  for (const char* beside : {"latency_seconds", "bandwidth", "segments"})
+    CHECK(unlike(answer_with(good, beside), {"'between'", beside, "beside 'protocols'"}) == "");
+  CHECK(unlike(answer_with(good, "speed"), {"'between'", "'speed'", "protocols"}) == "");
+  for (const char* wrong :
+       {"3", "[3]", "[]", R"([{"latency_seconds": 0, "bandwidth": 1e9}])",
+        R"([{"name": "a", "latency_seconds": -1, "bandwidth": 1e9}])",
+        R"([{"name": "a", "latency_seconds": 0, "bandwidth": 0}])",
+        R"([{"name": "a", "latency_seconds": 0, "bandwidth": 1e9, "speed": 1}])",
+        R"([{"name": "a", "latency_seconds": 0, "bandwidth": 1e9, "up_to_bytes": 4}])",
+        R"([{"name": "a", "latency_seconds": 0, "bandwidth": 1e9, "up_to_bytes": 1.5}])",
+        R"([{"name": "a", "latency_seconds": 0, "bandwidth": 1e9, "up_to_bytes": 1e99}])"}) {
+    CAPTURE(wrong);
+    CHECK(unlike(answer_with(wrong), {"c.json", "'between'", "protocols"}) == "");
+  }
+}
+
 TEST_CASE("compute costs the slower of arithmetic and memory, and a launch") {
   const Cluster cluster{.flops = 1e9, .memory_bandwidth = 1e6, .launch_seconds = 2e-6};
   CHECK(cluster.compute({.flops = 1000, .bytes = 0}) == 3'000'000);

@@ -313,6 +313,15 @@ FlagParser::~FlagParser() = default;
 void FlagParser::add(const std::string& name, int& value, const std::string& help) {
   impl_->number(name, value, 0, help);
 }
+void FlagParser::add(const std::string& name, std::int64_t& value, const std::string& help) {
+  impl_->app.add_option(name, value, help)
+      ->check([](const std::string& text) {
+        return whole_count(text, 0)
+                   ? std::string{}
+                   : fmt::format("{}: {}", text, why_refused(text, 0, largest_count));
+      })
+      ->capture_default_str();
+}
 void FlagParser::add(const std::string& name, double& value, const std::string& help) {
   impl_->app.add_option(name, value, help)->capture_default_str();
 }

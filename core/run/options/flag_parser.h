@@ -18,6 +18,7 @@ class FlagParser {
   /// Adds a lesson-specific flag; `value` holds the default, and is overwritten with the user's
   /// value.
   void add(const std::string& name, int& value, const std::string& help);
+  void add(const std::string& name, std::int64_t& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);
   /// A flag that takes no value: it is present or absent.

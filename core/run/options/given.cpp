@@ -18,8 +18,6 @@ namespace lockstep {
 
 namespace {
 
-constexpr int largest_number = 1 << 28;
-
 /// Parses the value of --freeze into unit numbers: the embedding is 0, block i is i + 1.
 std::vector<int> frozen_units(const std::string& text, int layers) {
   std::vector<int> units;
@@ -159,17 +157,22 @@ void choose_collectives(const Given& given, Options& options) {
 
 }  // namespace
 
-std::optional<int> whole_number(const std::string& text, int least) {
-  int value = 0;
+std::optional<std::int64_t> whole_count(const std::string& text, std::int64_t least) {
+  std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return {};
-  return value >= least && value <= largest_number ? std::optional{value} : std::nullopt;
+  return value >= least && value <= largest_count ? std::optional{value} : std::nullopt;
 }
 
-std::string why_refused(const std::string& text, int least) {
+std::optional<int> whole_number(const std::string& text, int least) {
+  const auto value = whole_count(text, least);
+  return value && *value <= largest_number ? std::optional{static_cast<int>(*value)} : std::nullopt;
+}
+
+std::string why_refused(const std::string& text, int least, std::int64_t most) {
   const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
   const std::size_t zeros = std::min(text.find_first_not_of('0'), text.size());
-  const std::string largest = std::to_string(largest_number), number = text.substr(zeros);
+  const std::string largest = std::to_string(most), number = text.substr(zeros);
   const bool larger =
       number.size() > largest.size() || (number.size() == largest.size() && number > largest);
   return digits && larger ? "must be at most " + largest

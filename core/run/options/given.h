@@ -36,12 +36,17 @@ struct Given {
   bool wants_modelled() const { return !time.empty() || !slow.empty() || pace > 0; }
 };
 
+constexpr int largest_number = 1 << 28;
+constexpr std::int64_t largest_count = std::int64_t{1} << 40;
+
 /// Parses a whole number of at least `least`. Returns nothing if `text` is anything else, or if the
-/// number is above the largest that flags take, 2^28.
+/// number is above largest_number.
 std::optional<int> whole_number(const std::string& text, int least);
+/// Like whole_number, for numbers up to largest_count.
+std::optional<std::int64_t> whole_count(const std::string& text, std::int64_t least);
 /// Returns why whole_number() refuses `text`: "must be a whole number of at least 1", or, if only
 /// its size is wrong, "must be at most 268435456".
-std::string why_refused(const std::string& text, int least);
+std::string why_refused(const std::string& text, int least, std::int64_t largest = largest_number);
 
 /// Parses comma-separated numbers of at least `least`; throws UsageError with the flag's name.
 std::vector<int> number_list(const std::string& flag, const std::string& text, int least);

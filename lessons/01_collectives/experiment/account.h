@@ -21,8 +21,9 @@ namespace lockstep {
 constexpr int largest_by_default = 1 << 22;
 
 /// Throws UsageError for sizes that the lesson does not support.
-inline void check_sizes(const Options& options, int elements, bool sweep, int largest) {
-  constexpr int most = 1 << 26;
+inline void check_sizes(const Options& options, std::int64_t elements, bool sweep, int largest) {
+  // The meta device stores no array: 64 GiB, beyond any size for which nccl-tests is run.
+  const std::int64_t most = std::int64_t{1} << (options.platform.on_meta() ? 34 : 26);
   if (elements < 1 || elements > most)
     throw UsageError(fmt::format("--elements {}: must be from 1 to {}", elements, most));
   if (sweep && options.plan.mesh.ranks() < 2)
