@@ -239,7 +239,7 @@ TEST_CASE("libraries: 300 random collectives give the oracle's values, bits, byt
   for (unsigned seed = 1; seed <= 300; ++seed) {
     const RandomCase c{seed};
     CAPTURE(seed);
-    CAPTURE(kind_names[static_cast<int>(c.kind)]);
+    CAPTURE(std::string{kind_names[static_cast<int>(c.kind)]});
     CAPTURE(c.elements);
     CAPTURE(fmt::format("members {} in nodes of {}", fmt::join(c.members, " "),
                         c.cluster.ranks_per_node));
