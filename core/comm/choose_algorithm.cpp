@@ -26,8 +26,15 @@ class Machine {
   int size() const { return static_cast<int>(ranks_.size()); }
   int per_node() const { return per_node_; }
 
-  MessageSeconds message(double bytes, bool crosses) const {
-    return over(crosses ? cluster_.between : cluster_.within, bytes);
+  /// `senders`: how many members of a node send at once, if the message crosses nodes.
+  MessageSeconds message(double bytes, bool crosses, int senders = 1) const {
+    MessageSeconds time = over(crosses ? cluster_.between : cluster_.within, bytes);
+    if (!crosses || !cluster_.shared) return time;
+    double share = cluster_.shared->uplink / senders;
+    if (const auto& cards = cluster_.shared->cards)
+      share = std::min(share, cards->bandwidth * std::min(1.0, 1.0 * cards->per_node / senders));
+    const double held = std::max(time.held, bytes / share);
+    return {time.whole + held - time.held, held};
   }
   MessageSeconds in_switch(double bytes) const { return over(*cluster_.in_switch, bytes); }
   bool crosses(int one, int other) const {
@@ -55,11 +62,11 @@ class Machine {
 // A ring repeats the same step. Each step takes as long as the slowest link is occupied, or a
 // message on average, whichever is longer: the α of a slow link passes while the other links carry
 // chunks.
-double ring(const Machine& machine, double bytes) {
+double ring(const Machine& machine, double bytes, int rings = 1) {
   const int N = machine.size();
   double average = 0, longest = 0;
   for (int i = 0; i < N; ++i) {
-    const auto [whole, held] = machine.message(bytes / N, machine.crosses(i, (i + 1) % N));
+    const auto [whole, held] = machine.message(bytes / N, machine.crosses(i, (i + 1) % N), rings);
     average += whole / N;
     longest = std::max(longest, held);
   }
@@ -69,7 +76,7 @@ double ring(const Machine& machine, double bytes) {
 double hierarchical(const Machine& machine, double bytes) {
   const int g = machine.per_node(), k = machine.size() / g;
   return 2 * (g - 1) * machine.message(bytes / g, false).whole +
-         2 * (k - 1) * machine.message(bytes / machine.size(), true).whole;
+         2 * (k - 1) * machine.message(bytes / machine.size(), true, g).whole;
 }
 
 // In a round, a member sends up to four pieces. Of a member whose neighbours in one tree are on
@@ -143,7 +150,7 @@ double all_reduce_seconds(Algorithm algorithm, std::int64_t bytes, std::span<con
     case Algorithm::double_tree:
       return double_tree(machine, n, bytes / 4);
     case Algorithm::rings:
-      return ring(machine, n / std::max(1, machine.per_node()));
+      return ring(machine, n / std::max(1, machine.per_node()), std::max(1, machine.per_node()));
     case Algorithm::in_switch:
       return machine.in_switch(n).whole;
   }
@@ -155,6 +162,18 @@ Algorithm choose_algorithm(std::int64_t bytes, std::span<const int> ranks, const
   return std::ranges::min(candidates(ranks, cluster, on_meta), {}, [&](Algorithm each) {
     return all_reduce_seconds(each, bytes, ranks, cluster);
   });
+}
+
+Algorithm default_algorithm(std::int64_t bytes, std::span<const int> ranks, const Cluster& cluster,
+                            bool on_meta) {
+  if (!cluster.library_collectives || ranks.size() < 2) return Algorithm::ring;
+  std::vector<Algorithm> found = candidates(ranks, cluster, on_meta);
+  std::erase_if(found, [](Algorithm each) {
+    return each != Algorithm::ring && each != Algorithm::hierarchical &&
+           each != Algorithm::in_switch;
+  });
+  return std::ranges::min(
+      found, {}, [&](Algorithm each) { return all_reduce_seconds(each, bytes, ranks, cluster); });
 }
 
 }  // namespace lockstep

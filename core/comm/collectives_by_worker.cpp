@@ -13,14 +13,14 @@ class CollectivesByWorker final : public GroupCollectives {
     call.part.span.sequence = issued_++;
     Tensor scratch = call.allocate_scratch(device_);
     const Event ready = device_.compute.record();  // on a GPU, also follows the allocation
-    return stream_.queue(call.part, ready, std::move(scratch),
-                         [built_in = std::move(call.built_in),
-                          ended = std::move(call.ended)](ChannelPeers& peers) {
-                           built_in(peers);
-                           Event end = peers.end();
-                           if (ended) ended(end.time);
-                           return end;
-                         });
+    return stream_.queue(
+        call.part, ready, std::move(scratch),
+        [built_in = std::move(call.built_in), ended = std::move(call.ended)](ChannelPeers& peers) {
+          built_in(peers);
+          Event end = peers.end();
+          if (ended) ended(end.time);
+          return end;
+        });
   }
 
  private:

@@ -6,6 +6,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/comm/choose_algorithm.h"
+
 namespace lockstep {
 
 namespace {
@@ -129,8 +131,9 @@ Work Group::broadcast(View data, int root, std::source_location where) {
                 .native = [=](NativeCollectives& library) { library.broadcast(data, root); }});
 }
 
-Work Group::all_reduce(View data, Algorithm algorithm, std::source_location where) {
+Work Group::all_reduce(View data, std::optional<Algorithm> chosen, std::source_location where) {
   checked("all_reduce", data);
+  const Algorithm algorithm = chosen.value_or(default_for(bytes_of(data)));
   if (algorithm == Algorithm::rings)
     throw std::invalid_argument(fmt::format(
         "all_reduce by rings in {}: a group has one stream, and so one ring; use Rings", name_));
@@ -172,6 +175,14 @@ Work Group::gather(View data, int root, std::source_location where) {
                 .native = [=, this](NativeCollectives& library) {
                   library.gather(data, chunk_counts(data), root);
                 }});
+}
+
+Algorithm Group::default_for(std::int64_t bytes) const {
+  const Clock& clock = endpoint_.device.compute.clock();
+  return clock.is_modelled()
+             ? default_algorithm(bytes, ranks_, clock.cluster(),
+                                 endpoint_.device.memory.device() == DeviceKind::meta)
+             : Algorithm::ring;
 }
 
 void Group::check_in_switch() const {

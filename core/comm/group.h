@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,9 @@ class Group {
   /// Leaves the sum over all members on every member; the sums are bitwise identical. Throws
   /// std::invalid_argument for Algorithm::rings, and for Algorithm::in_switch unless the tensors
   /// are on the meta device, the cluster's switches can add, and all members are on one node.
-  Work all_reduce(View data, Algorithm algorithm = Algorithm::ring,
+  /// Without an algorithm, default_algorithm() chooses: a ring, unless the modelled cluster has the
+  /// collectives of a library.
+  Work all_reduce(View data, std::optional<Algorithm> chosen = {},
                   std::source_location where = std::source_location::current());
   /// Divides `data` into size() chunks (see chunk()). On member i, chunk i of `data` becomes the
   /// sum over all members, and the other chunks are left with partial sums (ring).
@@ -101,6 +104,7 @@ class Group {
   // std::invalid_argument.
   View checked(const char* operation, View data) const;
   int member(const char* operation, int i) const;
+  Algorithm default_for(std::int64_t bytes) const;
   /// Throws std::invalid_argument unless the switch can add this group's elements.
   void check_in_switch() const;
   Work equal_all_to_all(View out, View in, int per_node, std::source_location where);

@@ -40,7 +40,8 @@ void DryRank::run(int microbatches, const std::function<void(const Batch& mine)>
 class DryRun {
  public:
   DryRun(const Plan& plan, const Place& place, OperationLog* log, AxisGroups::Sharing sharing)
-      : compute_(clock_, silent_, 0, DeviceKind::meta, log),
+      : clock_(Clock::modelled(cluster_of(plan))),
+        compute_(clock_, silent_, 0, DeviceKind::meta, log),
         transport_(plan, place.rank),
         endpoint_{transport_, {memory_, compute_}, plan.collectives},
         world_(endpoint_, all_ranks(plan), "world",
@@ -60,7 +61,16 @@ class DryRun {
     return ranks;
   }
 
-  const Clock clock_ = Clock::modelled(Cluster::load("free"));
+  /// Times do not matter, but which algorithms the groups choose does.
+  static Cluster cluster_of(const Plan& plan) {
+    if (!plan.modelled) return Cluster::load("free");
+    Cluster cluster = plan.modelled->cluster;
+    cluster.shared.reset();
+    if (!plan.on_meta) cluster.in_switch.reset();
+    return cluster;
+  }
+
+  const Clock clock_;
   Recorder silent_{false};
   Memory memory_{DeviceKind::meta};
   Stream compute_;

@@ -153,8 +153,8 @@ bool Plan::operator==(const Plan& other) const {
   return model_ == other.model_ && mesh == other.mesh && rank_of_stage == other.rank_of_stage &&
          split == other.split && batch == other.batch && optimizer == other.optimizer &&
          seed == other.seed && modelled == other.modelled && collectives == other.collectives &&
-         receives_combine == other.receives_combine && builder_ == other.builder_ &&
-         parameters() == other.parameters();
+         receives_combine == other.receives_combine && on_meta == other.on_meta &&
+         builder_ == other.builder_ && parameters() == other.parameters();
 }
 
 }  // namespace lockstep

@@ -73,6 +73,8 @@ struct Plan {
   /// Whether a receive that adds can read the sender's buffer in place (Transport::combines). If
   /// so, a reduction needs no scratch memory for incoming data.
   bool receives_combine = true;
+  /// Whether the ranks are on the meta device, where a switch can add (Algorithm::in_switch).
+  bool on_meta = false;
 
   /// Sets the mesh, with one stage per rank of the pipeline axis.
   void set_mesh(const Mesh& mesh_);

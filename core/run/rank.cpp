@@ -57,6 +57,7 @@ std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Str
 Plan plan_over(const Transport& transport, const Options& options) {
   Plan plan = options.plan;
   plan.receives_combine = transport.combines();
+  plan.on_meta = options.platform.on_meta();
   return plan;
 }
 

@@ -177,6 +177,15 @@ class Reader {
     inner.no_others();
     return shared;
   }
+  /// Reads whose collectives the cluster has.
+  bool library_collectives() {
+    if (!has("collectives")) return false;
+    const std::string whose = text("collectives");
+    if (whose != "library" && whose != "ring")
+      throw UsageError(fmt::format("{}: 'collectives' is {}; wants \"ring\" or \"library\"", where_,
+                                   excerpt(whose)));
+    return whose == "library";
+  }
   std::string text(const char* key) {
     known_.push_back(key);
     if (!object_.contains(key) || !object_.at(key).is_string())
@@ -303,6 +312,7 @@ Cluster cluster_of(const nlohmann::json& document, const std::string& where) {
                   .rates = reader.rates(),
                   .in_switch = reader.optional_link("in_switch")};
   cluster.shared = reader.shared(cluster.ranks_per_node);
+  cluster.library_collectives = reader.library_collectives();
   reader.no_others();
   return cluster;
 }
@@ -420,6 +430,7 @@ std::string Cluster::json() const {
       all["kernels_beside_collectives"] = shared->kernels_beside_collectives;
   }
   if (in_switch) object["in_switch"] = text(*in_switch);
+  if (library_collectives) object["collectives"] = "library";
   return object.dump(1);
 }
 

@@ -64,6 +64,9 @@ struct Cluster {
   /// takes α + βn. Unset: the switch can't add.
   std::optional<Link> in_switch{};
   std::optional<SharedLinks> shared{};  ///< unset: messages never share a link
+  /// Whether all-reduces choose their algorithm by its cost, as a library's do; otherwise they are
+  /// rings.
+  bool library_collectives = false;
 
   /// Returns the time of a kernel. At peak: max(cost.flops / flops, cost.bytes / memory_bandwidth)
   /// + launch_seconds. With measured rates, a product or an attention kernel takes its FLOPs over

@@ -45,7 +45,7 @@ inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place,
   const TensorSizes sizes{plan, place};
   const std::int64_t exchanged = sizes.tokens * h, half = ring_half_sends(exchanged, sizes.t);
   const auto sums = [&](std::int64_t elements) {
-    return ring_all_reduce_sends(elements, sizes.t, place.coordinate(Axis::tp));
+    return all_reduce_sends(plan, place, Axis::tp, elements);
   };
   Predicted predicted;
   predicted.bytes_sent[Operation::reduce_scatter] = m * width * (4 * sizes.layers + 2) * half;
