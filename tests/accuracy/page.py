@@ -208,8 +208,15 @@ def sections_of(text):
     return {'': parts[0], **{part.splitlines()[0]: part for part in parts[1:]}}
 
 
+class Parser(argparse.ArgumentParser):
+    """Refuses wrong flags in one line, as the lessons do."""
+
+    def error(self, message):
+        self.exit(2, f"lockstep: accuracy: {message}; './lockstep accuracy --help' lists the flags\n")
+
+
 def main():
-    parser = argparse.ArgumentParser(prog='./lockstep accuracy', description=__doc__.splitlines()[0])
+    parser = Parser(prog='./lockstep accuracy', description=__doc__.splitlines()[0])
     parser.add_argument('--update', action='store_true', help='write the page, or the sections of --only')
     parser.add_argument('--check', action='store_true', help='compare with the written page; exit with 1 if it differs')
     parser.add_argument('--only', default=','.join(SECTIONS), help=f"sections: {', '.join(SECTIONS)}")
