@@ -190,6 +190,21 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
     std::size_t member = 0;
     while (all[member].rank != rank) ++member;
 
+    if (operation.collective.algorithm == Algorithm::in_switch) {
+      // Up from when the last member and its lanes were ready, and down α later.
+      const Passage up = all[member].passages[0];
+      if (lane != Direction::send) add(PathPart::Kind::latency, rank, rank, operation, up.end);
+      add(PathPart::Kind::transfer, rank, rank, operation, up.start);
+      const auto bound = std::ranges::find_if(all, [&](const Replay::Exchange& each) {
+        return std::max({each.ready, each.send_free, each.receive_free}) == time_;
+      });
+      rank = bound->rank;
+      if (bound->ready == time_) return issue_of(rank, bound->issued);
+      lane = bound->send_free == time_ ? Direction::send : Direction::receive;
+      number = bound->before;
+      continue;
+    }
+
     /// The last step before `limit` in a direction (or any) that ends at time_.
     const auto ending = [&](std::size_t of, std::size_t limit,
                             std::optional<Direction> direction) -> std::optional<std::size_t> {

@@ -180,6 +180,8 @@ std::vector<Replay::Exchange> Replay::expand(int rank, std::int64_t issued) cons
     const auto& [send_free, receive_free] = group.lanes[round * group.ranks.size() + member];
     members[member].send_free = send_free;
     members[member].receive_free = receive_free;
+    exchanges[member].send_free = send_free;
+    exchanges[member].receive_free = receive_free;
     members[member].begin(steps[member], exchanges[member].ready, /*traced_=*/true);
   }
   StepPlayer{group.ranks, group.cluster}.play(members);

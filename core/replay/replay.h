@@ -55,7 +55,8 @@ class Replay {
   /// One member's messages in a collective, with their times on its lanes.
   struct Exchange {
     int rank = 0;
-    Picoseconds ready = 0;  ///< when the member called the collective
+    Picoseconds ready = 0;                        ///< when the member called the collective
+    Picoseconds send_free = 0, receive_free = 0;  ///< when its lanes were free for the collective
     Picoseconds end = 0;
     std::int64_t issued = -1;       ///< the member's number of the collective
     std::int64_t before = -1;       ///< that of the group's collective before this one, or -1

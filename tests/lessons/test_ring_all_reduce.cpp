@@ -3,6 +3,7 @@
 #include <random>
 #include <set>
 
+#include "lessons/01_collectives/experiment/account.h"
 #include "lessons/01_collectives/experiment/grid.h"
 #include "lessons/01_collectives/experiment/proof.h"
 #include "lessons/01_collectives/prediction.h"
@@ -42,6 +43,9 @@ void by_the_lesson(Rank& rank, View data) {
 }
 Sum by(Algorithm algorithm) {
   return [algorithm](Rank& rank, View data) { rank.world.all_reduce(data, algorithm).wait(); };
+}
+void by_rings(Rank& rank, View data) {
+  our_own_rings(rank).all_reduce(data).wait();
 }
 
 /// Returns the time from the common start to the last rank's end.
@@ -181,6 +185,8 @@ TEST_CASE("lesson 01: on any cluster an all-reduce takes the predicted time, to 
     }
     CHECK(time_of(by_the_lesson, N, n, cluster) ==
           predict_all_reduce(Algorithm::ring, n, N, cluster).total());
+    CHECK(time_of(by_rings, N, n, cluster) ==
+          predict_all_reduce(Algorithm::rings, n, N, cluster).total());
   }
   CHECK(formulas.size() == 8);  // each closed form, and the cases without one
 }

@@ -50,11 +50,11 @@ extern "C" int MPI_Issend(const void* data, int count, MPI_Datatype type, int to
 
 namespace {
 
-Options options_of(int ranks, Collectives comm) {
+Options options_of(int ranks, Collectives comm, const Cluster& cluster) {
   Options options;
   options.plan.set_mesh(Mesh::along(Axis::pp, ranks));
   options.plan.collectives = comm;
-  if (comm == Collectives::built_in) options.plan.modelled = {Cluster{}};
+  if (comm == Collectives::built_in) options.plan.modelled = {cluster};
   return options;
 }
 
@@ -80,8 +80,9 @@ std::string compare_bytes(Rank& rank, std::int64_t heads, std::int64_t bodies,
 int run_checks(const MpiSession& session) {
   int done = 0;
   int failed = 0;
-  const auto check = [&](Collectives comm, const std::function<std::string(Rank&)>& body) {
-    Rank rank{options_of(session.size(), comm), session.endpoint()};
+  const auto check = [&](Collectives comm, const std::function<std::string(Rank&)>& body,
+                         const Cluster& cluster = {}) {
+    Rank rank{options_of(session.size(), comm, cluster), session.endpoint()};
     const PassedToMpi& h = passed;
     const std::int64_t before[] = {h.heads, h.bodies, h.head_bytes, h.body_bytes};
     std::string mine = body(rank);
@@ -97,6 +98,17 @@ int run_checks(const MpiSession& session) {
   for (const std::int64_t n : {0, 1, 30, 1009, 100'000})
     for (const Collectives comm : {Collectives::built_in, Collectives::native})
       check(comm, [&](Rank& rank) { return CollectiveChecks{rank, n, n < 10'000 ? 9 : 2}(); });
+  for (const std::int64_t n : {0, 1, 30, 1009, 100'000})
+    for (const int node : {1, 2, 1024}) {
+      Cluster cluster;
+      cluster.ranks_per_node = node;
+      check(
+          Collectives::built_in,
+          [&](Rank& rank) {
+            return CollectiveChecks{rank, n, 0}.of_libraries();
+          },
+          cluster);
+    }
   for (const std::int64_t n : {0, 1, 30, 1009})
     for (const DType dtype : {DType::bf16, DType::f16})
       check(Collectives::built_in, [&](Rank& rank) {
@@ -130,7 +142,7 @@ constexpr double patience_seconds = 5;
 
 int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives comm) {
   try {
-    Rank rank{options_of(session.size(), comm), session.endpoint(patience_seconds)};
+    Rank rank{options_of(session.size(), comm, {}), session.endpoint(patience_seconds)};
     mismatch.body(rank);
     // If this rank finishes without an error, it waits until the other ranks have reported their
     // errors.

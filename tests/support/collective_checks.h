@@ -5,10 +5,12 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "core/comm/rings.h"
 #include "core/comm/transport/control.h"
 #include "core/run/rank.h"
 #include "tests/support/collective_oracle.h"
@@ -80,6 +82,37 @@ class CollectiveChecks {
     return wrong_;
   }
 
+  /// Checks the built-in algorithms that distinguish nodes or use several streams. The values must
+  /// be right, and scratch memory must be as large as all_reduce_scratch() says.
+  std::string of_libraries() {
+    for (const Algorithm algorithm : {Algorithm::hierarchical, Algorithm::double_tree}) {
+      const std::int64_t scratch = all_reduce_scratch(
+          algorithm, n_, ranks_, rank_.transport->combines(), rank_.world.per_node());
+      sums(name_of(algorithm), scratch,
+           [&](View data) { rank_.world.all_reduce(data, algorithm).wait(); });
+    }
+    std::vector<int> all;
+    for (int i = 0; i < ranks_; ++i) all.push_back(i);
+    const Rings rings{rank_.endpoint, all, "ring of the check",
+                      rank_.transport->open_channels(
+                          Rings::channels_taken(all, rank_.clock.cluster().ranks_per_node))};
+    sums("rings", {}, [&](View data) { rings.all_reduce(data).wait(); });
+
+    const std::int64_t each = n_ / ranks_;
+    const auto from_to = [&](int from, int to, std::int64_t i) {
+      return static_cast<float>(from * 1000 + to * 100 + i % 97);
+    };
+    std::vector<float> out, in(static_cast<std::size_t>(each * ranks_)), want;
+    for (int other = 0; other < ranks_; ++other)
+      for (std::int64_t i = 0; i < each; ++i) {
+        out.push_back(from_to(rank_.id, other, i));
+        want.push_back(from_to(other, rank_.id, i));
+      }
+    rank_.world.two_hop_all_to_all(view(out), view(in)).wait();
+    if (in != want) fail("two_hop_all_to_all", "other values");
+    return wrong_;
+  }
+
  private:
   bool native() const { return rank_.endpoint.collectives == Collectives::native; }
 
@@ -107,6 +140,22 @@ class CollectiveChecks {
     if (peak != 4 * scratch)
       fail(what, fmt::format("{} bytes of scratch, {} by its formula", peak, 4 * scratch));
     if (memory(rank_.memory.current()) != 0) fail(what, "scratch that is not given back");
+  }
+
+  /// Checks an all-reduce of whole numbers and one of noise. `scratch`, in elements, is compared
+  /// with the memory that the first one takes.
+  void sums(const std::string& what, std::optional<std::int64_t> scratch,
+            const std::function<void(View)>& all_reduce) {
+    auto sum = whole_values(rank_.id, n_);
+    rank_.memory.reset_peak();
+    all_reduce(view(sum));
+    if (const auto peak = rank_.memory.peak().of(MemoryCategory::communication);
+        scratch && peak != 4 * *scratch)
+      fail(what, fmt::format("{} bytes of scratch, {} by its formula", peak, 4 * *scratch));
+    if (sum != sum_of_wholes(ranks_, n_)) fail(what, "other values");
+    auto random = random_values(rank_.id, n_);
+    all_reduce(view(random));
+    same_bits(what, random);
   }
 
   void all_reduces() {

@@ -3,8 +3,9 @@
 import json
 
 
-def draw_cluster(draw, file):
-    """Writes a cluster file: nodes of a few ranks, any rates, sometimes links with segments or protocols, and measured rates."""
+def draw_cluster(draw, file, in_switch=False):
+    """Writes a cluster file: nodes of a few ranks, any rates, sometimes links with segments or protocols, and measured
+    rates; or one node whose switch can add."""
     def link():
         if draw.random() < 0.2:
             protocols = [{'name': f'protocol {i}', 'latency_seconds': 10 ** draw.uniform(-10, -5),
@@ -21,6 +22,8 @@ def draw_cluster(draw, file):
     cluster = {'name': 'random', 'nodes': 64, 'ranks_per_node': draw.choice([1, 2, 3, 4, 64]),
                'flops': 10 ** draw.uniform(10, 14), 'memory_bandwidth': draw.choice([None, 10 ** draw.uniform(10, 13)]),
                'launch_seconds': draw.choice([0, 10 ** draw.uniform(-10, -5)]), 'within': link(), 'between': link()}
+    if in_switch:
+        cluster |= {'ranks_per_node': 64, 'in_switch': link()}
     if draw.random() < 0.3:
         def table():
             return {'m': [16, 256], 'n': [64], 'k': [16, 128], 'flops': [10 ** draw.uniform(9, 13) for _ in range(4)]}
