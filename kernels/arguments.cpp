@@ -72,7 +72,8 @@ BlockOfAttention block_of_attention(const char* kernel, Named q, Named k,
   const Shape &of_q = q.view.shape, &of_k = k.view.shape;
   want(kernel, of_q.rank() == 3 && of_k.rank() == 3 && of_k[0] == of_q[0] && of_k[2] == of_q[2], k,
        q, "both must be (b, s, h), and may differ only in s");
-  BlockOfAttention n{attention(kernel, q, {}, {"probabilities", View{}}, heads), block.keys};
+  BlockOfAttention n{attention(kernel, q, {}, {"probabilities", View{}}, heads), block.keys,
+                     block.causal};
   attention(kernel, k, same_as_k, {"probabilities", View{}}, heads);
   const auto inside = [](std::int64_t first, std::int64_t count, const Shape& shape) {
     return first >= 0 && count >= 0 && first + count <= shape[1];
@@ -84,6 +85,11 @@ BlockOfAttention block_of_attention(const char* kernel, Named q, Named k,
         "({}, {}, {}): its rows must be theirs, and there must be a key",
         kernel, block.first_query, block.first_query + block.queries, block.first_key,
         block.first_key + block.keys, of_q[0], of_q[1], of_q[2], of_k[0], of_k[1], of_k[2]));
+  if (block.causal && block.keys != block.queries)
+    throw std::invalid_argument(
+        fmt::format("{}: a causal block of {} queries and {} keys: it must have as many keys as "
+                    "queries",
+                    kernel, block.queries, block.keys));
   n.s = block.queries;
   return n;
 }

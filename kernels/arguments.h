@@ -23,6 +23,7 @@ struct Attention {
 /// A block of attention: `s` is the number of the block's queries.
 struct BlockOfAttention : Attention {
   std::int64_t keys;
+  bool causal;
 };
 /// A merge of `s` rows per sequence, from row `first`, into sequences of `rows` rows.
 struct Merge : Attention {

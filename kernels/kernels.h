@@ -40,12 +40,14 @@ struct VocabularyPart {
 };
 
 /// A rectangle of attention scores: in every sequence, each of `queries` rows of q, from row
-/// `first_query`, attends to all of `keys` rows of k and v, from row `first_key`.
+/// `first_query`, attends to all of `keys` rows of k and v, from row `first_key`. If `causal`,
+/// there are as many keys as queries, and the block's query i attends only to its keys up to i.
 struct AttentionBlock {
   std::int64_t first_query = 0;
   std::int64_t queries = 0;
   std::int64_t first_key = 0;
   std::int64_t keys = 0;
+  bool causal = false;
 };
 
 /// The arithmetic of a GPT's forward and backward passes, on Views. The kernels do not depend on
@@ -111,8 +113,8 @@ struct Kernels {
 
   // -- attention in blocks: the keys of one softmax are on several ranks --------------------------
   /// y (b, queries, h) = softmax(q kᵀ / √(h / heads)) v over the block's queries and keys only,
-  /// with the rows' log-sum-exps in `lse` (b, heads, queries). There is no causal mask. q is (b, s,
-  /// h), k and v are (b, s', h), all strided.
+  /// with the rows' log-sum-exps in `lse` (b, heads, queries). q is (b, s, h), k and v are (b, s',
+  /// h), all strided.
   Kernel<void(Queue, In q, In k, In v, int heads, const AttentionBlock&, Out y, Out32 lse)>
       attention_block_forward;
   /// Merges y_part (b, n, h) and lse_part (b, heads, n), the same queries' attention to other keys,

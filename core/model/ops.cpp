@@ -33,9 +33,10 @@ double causal_product_flops(const Shape& y) {
   return static_cast<double>(y.elements()) * static_cast<double>(y[1]);
 }
 
-/// Returns the FLOPs of one product between the block's queries and keys, over all heads.
+/// Returns the FLOPs of one product between the block's queries and keys, over all heads; half of
+/// them in a causal block.
 double block_product_flops(const Shape& q, const AttentionBlock& block) {
-  return product_flops(q[0] * block.queries, q[2], block.keys);
+  return product_flops(q[0] * block.queries, q[2], block.keys) / (block.causal ? 2 : 1);
 }
 
 }  // namespace

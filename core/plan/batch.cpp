@@ -14,6 +14,11 @@ std::vector<Positions> context_positions(ContextLayout layout, int sequence, int
                   .by = chunks,
                   .into = fmt::format("{} equal chunks", chunks)},
                  [&] { return nearest_multiples("--sequence", chunks, sequence); });
+  if (layout == ContextLayout::striped) {
+    std::vector<Positions> stripes;
+    for (int at = i; at < sequence; at += n) stripes.push_back({at, at + 1});
+    return stripes;
+  }
   const int chunk = sequence / chunks;
   const auto at = [&](int which) { return Positions{which * chunk, (which + 1) * chunk}; };
   if (layout == ContextLayout::contiguous) return {at(i)};

@@ -8,6 +8,7 @@ namespace lockstep {
 enum class ContextLayout {
   contiguous,  ///< N equal chunks; rank i has chunk i
   zigzag,      ///< 2N chunks; rank i has i and 2N-1-i, which balances causal attention
+  striped,     ///< rank i has positions i, i + N, i + 2N, ..., which balances it, too
 };
 
 /// The number of samples that all ranks together process in one step.

@@ -1,5 +1,5 @@
 /// Attention to a part of the keys, and the merge of such parts (ring attention). The block is a
-/// rectangle of scores without a mask, which takes 4 d FLOPs per query and key.
+/// rectangle of scores, which takes 4 d FLOPs per query and key, or the lower triangle of a square.
 
 #include "kernels/cpu/attention_rows.h"
 #include "kernels/element.h"
@@ -7,11 +7,14 @@
 namespace lockstep::cpu {
 namespace {
 
-/// Calls visit(block) for blocks of the `queries` rows, each of which attends to all `keys`.
+/// Calls visit(block) for blocks of the `queries` rows, each of which attends to all `keys`, or, in
+/// a causal block, to those up to its own place.
 template <class Visit>
 void for_blocks(const arguments::BlockOfAttention& n, const Visit& visit) {
-  for (std::int64_t first = 0; first < n.s; first += block_rows)
-    visit(Block{first, std::min(first + block_rows, n.s), n.keys});
+  for (std::int64_t first = 0; first < n.s; first += block_rows) {
+    const std::int64_t end = std::min(first + block_rows, n.s);
+    visit(n.causal ? causal(first, end) : Block{first, end, n.keys});
+  }
 }
 
 void attention_block_forward(Queue, In q, In k, In v, int heads, const AttentionBlock& block, Out y,
@@ -73,7 +76,7 @@ void attention_block_backward(Queue, In dy, In q, In k, In v, In y, In32 lse, in
           lse.f32() + (b * n.heads + head) * q.shape[1] + block.first_query;
       for_blocks(n, [&](const Block& rows) {
         recompute_probabilities(n, rows, queries, keys, log_sums, p.get());
-        backward_block(n, rows, up, queries, keys, values, outputs, {p.get(), n.keys}, dqs, dks,
+        backward_block(n, rows, up, queries, keys, values, outputs, {p.get(), rows.keys}, dqs, dks,
                        dvs, dp.get(), 1.0F, 1.0F);
       });
       each.write(5, of_queries(dq));

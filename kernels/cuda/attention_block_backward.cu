@@ -30,6 +30,7 @@ struct Backward {
   RowsOf<const T> dy, q, k, v;
   const float *lse, *dots;
   int first, rows;
+  bool causal;
 };
 
 /// Computes P and dS for one pair of tiles; queries and keys are in shared memory.
@@ -49,7 +50,8 @@ __device__ void scores_backward(const Backward<T>& in, const Tiles<D>& at, int m
     const float dot = is_query ? in.dots[first_row + query] : 0.0F;
 #pragma unroll
     for (int j = 0; j < I; ++j) {
-      const bool inside = is_query && first_key + thread_x() + side * j < in.k.count;
+      const int key = first_key + thread_x() + side * j;
+      const bool inside = is_query && key < in.k.count && (!in.causal || key <= query);
       p[i][j] = inside ? probability_f32(p[i][j], n.scale, lse) : 0.0F;
       ds[i][j] = p[i][j] * (ds[i][j] - dot) * n.scale;
     }
@@ -70,7 +72,8 @@ __global__ void __launch_bounds__(f32_threads)
   load_rows<D>(at.values, in.v, first, place.matrix, n);
 
   float dk_sums[I][J] = {}, dv_sums[I][J] = {};
-  for (int first_query = 0; first_query < in.q.count; first_query += tile) {
+  // In a causal block, no earlier tile of queries sees this tile's keys.
+  for (int first_query = in.causal ? first : 0; first_query < in.q.count; first_query += tile) {
     load_rows<D>(at.queries, in.q, first_query, place.matrix, n);
     load_rows<D>(at.dys, in.dy, first_query, place.matrix, n);
     __syncthreads();
@@ -103,7 +106,8 @@ __global__ void __launch_bounds__(f32_threads)
   load_rows<D>(at.dys, in.dy, first, place.matrix, n);
 
   float sums[I][J] = {};
-  for (int first_key = 0; first_key < in.k.count; first_key += tile) {
+  const int visible = in.causal ? min(in.k.count, first + tile) : in.k.count;
+  for (int first_key = 0; first_key < visible; first_key += tile) {
     load_rows<D>(at.keys, in.k, first_key, place.matrix, n);
     load_rows<D>(at.values, in.v, first_key, place.matrix, n);
     __syncthreads();
@@ -137,7 +141,8 @@ void attention_block_backward(Queue queue, const Problem& n, const AttentionBloc
                          lse.f32(),
                          dots,
                          static_cast<int>(block.first_query),
-                         static_cast<int>(q.shape[1])};
+                         static_cast<int>(q.shape[1]),
+                         block.causal};
     const auto blocks = [&](std::int64_t rows) {
       return Grid{blocks_of(static_cast<int>(rows), f32_tile<D>) * n.matrices};
     };

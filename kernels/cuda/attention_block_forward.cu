@@ -9,7 +9,7 @@ namespace {
 template <class T, int D>
 __global__ void __launch_bounds__(f32_threads)
     block_forward(Problem n, RowsOf<const T> q, RowsOf<const T> k, RowsOf<const T> v, RowsOf<T> y,
-                  float* lse) {
+                  float* lse, bool causal) {
   constexpr int tile = f32_tile<D>, I = tile / side, J = D / side;
   constexpr int elements = tile * f32_pitch<D>;
   float* const queries = dynamic_shared<float>();
@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(f32_threads)
 
   float maximum[I], sum[I] = {}, result[I][J] = {};
   for (int i = 0; i < I; ++i) maximum[i] = -infinity;
-  for (int first_key = 0; first_key < k.count; first_key += tile) {
+  const int visible = causal ? min(k.count, first + tile) : k.count;  // to the tile's last query
+  for (int first_key = 0; first_key < visible; first_key += tile) {
     load_rows<D>(keys, k, first_key, place.matrix, n);
     load_rows<D>(values, v, first_key, place.matrix, n);
     __syncthreads();
@@ -36,11 +37,12 @@ __global__ void __launch_bounds__(f32_threads)
       float highest = maximum[i];
 #pragma unroll
       for (int j = 0; j < I; ++j) {
-        const bool is_key = first_key + thread_x() + side * j < k.count;
-        scores[i][j] = is_key ? scores[i][j] * n.scale : -infinity;
+        const int key = first_key + thread_x() + side * j;
+        const bool seen = key < k.count && (!causal || key <= first + thread_y() + side * i);
+        scores[i][j] = seen ? scores[i][j] * n.scale : -infinity;
         highest = fmaxf(highest, scores[i][j]);
       }
-      // The maximum is finite from the first tile on, because every tile has a key.
+      // The maximum is finite from the first tile on, because every query sees the first key.
       highest = row_max(highest);
       const float factor = element::exp(maximum[i] - highest);
       maximum[i] = highest;
@@ -111,7 +113,7 @@ void attention_block_forward(Queue queue, const Problem& n, const AttentionBlock
            block_forward<T, D>, n, RowsOf<const T>{q, block.first_query, block.queries},
            RowsOf<const T>{k, block.first_key, block.keys},
            RowsOf<const T>{v, block.first_key, block.keys}, RowsOf<T>{y, 0, block.queries},
-           lse.f32());
+           lse.f32(), block.causal);
   });
 }
 

@@ -34,10 +34,15 @@ inline const std::string& context_method_flag(Lesson& lesson) {
       "all-to-all exchanges tokens for heads, or every rank gathers all keys and values");
 }
 
-/// Throws UsageError for a method that cannot divide the heads.
+/// Throws UsageError for a method that cannot divide the heads, or that gains nothing from stripes.
 inline void check_context_method(const Plan& plan, ContextMethod method) {
   const int cp = plan.mesh.size(Axis::cp), tp = plan.mesh.size(Axis::tp);
   const int heads = plan.model().heads;
+  if (method == ContextMethod::ulysses && plan.batch.context == ContextLayout::striped && cp > 1)
+    throw UsageError(
+        "--layout striped with --method ulysses: each rank computes whole heads, so no layout can "
+        "balance the work better, and stripes would be copied one token at a time; use --layout "
+        "contiguous");
   if (method != ContextMethod::ulysses || heads % tp != 0) return;  // --tp is Plan::validate's
   check_heads(plan.model(),
               fmt::format("--method ulysses with --cp {}{} and --heads {}", cp,

@@ -40,6 +40,6 @@ int main(int argc, char** argv) {
       }
     }
     lesson.finish(rank, model.parameters(), optimizer);
-    if (rank.id == 0 && !lesson.options().output.quiet) print_attention(rank.plan);
+    show_attention(lesson, rank);
   });
 }

@@ -24,12 +24,16 @@ namespace lockstep {
 // log of its sum of exponentials, which determines the part's weight (Milakov & Gimelshein 2018).
 
 /// Returns the rows of rank `self` and the keys of another rank, `source`, between which causal
-/// attention is not masked, if each rank has c positions. It is a rectangle, or nothing (no
-/// queries).
+/// attention is not masked, if each rank has c positions. It is a rectangle, a triangle, or nothing
+/// (no queries).
 inline AttentionBlock visible_block(ContextLayout layout, int self, int source, std::int64_t c) {
   const bool earlier = source < self;
   if (layout == ContextLayout::contiguous)
     return earlier ? AttentionBlock{0, c, 0, c} : AttentionBlock{};
+  // Striped (Brandon 2023): the j-th position of an earlier rank comes just before that of `self`;
+  // that of a later one comes just after it, so each query sees one key less.
+  if (layout == ContextLayout::striped)
+    return earlier ? AttentionBlock{0, c, 0, c, true} : AttentionBlock{1, c - 1, 0, c - 1, true};
   // Zigzag: rank i has chunks i and 2N-1-i. Both chunks of `self` come after the first chunk of an
   // earlier rank and before its second one. If `source` is later, both its chunks lie between those
   // of `self`.
@@ -64,7 +68,7 @@ class AttentionByRank {
   /// attention to the keys of `source`. Call it for this rank first.
   void forward(int source, View q, View keys_values, View y, View lse) const {
     const View k = half_of(keys_values, 0, q), v = half_of(keys_values, 1, q);
-    // In both layouts, a rank's own rows are in order, so the mask is the usual one.
+    // In all layouts, a rank's own rows are in order, so the mask is the usual one.
     if (source == rank_) return ops_.attention_forward(q, k, v, heads_, y, lse);
     const AttentionBlock block = block_of(source, q);
     if (block.queries == 0) return;

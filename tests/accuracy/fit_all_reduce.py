@@ -15,7 +15,8 @@ import json
 import pathlib
 import sys
 
-from least_squares import fit
+sys.dont_write_bytecode = True
+from least_squares import fit  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -36,7 +37,8 @@ def measured(gpu, nodes):
     """Returns the published time in seconds by the bytes of the array."""
     with open(FOLDER / 'measured_all_reduce.csv', newline='') as file:
         rows = [row for row in csv.DictReader(file) if row['gpu'] == gpu and int(row['nodes']) == nodes]
-    return {int(row['bytes']): time_of(int(row['bytes']), int(row['ranks']), float(row['bus_gb_per_s'])) for row in rows}
+    return {int(row['bytes']): time_of(int(row['bytes']), int(row['ranks']), float(row['bus_gb_per_s']))
+            for row in rows}
 
 
 def time_of(size, ranks, bus_gb_per_s):
@@ -101,13 +103,21 @@ def a100():
 
 
 def with_switch(gpu, simple_bandwidth):
-    """A low-latency ring, and two protocols of the switch: six constants."""
+    """A low-latency ring, and two protocols of the switch: six constants.
+
+    Between the largest array of the ring and the smallest fitted one of the switch, a third protocol of the switch
+    continues the ring: a library changes the algorithm where it expects both to take about the same time.
+    """
     low = fit(lambda constants, size: ring(exact(constants), size), chosen(gpu, 1, {'ring'}), (3, 300))
     switch = fit(lambda constants, size: message(exact(constants), size), chosen(gpu, 1, {'in_switch'}),
                  (60, 200, 100, 300))
+    first, second = LARGEST_LOW_LATENCY, min(chosen(gpu, 1, {'in_switch'}))
+    start, end = ring(exact(low), first), message(exact(switch), second)
+    slope = (end - start) / (second - first)
+    joined = (1e6 * (start - slope * first), 1e-9 / slope)
     return {'within': {'protocols': [{**pairs(low, ['low latency'])[0], 'up_to_bytes': LARGEST_LOW_LATENCY // RANKS},
                                      protocol('simple', 1e-6 * low[0] + SIMPLE_LATER, simple_bandwidth)]},
-            'in_switch': {'protocols': pairs(switch, ('switch, small', 'switch, large'))}}
+            'in_switch': {'protocols': pairs([*joined, *switch], ('small', 'medium', 'large'))}}
 
 
 def four_nodes(within, nodes=4, card=50):
@@ -127,12 +137,13 @@ def machines():
     """Returns the cluster file of each machine, by name.
 
     Peaks, memory and cards are those of the presets (core/time/presets.cpp). The simple protocol of a ring that the
-    measured runs do not use is published for the H200: 367.6 GB/s at 16 GiB without the switch. For the B200, it has the
-    bus bandwidth of the switch at 16 GiB, in which NCCL does the reduce-scatter and all-gather of several nodes, too.
+    measured runs do not use is published for the H200: 367.6 GB/s at 16 GiB without the switch. For the B200, it has
+    the bus bandwidth of the switch at 16 GiB, in which NCCL does the reduce-scatter and all-gather of several nodes,
+    too.
     """
     def machine(name, nodes, flops, memory_bandwidth, card, links):
-        one = {'name': name, 'nodes': nodes, 'ranks_per_node': RANKS, 'flops': flops, 'memory_bandwidth': memory_bandwidth,
-               'launch_seconds': 0, 'within': links['within'],
+        one = {'name': name, 'nodes': nodes, 'ranks_per_node': RANKS, 'flops': flops,
+               'memory_bandwidth': memory_bandwidth, 'launch_seconds': 0, 'within': links['within'],
                'between': links.get('between', {'latency_seconds': 1e-5, 'bandwidth': card})}
         return {**one, 'in_switch': links['in_switch']} if 'in_switch' in links else one
 
@@ -147,6 +158,8 @@ def origin(machine, where, name):
     """Returns where a protocol's constants come from."""
     if machine == 'b200_four_nodes' and where == 'within':
         return 'b200_nvlink'
+    if name == 'small':
+        return 'continues the ring up to 8 MiB'
     if name != 'simple' or machine == 'a100_nvlink':
         return 'both fitted'
     if where == 'between':

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Fits constants of a cluster to measured steps.
 
-    tests/accuracy/fit_steps.py [--cluster a100] [--free KEYS] [--output FILE] [--rounds 4] [--jobs 2]
+    tests/accuracy/fit_steps.py [--cluster a100] [--free KEYS] [--tp 8] [--output FILE] [--rounds 4] [--jobs 2]
 
 Changes at most ten constants of the cluster, all of them keys of its file, until the modelled steps of the 3.6B rows of
-measured_steps.csv without the three outliers (step_times.py) are closest to the measured ones: least squares of
-log(modelled / measured), by Gauss and Newton, with derivatives from runs. Then prints how well the 18.4B rows, which the
-fit has not seen, are predicted. A key such as rates.attention.flops whose value is a list means one factor for the
-whole list. A key that the rows hardly determine stays near its start, because a factor of e counts as much as an error
-of --weight in one row.
+measured_steps.csv with at most this TP, without the three outliers (step_times.py), are closest to the measured ones:
+least squares of log(modelled / measured), by Gauss and Newton, with derivatives from runs. Then prints how well the
+18.4B rows, which the fit has not seen, are predicted. A key such as rates.attention.flops whose value is a list means
+one factor for the whole list. A key that the rows hardly determine stays near its start, because a factor of e counts
+as much as an error of --weight in one row.
 """
 
 import argparse
@@ -20,11 +20,12 @@ import subprocess
 import sys
 import tempfile
 
-import step_times
+sys.dont_write_bytecode = True
+import step_times  # noqa: E402
 
 MOST_CONSTANTS = 10
-FREE = ('launch_seconds,rates.attention.flops,rates.memory_share,within.latency_seconds,within.bandwidth,'
-        'between.latency_seconds,between.bandwidth')
+FREE = ('launch_seconds,rates.attention.flops,within.latency_seconds,within.bandwidth,between.latency_seconds,'
+        'between.bandwidth')
 FOLDER = pathlib.Path(__file__).resolve().parent
 
 
@@ -86,6 +87,7 @@ class Fit:
     def run(self, rounds, step=0.05):
         logs = [0.0] * len(self.keys)
         errors = self.errors(logs)
+        print(f'start: root mean square {100 * root_mean_square(errors):.2f} %', flush=True)
         for number in range(rounds):
             slopes = []
             for i in range(len(logs)):
@@ -106,11 +108,15 @@ class Fit:
                 break
             logs, errors = tried, found
             after = self.cost(errors, logs)
-            print(f'round {number + 1}: root mean square {100 * math.sqrt(sum(e * e for e in errors) / len(errors)):.2f} %  '
+            print(f'round {number + 1}: root mean square {100 * root_mean_square(errors):.2f} %  '
                   + ', '.join(f'{key} x {math.exp(log):.3f}' for key, log in zip(self.keys, logs)), flush=True)
             if before - after < 1e-3 * before:
                 break
         return logs
+
+
+def root_mean_square(errors):
+    return math.sqrt(sum(error * error for error in errors) / len(errors))
 
 
 def rounded(value):
@@ -121,9 +127,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--cluster', default='a100', help='start: a preset or a cluster file [a100]')
     parser.add_argument('--free', default=FREE, help=f'the keys to fit, separated by commas [{FREE}]')
+    parser.add_argument('--tp', type=int, default=step_times.FITTED_TP, choices=(8, 16),
+                        help=f'the largest TP of the rows to fit [{step_times.FITTED_TP}]')
     parser.add_argument('--output', help='write the fitted cluster to this file')
     parser.add_argument('--rounds', type=int, default=4, help='at most so many steps [4]')
-    parser.add_argument('--weight', type=float, default=0.01, help='of the start, see above [0.01]')
+    parser.add_argument('--weight', type=float, default=0.05, help='of the start, see above [0.05]')
     parser.add_argument('--build', default=step_times.BUILD, help='its folder [build/release]')
     parser.add_argument('--jobs', type=int, default=2, help='runs at a time [2]')
     chosen = parser.parse_args()
@@ -131,6 +139,7 @@ def main():
     if len(keys) > MOST_CONSTANTS:
         sys.exit(f'--free has {len(keys)} keys; at most {MOST_CONSTANTS}')
 
+    step_times.FITTED_TP = chosen.tp
     start = cluster_of(chosen.cluster, chosen.build)
     model = step_times.Model(chosen.build, chosen.jobs)
     rows = [row for row in step_times.measured([step_times.FITTED]) if step_times.use_of(row) == 'fitted']

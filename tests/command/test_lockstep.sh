@@ -161,7 +161,7 @@ files_before=$(cd "$house" && find . -type f | sort)
 # Help, at every level, with no build and no packages.
 lockstep; claim "without a verb, the verbs" says './lockstep demo'
 claim "without a verb, all is well" ended 0
-for verb in demo lesson view diff test bench measure; do
+for verb in demo lesson view diff test bench measure accuracy; do
   lockstep "$verb" --help; claim "$verb --help" says "./lockstep $verb"
   claim "$verb --help ends well" ended 0
   first=$out; lockstep help "$verb"; claim "help $verb says the same" [ "$out" = "$first" ]

@@ -117,6 +117,9 @@ FAMILIES = {
     'ring attention': Family('lesson_13_ring_attention', {'cp': FEW}, {
         '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
         '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather'))}),
+    'striped attention': Family('lesson_13_ring_attention', {'cp': FEW}, {
+        '--layout': lambda draw, model: 'striped',
+        '--method': lambda draw, model: draw.choice(('ring', 'gather'))}),
     'mixed precision': Family('lesson_14_mixed_precision', {'dp': (1, 2, 3, 4)}, {
         '--recompute': lambda draw, model: draw.choice(('none', 'selective', 'full')), '--bucket': _bucket},
         precisions=('f32', 'bf16', 'f16')),

@@ -136,6 +136,62 @@ TEST_CASE("attention in blocks, merged, is the softmax over all keys; its gradie
   }
 }
 
+TEST_CASE("a causal block is one block per query, of the keys up to it") {
+  Random random{43};
+  for (int trial = 0; trial < (on_cpu() ? 20 : portion_of(20, 8)); ++trial) {
+    const std::int64_t longest = trial % 2 ? 12 : 150;
+    const Sizes n{.b = random.between(1, 2),
+                  .s = random.between(1, longest),
+                  .keys = random.between(1, longest),
+                  .heads = random.between(1, 3),
+                  .d = random.between(1, 40)};
+    const std::int64_t c = random.between(1, std::min(n.s, n.keys));
+    const std::int64_t first = random.between(0, n.s - c),
+                       first_key = random.between(0, n.keys - c);
+    CAPTURE(n.s);
+    CAPTURE(n.keys);
+    CAPTURE(c);
+    const std::int64_t gap = trial % 3;
+    const int heads = static_cast<int>(n.heads);
+    const Shape of_queries{n.b, n.s, n.h()}, of_keys{n.b, n.keys, n.h()};
+    Array q{of_queries, gap}, k{of_keys, gap}, v{of_keys, gap}, dy{of_queries};
+    for (Array* each : {&q, &k, &v, &dy}) each->randomize(random);
+    Array whole_y{of_queries}, whole_lse{{n.b, n.heads, n.s}};  // for backward: any softmax will do
+    kernels().attention_block_forward({}, q, k, v, heads, {0, n.s, 0, n.keys}, whole_y, whole_lse);
+
+    const AttentionBlock triangle{first, c, first_key, c, true};
+    Array y{{n.b, c, n.h()}}, lse{{n.b, n.heads, c}};
+    kernels().attention_block_forward({}, q, k, v, heads, triangle, y, lse);
+    Array dq{of_queries, gap}, dk{of_keys, gap}, dv{of_keys, gap};
+    Array want_dq{of_queries, gap}, want_dk{of_keys, gap}, want_dv{of_keys, gap};
+    for (Array* each : {&dq, &dk, &dv, &want_dq, &want_dk, &want_dv}) each->set(0.0F);
+    kernels().attention_block_backward({}, dy, q, k, v, whole_y, whole_lse, heads, triangle, dq, dk,
+                                       dv);
+
+    Doubles want_y(y.doubles().size()), want_lse(lse.doubles().size());
+    for (std::int64_t i = 0; i < c; ++i) {
+      const AttentionBlock one{first + i, 1, first_key, i + 1};
+      Array row{{n.b, 1, n.h()}}, row_lse{{n.b, n.heads, 1}};
+      kernels().attention_block_forward({}, q, k, v, heads, one, row, row_lse);
+      kernels().attention_block_backward({}, dy, q, k, v, whole_y, whole_lse, heads, one, want_dq,
+                                         want_dk, want_dv);
+      for (std::int64_t b = 0; b < n.b; ++b) {
+        for (std::int64_t e = 0; e < n.h(); ++e)
+          want_y[static_cast<std::size_t>((b * c + i) * n.h() + e)] =
+              row.doubles()[static_cast<std::size_t>(b * n.h() + e)];
+        for (std::int64_t head = 0; head < n.heads; ++head)
+          want_lse[static_cast<std::size_t>((b * n.heads + head) * c + i)] =
+              row_lse.doubles()[static_cast<std::size_t>(b * n.heads + head)];
+      }
+    }
+    CHECK(error(y, want_y) < tolerance);
+    CHECK(error(lse, want_lse) < tolerance);
+    CHECK(error(dq, want_dq.doubles()) < tolerance);
+    CHECK(error(dk, want_dk.doubles()) < tolerance);
+    CHECK(error(dv, want_dv.doubles()) < tolerance);
+  }
+}
+
 TEST_CASE("a merge is correct for scores in the thousands, and changes no other row") {
   Random random{41};
   const std::int64_t s = 5, h = 6;

@@ -72,7 +72,8 @@ TEST_CASE("context parallelism in bf16") {
 }
 
 TEST_CASE("each pair of positions is in exactly one rank's block, if causality allows it at all") {
-  for (const ContextLayout layout : {ContextLayout::contiguous, ContextLayout::zigzag})
+  for (const ContextLayout layout :
+       {ContextLayout::contiguous, ContextLayout::zigzag, ContextLayout::striped})
     for (const int n : {2, 3, 5}) {
       const int s = 4 * n;
       const std::int64_t c = s / n;
@@ -90,7 +91,8 @@ TEST_CASE("each pair of positions is in exactly one rank's block, if causality a
           for (std::int64_t i = 0; i < c; ++i)
             for (std::int64_t j = 0; j < c; ++j) {
               const bool inside = i >= block.first_query && i < block.first_query + block.queries &&
-                                  j >= block.first_key && j < block.first_key + block.keys;
+                                  j >= block.first_key && j < block.first_key + block.keys &&
+                                  (!block.causal || j - block.first_key <= i - block.first_query);
               const auto position = [&](int rank, std::int64_t at) {
                 return positions[static_cast<std::size_t>(rank)][static_cast<std::size_t>(at)];
               };
@@ -233,7 +235,8 @@ TEST_CASE("meta: context parallelism matches the CPU's times, bytes, memory and 
 }
 
 TEST_CASE("gathered keys give the ring's bits in the forward pass") {
-  for (const ContextLayout layout : {ContextLayout::contiguous, ContextLayout::zigzag}) {
+  for (const ContextLayout layout :
+       {ContextLayout::contiguous, ContextLayout::zigzag, ContextLayout::striped}) {
     std::vector<double> losses;
     for (const ContextMethod method : {ContextMethod::ring, ContextMethod::gather}) {
       Options options = small_sequences(4, {method, layout});

@@ -64,6 +64,12 @@ TEST_CASE(
     CHECK(zigzag.forward == n * block / 2);
     CHECK(seconds(zigzag.forward) == doctest::Approx(alone.ideal_seconds(false)).epsilon(1e-12));
     CHECK(zigzag.with_backward == zigzag.forward + n * block * 5 / 4 + hop);
+
+    // The last rank has the whole triangle of every other rank.
+    alone.layout = ContextLayout::striped;
+    const AttentionTimes striped = time_attention(alone);
+    CHECK(striped.forward == n * block / 2);
+    CHECK(striped.with_backward == striped.forward + n * block * 5 / 4 + hop);
   }
 }
 

@@ -19,14 +19,18 @@ struct Sequences {
 inline const std::vector<Sequences> all_sequences = {
     {ContextMethod::ring, ContextLayout::contiguous},
     {ContextMethod::ring, ContextLayout::zigzag},
+    {ContextMethod::ring, ContextLayout::striped},
     {ContextMethod::ulysses, ContextLayout::contiguous},
     {ContextMethod::ulysses, ContextLayout::zigzag},
     {ContextMethod::gather, ContextLayout::contiguous},
     {ContextMethod::gather, ContextLayout::zigzag},
+    {ContextMethod::gather, ContextLayout::striped},
 };
 
 inline const char* name_of(const Sequences& sequences) {
   const bool zigzag = sequences.layout == ContextLayout::zigzag;
+  if (sequences.layout == ContextLayout::striped)
+    return sequences.method == ContextMethod::ring ? "ring, striped" : "gather, striped";
   switch (sequences.method) {
     case ContextMethod::ulysses:
       return zigzag ? "ulysses, zigzag" : "ulysses, contiguous";

@@ -154,6 +154,21 @@ TEST_CASE("wrong protocols of a link give one line with the key") {
   }
 }
 
+TEST_CASE("a cluster may have a switch that adds") {
+  auto document = two_nodes();
+  const TemporaryFolder folder;
+  CHECK(!Cluster::load(folder.file("none.json", document.dump())).in_switch);
+  document["in_switch"] = {{"latency_seconds", 2e-6}, {"bandwidth", nullptr}};
+  const Cluster cluster = Cluster::load(folder.file("switch.json", document.dump()));
+  REQUIRE(cluster.in_switch);
+  CHECK(*cluster.in_switch == Link{2e-6, std::numeric_limits<double>::infinity()});
+  CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
+  document["in_switch"] = {{"latency_seconds", 2e-6}};
+  CHECK(unlike(answer_to(document.dump()), {"c.json", "'in_switch'", "bandwidth"}) == "");
+  document["in_switch"] = 3;
+  CHECK(unlike(answer_to(document.dump()), {"c.json", "'in_switch'", "JSON object"}) == "");
+}
+
 TEST_CASE("compute costs the slower of arithmetic and memory, and a launch") {
   const Cluster cluster{.flops = 1e9, .memory_bandwidth = 1e6, .launch_seconds = 2e-6};
   CHECK(cluster.compute({.flops = 1000, .bytes = 0}) == 3'000'000);

@@ -151,9 +151,9 @@ void FlagParser::Impl::shared_flags() {
     number(fmt::format("--{}", name_of(axis)), given.sizes[static_cast<std::size_t>(axis)],
            fmt::format("ranks along the {}-parallel axis", what));
   if (std::ranges::count(info.axes, Axis::cp) > 0)
-    choice("--layout", given.layout, {"contiguous", "zigzag"},
-           "how the ranks of --cp divide each sequence: N chunks in order, or 2N chunks, of which "
-           "rank i takes the i-th from each end");
+    choice("--layout", given.layout, {"contiguous", "zigzag", "striped"},
+           "how the ranks of --cp divide each sequence: N chunks in order; 2N chunks, of which "
+           "rank i takes the i-th from each end; or token by token");
   word("--order", given.order, "the mesh's axes, innermost first");
 
   app.option_defaults()->group("Clock");

@@ -266,7 +266,9 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
     platform.hosts.check(ranks);  // not on ranks, which may be unable to read the file
   plan.set_mesh(mesh_of(given, info, ranks));
 
-  plan.batch.context = given.layout == "zigzag" ? ContextLayout::zigzag : ContextLayout::contiguous;
+  plan.batch.context = given.layout == "zigzag"    ? ContextLayout::zigzag
+                       : given.layout == "striped" ? ContextLayout::striped
+                                                   : ContextLayout::contiguous;
   if (!given.split.empty()) plan.split = number_list("--split", given.split, 0);
   const std::vector<int> microbatches = number_list("--microbatches", given.microbatches, 1);
   plan.batch.microbatches = microbatches.front();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/run/lesson.h"
 #include "core/run/thread_ranks.h"
 #include "lessons/13_ring_attention/context_parallel.h"
 
@@ -22,6 +23,8 @@ struct AttentionAlone {
   GptConfig model{};  ///< `sequence` is the length over all ranks
   ContextMethod method = ContextMethod::ring;
   ContextLayout layout = ContextLayout::contiguous;
+  /// Whether launches and memory traffic take their time, too, and with them the merges.
+  bool all_costs = false;
 
   /// Returns the tokens per rank.
   std::int64_t block() const { return model.sequence / ranks; }
@@ -39,8 +42,9 @@ struct AttentionTimes {
   Picoseconds with_backward = 0;
 };
 
-/// Runs the layer on meta ranks that are threads of this process, on the modelled clock. Kernels
-/// cost only their FLOPs: launches and memory traffic, and with them the merges, are free.
+/// Runs the layer on meta ranks that are threads of this process, on the modelled clock. Unless
+/// `all_costs` is set, kernels cost only their FLOPs: launches and memory traffic, and with them
+/// the merges, are free.
 inline AttentionTimes time_attention(const AttentionAlone& alone) {
   Options options;
   options.plan.set_mesh(Mesh::along(Axis::cp, alone.ranks));
@@ -52,8 +56,10 @@ inline AttentionTimes time_attention(const AttentionAlone& alone) {
   options.platform.device = "meta";
   options.output.trace = "none";
   Cluster cluster = alone.cluster;
-  cluster.launch_seconds = 0;
-  cluster.memory_bandwidth = std::numeric_limits<double>::infinity();
+  if (!alone.all_costs) {
+    cluster.launch_seconds = 0;
+    cluster.memory_bandwidth = std::numeric_limits<double>::infinity();
+  }
   options.plan.modelled = {cluster};
 
   ThreadFabric fabric{alone.ranks};
@@ -126,15 +132,70 @@ inline std::string attention_table(AttentionAlone alone) {
                             100 * n / (2 * n - 1));
 }
 
-/// Prints the table for the run's model and cluster. On the wall clock, there is no cluster.
-inline void print_attention(const Plan& plan) {
+constexpr const char* name_of(ContextLayout layout) {
+  return layout == ContextLayout::contiguous ? "contiguous"
+         : layout == ContextLayout::zigzag   ? "zigzag"
+                                             : "striped";
+}
+
+/// The efficiency of ring attention at measured rates, with all costs.
+struct MeasuredAttention {
+  ContextLayout layout;
+  double forward = 0, with_backward = 0;  ///< ideal time / time
+};
+
+/// Compares ring attention with the attention of one device to a sequence of one rank's c tokens,
+/// as benchmarks do. All ranks together have N² times its work, so each has ideally N times its
+/// time.
+inline std::vector<MeasuredAttention> measured_attention(AttentionAlone alone) {
+  alone.all_costs = true;
+  AttentionAlone one = alone;
+  one.ranks = 1;
+  one.model.sequence = static_cast<int>(alone.block());
+  const AttentionTimes ideal = time_attention(one);
+  std::vector<MeasuredAttention> all;
+  for (const ContextLayout layout :
+       {ContextLayout::contiguous, ContextLayout::zigzag, ContextLayout::striped}) {
+    if (layout == ContextLayout::zigzag && alone.block() % 2 != 0) continue;
+    alone.layout = layout;
+    const AttentionTimes times = time_attention(alone);
+    const auto share = [&](Picoseconds ideally, Picoseconds took) {
+      return alone.ranks * static_cast<double>(ideally) / static_cast<double>(took);
+    };
+    all.push_back({layout, share(ideal.forward, times.forward),
+                   share(ideal.with_backward, times.with_backward)});
+  }
+  return all;
+}
+
+/// Prints the table for the run's model and cluster, and, at measured rates, the efficiency of this
+/// run's length with all costs, which the report also gets. On the wall clock, there is no cluster.
+inline void show_attention(Lesson& lesson, const Rank& rank) {
+  const Plan& plan = rank.plan;
   const int n = plan.mesh.size(Axis::cp);
   constexpr int most = 64;  // each rank is a thread
-  if (!plan.modelled || n == 1 || n > most) return;
-  fmt::print("\n{}", attention_table({.cluster = plan.modelled->cluster,
-                                      .ranks = n,
-                                      .batch = plan.microbatch_size(plan.batch.microbatches),
-                                      .model = plan.model()}));
+  if (rank.id != 0 || !plan.modelled || n == 1 || n > most) return;
+  const AttentionAlone alone{.cluster = plan.modelled->cluster,
+                             .ranks = n,
+                             .batch = plan.microbatch_size(plan.batch.microbatches),
+                             .model = plan.model()};
+  const bool prints = !lesson.options().output.quiet;
+  if (prints) fmt::print("\n{}", attention_table(alone));
+  if (!alone.cluster.rates) return;
+  if (prints)
+    fmt::print(
+        "  at measured rates, with launches and merges, blocks of {}: share of the time of one "
+        "device with one block\n",
+        alone.block());
+  std::string json;
+  for (const auto& [layout, forward, with_backward] : measured_attention(alone)) {
+    if (prints)
+      fmt::print("  {:>12}: forward {:>5.1f} %  + backward {:>5.1f} %\n", name_of(layout),
+                 100 * forward, 100 * with_backward);
+    json += fmt::format("{}\"{}\":{{\"forward\":{:.6f},\"with_backward\":{:.6f}}}",
+                        json.empty() ? "" : ",", name_of(layout), forward, with_backward);
+  }
+  lesson.add_to_report(rank, "attention", "{" + json + "}");
 }
 
 }  // namespace lockstep
