@@ -82,61 +82,86 @@ RateTable flash_attention(double ceiling) {
   return table;
 }
 
-/// Returns the presets with measured rates.
+/// Returns the presets that describe real machines: with measured rates, links that ranks share,
+/// and the collectives of a library. tests/accuracy/README.md compares them with published times.
 ///
 /// Peaks, memory and NVLink (300, 450 and 900 GB/s each way) are those of NVIDIA's data sheets, for
 /// dense bf16 and the SXM cards. The best measured products are those of stas00/ml-engineering
-/// (compute/accelerator, "Maximum Achievable Matmul FLOPS"; H100 and H200 have the same). Unless a
-/// comment says more, `between` is one network card per rank: eight of 400 Gb/s in a DGX H100 or
-/// H200, and beside 8 B200 in an AWS P6 instance (stas00/ml-engineering, network). The memory share
-/// of 0.8, latencies (3 and 10 µs) and launches (5 µs) are as given, unverified. So is the number
-/// of nodes: it only limits the size of a run.
+/// (compute/accelerator, "Maximum Achievable Matmul FLOPS"; H100 and H200 have the same). The
+/// memory share of 0.8 and, unless a comment says more, latencies (3 and 10 µs) and launches (5 µs)
+/// are as given, unverified. So is the number of nodes: it only limits the size of a run.
 std::vector<Cluster> measured() {
   // Constants "fitted" are those with which the modelled steps of a 3.6B GPT under
-  // Megatron-DeepSpeed come closest to the measured ones (tests/accuracy/step_times.py; least
-  // squares of the logarithm of measured / modelled, over 18 rows). Its attention stores the
+  // Megatron-DeepSpeed come closest to the measured ones (tests/accuracy/fit_steps.py; least
+  // squares of the logarithm of measured / modelled, over 23 rows). Its attention stores the
   // probabilities, so most of its time is memory traffic: 17.4 TFLOP/s, fitted. A launch of 32 µs,
   // fitted, stands for the many small kernels of its layers, which are fewer here.
   //
-  // `within` has 290 GB/s, fitted (data sheet: 300). `between`: the nodes of the measured cluster
-  // share 800 Gb/s, as given, unverified. One ring through a node uses it all, as NCCL's does. If
-  // the 8 ranks of a node send at once, each gets an eighth: this model ignores that.
-  const Cluster a100{.name = "a100",
-                     .nodes = 128,
-                     .ranks_per_node = 8,
-                     .flops = 3.12e14,
-                     .memory_bandwidth = 2.0e12,
-                     .launch_seconds = 3.2e-5,
-                     .within = {3e-6, 2.9e11},
-                     .between = {1e-5, 1.0e11},
-                     .rates = Rates{.products = products(2.712e14, 2.0e12),
-                                    .attention = {{2048}, {2048}, {128}, {1.74e13}},
-                                    .memory_share = 0.8}};
+  // `within` has 290 GB/s, fitted (data sheet: 300). A node has 800 Gb/s, as vTrain gives for the
+  // measured cluster; four cards of 200 Gb/s, each shared by two ranks, are unverified.
+  const Cluster a100{
+      .name = "a100",
+      .nodes = 128,
+      .ranks_per_node = 8,
+      .flops = 3.12e14,
+      .memory_bandwidth = 2.0e12,
+      .launch_seconds = 3.2e-5,
+      .within = {3e-6, 2.9e11},
+      .between = {1e-5, 2.5e10},
+      .rates = Rates{.products = products(2.712e14, 2.0e12),
+                     .attention = {{2048}, {2048}, {128}, {1.74e13}},
+                     .memory_share = 0.8},
+      .shared = SharedLinks{.port = 3e11,
+                            .cards = SharedLinks::Cards{4, 2.5e10, {0, 0, 1, 1, 2, 2, 3, 3}}},
+      .library_collectives = true};
+
+  // Links within a node, and sums in its switch (NVLS): tests/accuracy/clusters/h200_nvlink.json,
+  // fitted to all-reduces measured on 8 H200; those of an H100 have the same NVLink and switch.
+  // Eight cards of 400 Gb/s per DGX. Collectives take 20 of 132 processors from kernels, as
+  // DeepSeek-V3 reserves for them (its technical report, section 3.2): a factor of 132 / 112.
+  const SharedLinks eight_cards{.port = 4.5e11,
+                                .cards = SharedLinks::Cards{8, 5.0e10, {0, 1, 2, 3, 4, 5, 6, 7}},
+                                .kernels_beside_collectives = 1.18};
   const Cluster h100{.name = "h100",
                      .nodes = 2048,
                      .ranks_per_node = 8,
                      .flops = 9.89e14,
                      .memory_bandwidth = 3.35e12,
                      .launch_seconds = 5e-6,
-                     .within = {3e-6, 4.5e11},
+                     .within = {.protocols = {{"low latency", 2.83e-6, 2.898e11, 131072},
+                                              {"simple", 5.63e-6, 3.676e11}}},
                      .between = {1e-5, 5.0e10},
                      .rates = Rates{.products = products(7.945e14, 3.35e12),
                                     .attention = flash_attention(6.21e14),
-                                    .memory_share = 0.8}};
+                                    .memory_share = 0.8},
+                     .in_switch = Link{.protocols = {{"small", 3.904e-5, 1.516e11},
+                                                     {"medium", 5.489e-5, 2.124e11},
+                                                     {"large", 1.046e-4, 2.76e11}}},
+                     .shared = eight_cards,
+                     .library_collectives = true};
   // The H100's chip with faster memory. Attention as on an H100: it reads little memory.
   Cluster h200 = h100;
   h200.name = "h200";
   h200.memory_bandwidth = 4.8e12;
   h200.rates->products = products(7.945e14, 4.8e12);
   // Attention: FlashAttention-4 reaches up to 1,613 TFLOP/s (its abstract); fall-off as on an H100,
-  // unverified.
+  // unverified. Links: tests/accuracy/clusters/b200_nvlink.json and b200_four_nodes.json, fitted to
+  // all-reduces on AWS P6 instances, which have 8 cards of 400 Gb/s.
   Cluster b200 = h100;
   b200.name = "b200";
   b200.flops = 2.25e15;
   b200.memory_bandwidth = 8.0e12;
-  b200.within.bandwidth = 9.0e11;
   b200.rates->products = products(1.745e15, 8.0e12);
   b200.rates->attention = flash_attention(1.613e15);
+  b200.within = {
+      .protocols = {{"low latency", 3.406e-6, 5.714e11, 131072}, {"simple", 6.206e-6, 8.457e11}}};
+  b200.between = {.protocols = {{"low latency", 5.048e-5, 2.855e10},
+                                {"128 bytes", 6.5e-5, 4.719e10},
+                                {"simple", 7.5e-5, 5.0e10}}};
+  b200.in_switch = Link{.protocols = {{"small", 4.158e-5, 1.126e11},
+                                      {"medium", 9.469e-5, 3.927e11},
+                                      {"large", 1.743e-4, 4.856e11}}};
+  b200.shared->port = 9.0e11;
   return {a100, h100, h200, b200};
 }
 

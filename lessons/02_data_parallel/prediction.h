@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <vector>
+
 #include "core/comm/algorithms.h"
 #include "core/comm/choose_algorithm.h"
 #include "core/plan/footprint.h"
@@ -20,24 +23,38 @@ inline std::int64_t width_of(const Plan& plan) {
   return static_cast<std::int64_t>(size_of(plan.model().dtype));
 }
 
-/// How the ranks of an axis sum elements of the model's type, if they do not choose an algorithm.
-inline Algorithm all_reduce_algorithm(const Plan& plan, const Place& place, Axis axis,
-                                      std::int64_t elements) {
-  if (!plan.modelled) return Algorithm::ring;
-  return default_algorithm(width_of(plan) * elements, plan.mesh.group(place.rank, axis),
-                           plan.modelled->cluster, plan.on_meta);
-}
+/// How a rank sums elements of the model's type with the other ranks of an axis, if it does not
+/// choose an algorithm.
+class AllReduces {
+ public:
+  AllReduces(const Plan& plan, const Place& place, Axis axis)
+      : plan_(plan), size_(place.size(axis)), rank_(place.coordinate(axis)) {
+    if (!plan.modelled || !plan.modelled->cluster.library_collectives) return;
+    ranks_ = plan.mesh.group(place.rank, axis);
+    per_node_ = members_per_node(ranks_, plan.modelled->cluster.ranks_per_node);
+  }
 
-/// Elements that a rank sends in an all-reduce with the other ranks of an axis: in a ring, all
-/// chunks except one in each half, in total 2 (n-1)/n of the elements if n divides them.
-inline std::int64_t all_reduce_sends(const Plan& plan, const Place& place, Axis axis,
-                                     std::int64_t elements) {
-  const std::vector<int> ranks = plan.mesh.group(place.rank, axis);
-  const int per_node =
-      plan.modelled ? members_per_node(ranks, plan.modelled->cluster.ranks_per_node) : 0;
-  return elements_sent(all_reduce_algorithm(plan, place, axis, elements), elements,
-                       place.size(axis), place.coordinate(axis), per_node);
-}
+  Algorithm algorithm(std::int64_t elements) {
+    if (ranks_.empty()) return Algorithm::ring;
+    const auto [found, is_new] = chosen_.try_emplace(elements);
+    if (is_new)
+      found->second = default_algorithm(width_of(plan_) * elements, ranks_, plan_.modelled->cluster,
+                                        plan_.on_meta);
+    return found->second;
+  }
+  /// Elements that the rank sends: in a ring, all chunks except one in each half, in total
+  /// 2 (n-1)/n of the elements if n divides them.
+  std::int64_t sends(std::int64_t elements) {
+    return elements_sent(algorithm(elements), elements, size_, rank_, per_node_);
+  }
+
+ private:
+  const Plan& plan_;
+  int size_, rank_;
+  std::vector<int> ranks_;  ///< empty if all-reduces are rings
+  int per_node_ = 0;
+  std::map<std::int64_t, Algorithm> chosen_;  ///< by elements: the layers of a model repeat sizes
+};
 
 /// Elements of scratch memory that a ring's reduction among n ranks needs for incoming data.
 inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan, int n) {
@@ -56,10 +73,10 @@ inline GradientSums gradient_sums(const Plan& plan, const Place& place, const Fl
                                   GradientSync sync) {
   const int n = place.size(Axis::dp_cp);
   GradientSums sums;
+  AllReduces all_reduces{plan, place, Axis::dp_cp};
   const auto sends = [&](std::int64_t elements) {
-    if (all_reduce_algorithm(plan, place, Axis::dp_cp, elements) != Algorithm::ring)
-      sums.rings = false;
-    return all_reduce_sends(plan, place, Axis::dp_cp, elements);
+    if (all_reduces.algorithm(elements) != Algorithm::ring) sums.rings = false;
+    return all_reduces.sends(elements);
   };
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     if (bucket.frozen) continue;

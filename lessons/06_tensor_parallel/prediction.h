@@ -90,7 +90,7 @@ inline Predicted predict_tensor_parallel(const Plan& plan, const Place& place) {
   const std::int64_t exchanged = sizes.tokens * plan.model().hidden;
   Predicted predicted;
   predicted.bytes_sent[Operation::all_reduce] =
-      m * width * (4 * sizes.layers + 2) * all_reduce_sends(plan, place, Axis::tp, exchanged);
+      m * width * (4 * sizes.layers + 2) * AllReduces{plan, place, Axis::tp}.sends(exchanged);
   predicted.bytes_sent[Operation::all_gather] = m * sizes.loss_sends();
 
   set_states(predicted, plan, place);

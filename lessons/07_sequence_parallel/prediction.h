@@ -44,9 +44,8 @@ inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place,
   const std::int64_t h = plan.model().hidden;
   const TensorSizes sizes{plan, place};
   const std::int64_t exchanged = sizes.tokens * h, half = ring_half_sends(exchanged, sizes.t);
-  const auto sums = [&](std::int64_t elements) {
-    return all_reduce_sends(plan, place, Axis::tp, elements);
-  };
+  AllReduces all_reduces{plan, place, Axis::tp};
+  const auto sums = [&](std::int64_t elements) { return all_reduces.sends(elements); };
   Predicted predicted;
   predicted.bytes_sent[Operation::reduce_scatter] = m * width * (4 * sizes.layers + 2) * half;
   predicted.bytes_sent[Operation::all_gather] =

@@ -158,7 +158,8 @@ def draw_configuration(kind, seed, launches):
     flags['--launch'] = draw.choice(launches)
     flags['--clock'] = draw.choice(('wall', 'modelled'))
     if flags['--clock'] == 'modelled':
-        flags['--cluster'] = draw.choice(('free', 'classroom', 'ethernet', 'a100', 'h100', 'b200'))
+        real = ('a100', 'h100', 'b200') if flags['--launch'] == 'threads' else ()    # they share links
+        flags['--cluster'] = draw.choice(('free', 'classroom', 'ethernet', *real))
     counts_own = '--algorithm' in flags or flags.get('--precision', 'f32') != 'f32'    # MPI has no 16-bit floats
     if flags['--launch'] == 'mpi' and flags['--clock'] == 'wall' and not counts_own and draw.random() < 0.3:
         flags['--comm'] = 'native'
