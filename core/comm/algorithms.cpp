@@ -193,6 +193,11 @@ void rabenseifner_all_reduce(Peers& peers, View data) {
 
 // -- nodes --------------------------------------------------------------------------------------
 
+bool on_one_node(std::span<const int> ranks, int ranks_per_node) {
+  return std::ranges::all_of(
+      ranks, [&](int rank) { return rank / ranks_per_node == ranks.front() / ranks_per_node; });
+}
+
 int members_per_node(std::span<const int> ranks, int ranks_per_node) {
   const auto size = ranks.size();
   const auto node = [&](std::size_t member) { return ranks[member] / ranks_per_node; };
@@ -316,11 +321,14 @@ int BinaryTree::depth_of(int size) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(size - 1)));
 }
 
+/// Beyond this, pieces are so large that more of them gain nothing, but their messages take memory.
+constexpr std::int64_t most_pieces = 4096;
+
 int double_tree_pieces(std::int64_t elements, DType dtype, int size) {
   const double rounds = 2 * BinaryTree::depth_of(size) - 1;
   const double bytes = static_cast<double>(elements) * static_cast<double>(size_of(dtype));
   const auto best = static_cast<std::int64_t>(std::ceil(std::sqrt(2 * rounds * bytes / (1 << 18))));
-  return static_cast<int>(std::max<std::int64_t>(1, std::min(best, elements / 2)));
+  return static_cast<int>(std::max<std::int64_t>(1, std::min({best, elements / 2, most_pieces})));
 }
 
 namespace {

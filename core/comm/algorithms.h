@@ -13,6 +13,8 @@ namespace lockstep {
 /// each on a node of its own. Returns 0 if all members are on one node, or in no such blocks.
 /// `ranks` holds each member's rank; rank r is on node r / ranks_per_node.
 int members_per_node(std::span<const int> ranks, int ranks_per_node);
+/// Whether all ranks of a group are on one node.
+bool on_one_node(std::span<const int> ranks, int ranks_per_node);
 
 /// Leaves the sum over all members on every member. The sums are bitwise identical, because each
 /// partial sum is computed by only one member, or by several members from the same two terms.

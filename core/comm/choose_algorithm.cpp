@@ -25,6 +25,8 @@ class Machine {
 
   int size() const { return static_cast<int>(ranks_.size()); }
   int per_node() const { return per_node_; }
+  /// How many members of a node send to others at once, if all members do.
+  int senders() const { return std::max(1, per_node_); }
 
   /// `senders`: how many members of a node send at once, if the message crosses nodes.
   MessageSeconds message(double bytes, bool crosses, int senders = 1) const {
@@ -79,13 +81,13 @@ double hierarchical(const Machine& machine, double bytes) {
          2 * (k - 1) * machine.message(bytes / machine.size(), true, g).whole;
 }
 
-// In a round, a member sends up to four pieces. Of a member whose neighbours in one tree are on
-// other nodes, those in the other tree are near.
+// In a round, a member sends up to four pieces. If a member's neighbours in one tree are on other
+// nodes, its neighbours in the other tree are on its own.
 double double_tree(const Machine& machine, double bytes, std::int64_t elements) {
   const int N = machine.size();
   const int pieces = double_tree_pieces(elements, DType::f32, N);
   const bool far = machine.crosses(0, N - 1);
-  const MessageSeconds piece = machine.message(bytes / 2 / pieces, far);
+  const MessageSeconds piece = machine.message(bytes / 2 / pieces, far, machine.senders());
   const double last = machine.per_node() == 1 || !far
                           ? piece.held
                           : machine.message(bytes / 2 / pieces, false).held;
@@ -98,11 +100,12 @@ double double_tree(const Machine& machine, double bytes, std::int64_t elements) 
 double halving_or_doubling(const Machine& machine, double bytes, bool halves) {
   const int N = machine.size();
   const int P = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));
-  double time = P == N ? 0 : 2 * machine.message(bytes, machine.crosses(1)).whole;
+  double time =
+      P == N ? 0 : 2 * machine.message(bytes, machine.crosses(1), machine.senders()).whole;
   for (int mask = 1; mask < P; mask *= 2) {
     const bool far = machine.crosses(mask);
-    time += halves ? 2 * machine.message(bytes * mask / P, far).whole
-                   : machine.message(bytes, far).whole;
+    time += halves ? 2 * machine.message(bytes * mask / P, far, machine.senders()).whole
+                   : machine.message(bytes, far, machine.senders()).whole;
   }
   return time;
 }
@@ -118,8 +121,7 @@ std::vector<Algorithm> candidates(std::span<const int> ranks, const Cluster& clu
     found.push_back(Algorithm::hierarchical);
     found.push_back(Algorithm::rings);
   }
-  const int last = machine.size() - 1;
-  if (on_meta && cluster.in_switch && machine.per_node() == 0 && !machine.crosses(0, last))
+  if (on_meta && cluster.in_switch && on_one_node(ranks, cluster.ranks_per_node))
     found.push_back(Algorithm::in_switch);
   return found;
 }

@@ -15,8 +15,10 @@ namespace lockstep {
 std::vector<Algorithm> candidates(std::span<const int> ranks, const Cluster& cluster, bool on_meta);
 
 /// Returns the seconds that an all-reduce of `bytes` bytes takes by its formula (see Algorithm),
-/// with α and β of the group's links at the size of the algorithm's messages. Only an estimate for
-/// groups that are not a power of two, and for trees across nodes.
+/// with α and β of the group's links at the size of the algorithm's messages, and each message's
+/// share of the cards and the uplink of its node. An estimate: it ignores ports, leaves, and other
+/// groups; and groups that are not a power of two, and trees across nodes, are estimates anyway.
+/// in_switch needs a cluster that has one.
 double all_reduce_seconds(Algorithm algorithm, std::int64_t bytes, std::span<const int> ranks,
                           const Cluster& cluster);
 

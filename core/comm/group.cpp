@@ -133,13 +133,20 @@ Work Group::broadcast(View data, int root, std::source_location where) {
 
 Work Group::all_reduce(View data, std::optional<Algorithm> chosen, std::source_location where) {
   checked("all_reduce", data);
+  const bool on_meta = endpoint_.device.memory.device() == DeviceKind::meta;
   const Algorithm algorithm = chosen.value_or(default_for(bytes_of(data)));
+  const Collective::Choice choice = chosen    ? Collective::Choice::given
+                                    : on_meta ? Collective::Choice::by_cost_or_switch
+                                              : Collective::Choice::by_cost;
   if (algorithm == Algorithm::rings)
     throw std::invalid_argument(fmt::format(
         "all_reduce by rings in {}: a group has one stream, and so one ring; use Rings", name_));
   if (algorithm == Algorithm::in_switch) check_in_switch();
   const int per_node = algorithm == Algorithm::hierarchical ? per_node_ : 0;
-  return issue({.operation = Operation::all_reduce, .algorithm = algorithm, .per_node = per_node},
+  return issue({.operation = Operation::all_reduce,
+                .algorithm = algorithm,
+                .choice = choice,
+                .per_node = per_node},
                data,
                {.part = part("all_reduce", where, name_of(algorithm), bytes_of(data)),
                 .scratch = all_reduce_scratch(algorithm, data.elements(), size(),
@@ -177,12 +184,14 @@ Work Group::gather(View data, int root, std::source_location where) {
                 }});
 }
 
-Algorithm Group::default_for(std::int64_t bytes) const {
+Algorithm Group::default_for(std::int64_t bytes) {
   const Clock& clock = endpoint_.device.compute.clock();
-  return clock.is_modelled()
-             ? default_algorithm(bytes, ranks_, clock.cluster(),
-                                 endpoint_.device.memory.device() == DeviceKind::meta)
-             : Algorithm::ring;
+  if (!clock.is_modelled()) return Algorithm::ring;
+  const auto [found, is_new] = defaults_.try_emplace(bytes);
+  if (is_new)
+    found->second = default_algorithm(bytes, ranks_, clock.cluster(),
+                                      endpoint_.device.memory.device() == DeviceKind::meta);
+  return found->second;
 }
 
 void Group::check_in_switch() const {
@@ -194,8 +203,7 @@ void Group::check_in_switch() const {
     refuse("a cost only; it has no data to add except on the meta device (--device meta)");
   if (!cluster.in_switch)
     refuse(fmt::format("cluster '{}' has no 'in_switch': its switches can't add", cluster.name));
-  if (per_node_ != 0 ||
-      ranks_.front() / cluster.ranks_per_node != ranks_.back() / cluster.ranks_per_node)
+  if (!on_one_node(ranks_, cluster.ranks_per_node))
     refuse("its members are on several nodes; a switch joins the ranks of one");
 }
 

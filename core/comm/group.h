@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -104,7 +105,7 @@ class Group {
   // std::invalid_argument.
   View checked(const char* operation, View data) const;
   int member(const char* operation, int i) const;
-  Algorithm default_for(std::int64_t bytes) const;
+  Algorithm default_for(std::int64_t bytes);
   /// Throws std::invalid_argument unless the switch can add this group's elements.
   void check_in_switch() const;
   Work equal_all_to_all(View out, View in, int per_node, std::source_location where);
@@ -121,6 +122,7 @@ class Group {
   const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
   int per_node_;
+  std::map<std::int64_t, Algorithm> defaults_;  ///< by bytes, once asked for
   Channel messages_;
   int recorded_ = -1;  ///< this group's number in the OperationLog, if there is one
   std::unique_ptr<GroupCollectives> collectives_;  ///< declared last: it uses the others

@@ -27,9 +27,8 @@ class CollectivesInFlight {
 
   /// Returns how long a kernel takes that starts at `start` and takes `alone` beside no collective.
   Picoseconds duration(Picoseconds start, Picoseconds alone) {
-    if (alone == 0) return 0;
     std::erase_if(ends_, [&](const auto& end) { return has_ended(*end, start); });
-    if (ends_.empty()) return alone;
+    if (ends_.empty() || alone == 0) return alone;
     wait_until_(start);
     std::erase_if(ends_, [&](const auto& end) { return has_ended(*end, start); });
     return ends_.empty() ? alone : stretched(alone, slowdown_);

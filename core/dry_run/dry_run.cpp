@@ -65,7 +65,6 @@ class DryRun {
   static Cluster cluster_of(const Plan& plan) {
     if (!plan.modelled) return Cluster::load("free");
     Cluster cluster = plan.modelled->cluster;
-    cluster.shared.reset();
     if (!plan.on_meta) cluster.in_switch.reset();
     return cluster;
   }

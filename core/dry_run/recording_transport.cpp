@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "core/comm/meta/meta_steps.h"
+#include "core/comm/shared/shared_time.h"
 
 namespace lockstep {
 
@@ -15,6 +16,22 @@ class Done final : public Pending {
   void wait() override {}
   Picoseconds departure() const override { return 0; }
   std::int64_t done_nanoseconds() const override { return 0; }
+};
+
+/// Messages without times.
+class NoTime final : public SharedTime {
+ public:
+  std::shared_ptr<Message> send(const Route&, const OutgoingMessage&, Known) override {
+    return std::make_shared<Over>();
+  }
+  std::shared_ptr<Message> receive(const Route&, Known) override {
+    return std::make_shared<Over>();
+  }
+
+ private:
+  struct Over final : Message {
+    Picoseconds wait() override { return 0; }
+  };
 };
 
 /// A collective whose own messages are counted and done.
@@ -72,6 +89,10 @@ std::unique_ptr<Pending> RecordingTransport::post_send(const Route& route,
   sent(route.group != nullptr ? route.group : "", route.peer,
        static_cast<std::int64_t>(data.size()));
   return std::make_unique<Done>();
+}
+
+std::unique_ptr<SharedTime> RecordingTransport::shared_time(const Cluster&, int) {
+  return std::make_unique<NoTime>();
 }
 
 std::unique_ptr<MetaCollectives> RecordingTransport::meta_collectives(const std::vector<int>& ranks,

@@ -25,6 +25,7 @@ class RecordingTransport final : public Transport {
   bool combines() const override { return plan_.receives_combine; }
   std::unique_ptr<Pending> receive(const Route&, std::span<std::byte>, Combine,
                                    const Event&) override;
+  std::unique_ptr<SharedTime> shared_time(const Cluster& cluster, int channel) override;
   std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks, int channel,
                                                     const Cluster& cluster) override;
   /// Throws std::logic_error: groups on the meta device have no workers.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -70,6 +71,7 @@ void check_operations(const RunOperations& run, const std::string& where) {
         throw UsageError(fmt::format("{}: rank {} has a group of others", where, rank));
     std::int64_t issued = 0;
     std::set<std::uint32_t> checked;
+    std::map<int, int> channels;  // by stream
     for (const auto& [step, list] : sections) {
       if (reaches[list].before > issued)
         throw UsageError(
@@ -83,6 +85,9 @@ void check_operations(const RunOperations& run, const std::string& where) {
             throw UsageError(
                 fmt::format("{}: rank {} has a message with rank {}; there are ranks 0 to {}",
                             where, rank, rank + each.peer, ranks - 1));
+          if (channels.try_emplace(each.stream, each.channel).first->second != each.channel)
+            throw UsageError(
+                fmt::format("{}: stream {} of rank {} has two channels", where, each.stream, rank));
           continue;
         }
         if (each.group >= static_cast<int>(groups.size()))

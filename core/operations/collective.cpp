@@ -15,6 +15,11 @@ const char* name_of(Algorithm algorithm) {
   return names[static_cast<std::size_t>(algorithm)];
 }
 
+const char* name_of(Collective::Choice choice) {
+  constexpr const char* names[] = {"given", "by cost", "by cost or switch"};
+  return names[static_cast<std::size_t>(choice)];
+}
+
 Algorithm algorithm_of(const std::string& name) {
   std::string wanted = name;
   std::replace(wanted.begin(), wanted.end(), '-', '_');

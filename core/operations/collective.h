@@ -53,6 +53,11 @@ struct Collective {
   std::int64_t elements = 0;  ///< of the whole data; of an all_to_all, in `counts`
   /// Of an all_to_all: by member, the elements sent to it, then the elements received from it.
   std::vector<std::int64_t> counts{};
+  /// Who chose the algorithm: the caller, or default_algorithm(), with or without in_switch among
+  /// its candidates. If the operation is timed on another cluster, default_algorithm() chooses
+  /// again.
+  enum class Choice : std::uint8_t { given, by_cost, by_cost_or_switch };
+  Choice choice = Choice::given;
   /// Of an algorithm that distinguishes nodes (hierarchical, or an all_to_all in two hops): member
   /// m is on the group's node m / per_node. 0: all members are on one node, or the algorithm treats
   /// them so.
@@ -60,5 +65,6 @@ struct Collective {
 
   bool operator==(const Collective&) const = default;
 };
+const char* name_of(Collective::Choice choice);
 
 }  // namespace lockstep

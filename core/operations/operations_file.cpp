@@ -60,6 +60,8 @@ void add(Text& text, const Collective& collective) {
   else
     text.add(",\"elements\":{}", collective.elements);
   if (collective.per_node > 0) text.member("per_node", collective.per_node);
+  if (collective.choice != Collective::Choice::given)
+    text.add(",\"choice\":\"{}\"", name_of(collective.choice));
 }
 
 void add(Text& text, const RecordedOperation& each) {

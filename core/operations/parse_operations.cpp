@@ -79,6 +79,8 @@ RecordedOperation operation_from(JsonReader& in, RunOperations& run) {
   };
   const auto peer = [&] { each.peer = static_cast<int>(in.whole(-most_ranks, most_ranks)); };
   constexpr DType floating[] = {DType::f32, DType::bf16, DType::f16};
+  constexpr Collective::Choice choices[] = {Collective::Choice::by_cost,
+                                            Collective::Choice::by_cost_or_switch};
   const auto field = [](std::string_view key, std::function<void()> read) {
     return JsonReader::Field{key, std::move(read), Use::optional};
   };
@@ -113,6 +115,7 @@ RecordedOperation operation_from(JsonReader& in, RunOperations& run) {
       field("group", [&] { each.group = index_from(in); }),
       field("algorithm", [&] { each.collective.algorithm = named<Algorithm>(in, all_algorithms); }),
       field("dtype", [&] { each.collective.dtype = named<DType>(in, floating); }),
+      field("choice", [&] { each.collective.choice = named<Collective::Choice>(in, choices); }),
       field("per_node",
             [&] { each.collective.per_node = static_cast<int>(in.whole(1, most_ranks)); }),
       field("root", [&] { each.collective.root = index_from(in); }),

@@ -133,11 +133,10 @@ PathFinder::Place PathFinder::back_from_receive(int rank, std::int64_t number) {
     const RecordedOperation& operation = operation_at(issue_of(rank, number));
     const RankState::Issued& mine = state(rank).issued[static_cast<std::size_t>(number)];
     const int from = rank + operation.peer;
-    const Picoseconds departure = state(from).issued[static_cast<std::size_t>(mine.sent)].start;
-    const Picoseconds held = mine.end - mine.start;
+    const RankState::Issued& theirs = state(from).issued[static_cast<std::size_t>(mine.sent)];
     const Cluster& cluster = replay_.scenario_.links(operation.axis);
-    if (departure + held + cluster.latency(from, rank, operation.bytes) == mine.end) {
-      travel(from, rank, operation, departure, held);
+    if (theirs.end + cluster.latency(from, rank, operation.bytes) == mine.end) {
+      travel(from, rank, operation, theirs.start, theirs.end - theirs.start);
       return back_from_start_of_send(from, mine.sent);
     }
     // The receiver's lane was still receiving the previous message.
@@ -194,7 +193,7 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
       add(PathPart::Kind::transfer, rank, rank, operation, all[member].ready);
       return issue_of(rank, number);
     }
-    if (operation.collective.algorithm == Algorithm::in_switch) {
+    if (all[member].in_switch) {
       // Up from when the last member and its lanes were ready, and down α later.
       const Passage up = all[member].passages[0];
       if (lane != Direction::send) add(PathPart::Kind::latency, rank, rank, operation, up.end);
@@ -228,7 +227,6 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
       const Passage& passage = mine.passages[*step];
       const Replay::Exchange& theirs = all[static_cast<std::size_t>(peer)];
       if (direction == Direction::receive) {
-        const Picoseconds held = passage.end - passage.start;
         // The sender's step: as many messages to this member come before it.
         const auto same = [&](const MetaStep& each, Direction way, std::size_t other) {
           return each.direction == way && each.peer == static_cast<int>(other);
@@ -242,9 +240,9 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
         for (auto left = count; left >= 0; ++sent)
           if (same(theirs.steps[sent], Direction::send, member)) --left;
         --sent;
-        const Picoseconds departure = theirs.passages[sent].start;
-        if (departure + held + cluster.latency(theirs.rank, mine.rank, bytes) == passage.end) {
-          travel(theirs.rank, mine.rank, operation, departure, held);
+        const auto& [departure, gone] = theirs.passages[sent];
+        if (gone + cluster.latency(theirs.rank, mine.rank, bytes) == passage.end) {
+          travel(theirs.rank, mine.rank, operation, departure, gone - departure);
           member = static_cast<std::size_t>(peer);
           step = sent;
           at_start = true;

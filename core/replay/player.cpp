@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/algorithms.h"
+#include "core/comm/choose_algorithm.h"
 
 namespace lockstep {
 
@@ -50,12 +51,27 @@ std::vector<MetaStep> messages_of(const Collective& collective, int member, int 
   return steps;
 }
 
-std::vector<std::vector<MetaStep>> messages_of(const std::vector<const Collective*>& of_member) {
+std::vector<std::vector<MetaStep>> messages_of(const std::vector<Collective>& of_member) {
   const int size = static_cast<int>(of_member.size());
   std::vector<std::vector<MetaStep>> steps;
   for (int member = 0; member < size; ++member)
-    steps.push_back(messages_of(*of_member[static_cast<std::size_t>(member)], member, size));
+    steps.push_back(messages_of(of_member[static_cast<std::size_t>(member)], member, size));
   return steps;
+}
+
+Collective Replay::GroupState::settled(const Collective& recorded) {
+  using Choice = Collective::Choice;
+  if (recorded.choice == Choice::given) return recorded;
+  const std::int64_t bytes = recorded.elements * static_cast<std::int64_t>(size_of(recorded.dtype));
+  const bool or_switch = recorded.choice == Choice::by_cost_or_switch;
+  const auto [found, is_new] = chosen.try_emplace({bytes, or_switch});
+  if (is_new) found->second = default_algorithm(bytes, ranks, cluster, or_switch);
+  Collective settled = recorded;
+  settled.algorithm = found->second;
+  settled.per_node = settled.algorithm == Algorithm::hierarchical
+                         ? members_per_node(ranks, cluster.ranks_per_node)
+                         : 0;
+  return settled;
 }
 
 Replay::Player::Player(Replay& replay)
@@ -270,6 +286,7 @@ void Replay::Player::Messages::arrived(int number, const Passage& passage) {
     lane.unmatched.pop_front();
     const int from = rank_ + operation.peer;
     auto& sent = player_.in_flight(from, rank_, operation.channel).sent;
+    if (sent.empty()) refuse("a stream has messages of several channels");
     player_.check_fit(from, rank_, sent.front().bytes, operation.bytes);
     issued.sent = sent.front().number;
     sent.pop_front();
@@ -349,14 +366,18 @@ void Replay::Player::call(int rank, std::uint32_t index) {
 }
 
 const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
-    const GroupState& group, const std::vector<std::uint32_t>& operations) {
-  const auto found = messages_.find(operations);
-  if (found != messages_.end()) return found->second;
-  std::vector<const Collective*> collectives;
+    GroupState& group, const std::vector<std::uint32_t>& operations) {
+  std::vector<Collective> collectives;
   for (const std::uint32_t index : operations)
-    collectives.push_back(&run_.operations[index].collective);
+    collectives.push_back(group.settled(run_.operations[index].collective));
+  // Groups that call the same operations may be on different nodes, and choose other algorithms.
+  std::vector<std::uint32_t> key = operations;
+  key.push_back(static_cast<std::uint32_t>(collectives[0].algorithm));
+  key.push_back(static_cast<std::uint32_t>(collectives[0].per_node));
+  const auto found = messages_.find(key);
+  if (found != messages_.end()) return found->second;
   for (std::size_t member = 1; member < collectives.size(); ++member) {
-    const Collective &one = *collectives[0], &other = *collectives[member];
+    const Collective &one = collectives[0], &other = collectives[member];
     if (one.operation != other.operation || one.algorithm != other.algorithm ||
         one.elements != other.elements || one.dtype != other.dtype || one.root != other.root ||
         one.per_node != other.per_node)
@@ -372,7 +393,8 @@ const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
     refuse(fmt::format("in a collective, rank {} sends {} bytes to rank {}, which expects {}",
                        group.ranks[static_cast<std::size_t>(misfit->sender)], misfit->sent,
                        group.ranks[static_cast<std::size_t>(misfit->receiver)], misfit->expected));
-  return messages_.emplace(operations, std::move(all)).first->second;
+  if (network_) all.clear();  // checked; the members have their own lists (steps_)
+  return messages_.emplace(std::move(key), std::move(all)).first->second;
 }
 
 void Replay::Player::begin_call(GroupState& group, std::size_t member, std::size_t round,
@@ -383,11 +405,13 @@ void Replay::Player::begin_call(GroupState& group, std::size_t member, std::size
   if (plays.empty())
     plays =
         MemberPlays::of_group(*network_, group.cluster, group.ranks, group.collectives_channel());
-  auto& steps = steps_[{index, member, group.ranks.size()}];
+  const Collective collective = group.settled(run_.operations[index].collective);
+  auto& steps =
+      steps_[{index, member, group.ranks.size(), static_cast<std::size_t>(collective.algorithm),
+              static_cast<std::size_t>(collective.per_node)}];
   if (!steps)
     steps = std::make_shared<const std::vector<MetaStep>>(
-        messages_of(run_.operations[index].collective, static_cast<int>(member),
-                    static_cast<int>(group.ranks.size())));
+        messages_of(collective, static_cast<int>(member), static_cast<int>(group.ranks.size())));
   const bool keeps = passages_ + steps->size() <= most_passages;
   if (keeps) passages_ += steps->size();
   plays[member]->call(
@@ -395,13 +419,13 @@ void Replay::Player::begin_call(GroupState& group, std::size_t member, std::size
        .ready = state(rank).issued[static_cast<std::size_t>(number)].start,
        .load = replay_.scenario_.load(group.name),
        .keeps_passages = keeps,
-       .ended = [this, &group, rank, member, round, number](MemberPlays::Call& call) {
-         if (call.keeps_passages) {
+       .ended = [this, &group, rank, member, round, number, keeps](MemberPlays::Ended call) {
+         if (keeps) {
            const std::size_t place = round * group.ranks.size() + member;
            if (group.passages.size() <= place) group.passages.resize(place + 1);
            group.passages[place] = std::move(call.passages);
          }
-         ends(rank, number, {call.ready, call.end});
+         ends(rank, number, {call.called, call.end});
        }});
 }
 

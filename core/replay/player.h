@@ -98,8 +98,9 @@ class Replay::Player {
   void play_round(GroupState& group);
   /// With shared links: begins a member's part.
   void begin_call(GroupState& group, std::size_t member, std::size_t round, std::uint32_t index);
-  /// Returns the messages of all members of a collective. Refuses members whose calls differ.
-  const std::vector<std::vector<MetaStep>>& messages(const GroupState& group,
+  /// Returns the messages of all members of a collective; none with shared links. Refuses members
+  /// whose calls differ.
+  const std::vector<std::vector<MetaStep>>& messages(GroupState& group,
                                                      const std::vector<std::uint32_t>& operations);
   bool start_together(int rank);
   /// Notes the interval of a message or collective, and lets the rank go on if it waits for that.
@@ -119,8 +120,8 @@ class Replay::Player {
   double beside_collectives_ = 1;  ///< SharedLinks::kernels_beside_collectives
   std::vector<Messages> parties_;  ///< by rank
   std::map<const GroupState*, std::vector<std::unique_ptr<MemberPlays>>> plays_;  ///< by member
-  /// By operation, member and size of the group: a member's messages.
-  std::map<std::array<std::size_t, 3>, std::shared_ptr<const std::vector<MetaStep>>> steps_;
+  /// By operation, member, size of the group, algorithm and members per node: a member's messages.
+  std::map<std::array<std::size_t, 5>, std::shared_ptr<const std::vector<MetaStep>>> steps_;
   std::size_t passages_ = 0;  ///< kept
 };
 

@@ -164,22 +164,24 @@ std::vector<Replay::Exchange> Replay::expand(int rank, std::int64_t issued) cons
   };
   const auto group_number =
       static_cast<std::size_t>(run_.operations[operation_of(rank, issued)].group);
-  const GroupState& group = *groups_[mine.groups[group_number]];
+  GroupState& group = *groups_[mine.groups[group_number]];
   const auto& calls = group.calls[group.member(rank)];
   const auto round = static_cast<std::size_t>(
       std::ranges::lower_bound(calls, static_cast<std::int32_t>(issued)) - calls.begin());
 
   std::vector<Exchange> exchanges;
-  std::vector<const Collective*> collectives;
+  std::vector<Collective> collectives;
   for (std::size_t member = 0; member < group.ranks.size(); ++member) {
     const int its_rank = group.ranks[member];
     const std::int32_t number = group.calls[member][round];
     const RankState& its = ranks_[static_cast<std::size_t>(its_rank)];
-    collectives.push_back(&run_.operations[operation_of(its_rank, number)].collective);
+    collectives.push_back(
+        group.settled(run_.operations[operation_of(its_rank, number)].collective));
     exchanges.push_back({.rank = its_rank,
                          .ready = its.issued[static_cast<std::size_t>(number)].start,
                          .issued = number,
-                         .before = round > 0 ? group.calls[member][round - 1] : RankState::none});
+                         .before = round > 0 ? group.calls[member][round - 1] : RankState::none,
+                         .in_switch = collectives.back().algorithm == Algorithm::in_switch});
   }
   auto steps = messages_of(collectives);
   if (scenario_.modelled().cluster.shared) {

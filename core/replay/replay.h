@@ -60,6 +60,7 @@ class Replay {
     Picoseconds end = 0;
     std::int64_t issued = -1;  ///< the member's number of the collective
     std::int64_t before = -1;  ///< that of the group's collective before this one, or -1
+    bool in_switch = false;    ///< whether the switch adds (Algorithm::in_switch)
     /// Peers are members. Empty if links are shared and there are too many messages to keep.
     std::vector<MetaStep> steps;
     std::vector<Passage> passages;  ///< one for each step

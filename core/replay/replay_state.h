@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "core/replay/replay.h"
@@ -54,6 +55,10 @@ struct Replay::GroupState {
     std::size_t arrived = 0;
   };
 
+  /// Returns the collective as the group runs it on this cluster: an algorithm that its caller did
+  /// not choose is chosen again.
+  Collective settled(const Collective& recorded);
+
   std::size_t member(int rank) const {
     return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
   }
@@ -70,6 +75,8 @@ struct Replay::GroupState {
   std::vector<std::vector<std::int32_t>> calls;  ///< by member: its numbers of the collectives
   std::deque<Round> rounds;                      ///< in order
   std::size_t played = 0;                        ///< collectives before rounds.front()
+  /// What settled() has chosen, by bytes, and whether the switch was a candidate.
+  std::map<std::pair<std::int64_t, bool>, Algorithm> chosen;
   std::vector<Lanes> lanes;  ///< by collective, then by member: before it was played
   /// With shared links: by collective, then by member; empty if they were not kept.
   std::vector<std::vector<Passage>> passages;
@@ -79,6 +86,6 @@ struct Replay::GroupState {
 std::vector<MetaStep> messages_of(const Collective& collective, int member, int size);
 /// Returns the messages of all members of a group in a collective; `of_member` has each member's
 /// part.
-std::vector<std::vector<MetaStep>> messages_of(const std::vector<const Collective*>& of_member);
+std::vector<std::vector<MetaStep>> messages_of(const std::vector<Collective>& of_member);
 
 }  // namespace lockstep

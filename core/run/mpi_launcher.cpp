@@ -38,6 +38,7 @@ void agree_on_clock(Transport& transport, Options& options) {
     if (found.empty() || (found.starts_with("wall") && each.starts_with("modelled"))) found = each;
   if (found.starts_with(options.clock().name())) return;
   options.plan.modelled = {Cluster::load(options.platform.cluster)};
+  check_shared_links(options);
   options.platform.why_this_clock = found.substr(found.find('\n') + 1) + " on one of the hosts";
 }
 

@@ -154,7 +154,7 @@ class Reader {
     Reader inner = inside("shared");
     SharedLinks shared;
     if (inner.has("port")) shared.port = inner.number("port", 1, true);
-    if (inner.has("cards")) {
+    if (inner.has_object("cards")) {
       Reader reader = inner.inside("cards");
       SharedLinks::Cards cards{.per_node = reader.whole("per_node"),
                                .bandwidth = reader.number("bandwidth", 1, true)};
@@ -163,12 +163,18 @@ class Reader {
       shared.cards = cards;
     }
     if (inner.has("uplink")) shared.uplink = inner.number("uplink", 1, true);
-    if (inner.has("leaves")) {
+    if (inner.has_object("leaves")) {
       Reader reader = inner.inside("leaves");
       SharedLinks::Leaves leaves{.nodes = reader.whole("nodes")};
       leaves.oversubscription = reader.factor("oversubscription", 1, 1000);
       if (reader.has("by_rail")) leaves.by_rail = reader.yes_or_no("by_rail");
       reader.no_others();
+      if (!shared.cards && std::isinf(shared.uplink))
+        throw UsageError(fmt::format(
+            "{}: 'leaves' divide what is below them; give 'cards', or an 'uplink'", inner.where_));
+      if (leaves.by_rail && !shared.cards)
+        throw UsageError(
+            fmt::format("{}: 'leaves' by rail connect 'cards', which are missing", inner.where_));
       shared.leaves = leaves;
     }
     if (inner.has("kernels_beside_collectives"))
@@ -215,6 +221,12 @@ class Reader {
       throw UsageError(fmt::format("{}: '{}' is {}; wants a number of at most {}", where_, key,
                                    shown(object_.at(key)), most));
     return value;
+  }
+  /// The same; null is nothing.
+  bool has_object(const char* key) {
+    if (!object_.contains(key) || !object_.at(key).is_null()) return has(key);
+    known_.push_back(key);
+    return false;
   }
   bool yes_or_no(const char* key) {
     known_.push_back(key);

@@ -10,15 +10,19 @@ namespace {
 
 constexpr std::int64_t picoseconds_per_second = 1'000'000'000'000;
 
+/// Returns a bandwidth as a whole number from 1 to `most`.
+std::int64_t whole(double bandwidth, std::int64_t most) {
+  return bandwidth < static_cast<double>(most) ? std::max<std::int64_t>(std::llround(bandwidth), 1)
+                                               : most;
+}
+
 }  // namespace
 
 Fluid::Path Fluid::path(std::span<const SharedLinks::Resource> resources) {
   Path numbers;
   for (const auto& [id, bandwidth] : resources) {
     const auto [found, is_new] = numbers_.try_emplace(id, static_cast<int>(resources_.size()));
-    if (is_new)
-      resources_.push_back(
-          {.id = id, .bandwidth = std::max<std::int64_t>(std::llround(bandwidth), 1)});
+    if (is_new) resources_.push_back({.id = id, .bandwidth = whole(bandwidth, no_limit)});
     numbers.push_back(found->second);
   }
   return numbers;
@@ -42,10 +46,9 @@ Fluid::Flow Fluid::add(Picoseconds now, double bytes, double bandwidth, Picoseco
   }
   State& added = state(flow);
   added = {.path = &path,
-           .own_limit = bandwidth < static_cast<double>(no_limit)
-                            ? std::max<std::int64_t>(std::llround(bandwidth), 1)
-                            : no_limit,
-           .current = {.left = static_cast<Parts>(std::ldexp(bytes, part_bits)), .since = now},
+           .own_limit = whole(bandwidth, no_limit),
+           .current = {.left = static_cast<Parts>(std::ldexp(std::min(bytes, 1e18), part_bits)),
+                       .since = now},
            .begin = now,
            .time_alone = time_alone,
            .version = added.version + 1};
@@ -179,11 +182,10 @@ void Fluid::set_rate(Flow flow, std::int64_t rate) {
   // A flow that nothing holds back takes exactly as long as on a link of its own.
   const bool alone = current.since == each.begin && rate == each.own_limit;
   const Parts per_second = parts_per_second(rate);
-  const Picoseconds takes =
-      alone ? each.time_alone
-            : static_cast<Picoseconds>((current.left * picoseconds_per_second + per_second - 1) /
-                                       per_second);
-  ends_.push({std::max(current.since + takes, now_), flow, each.version});
+  const Parts takes = alone ? each.time_alone
+                            : (current.left * picoseconds_per_second + per_second - 1) / per_second;
+  const auto end = current.since + static_cast<Picoseconds>(std::min<Parts>(takes, longest));
+  ends_.push({std::max(end, now_), flow, each.version});
 }
 
 }  // namespace lockstep

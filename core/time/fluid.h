@@ -28,9 +28,10 @@ class Fluid {
   /// Returns the resources as numbers of this object.
   Path path(std::span<const SharedLinks::Resource> resources);
 
-  /// Adds a flow at `now`, which is no earlier than the last call's. `time_alone` is how long it
-  /// takes on its own link, whose bandwidth is `bandwidth`, if no resource holds it back. The path
-  /// must live as long as the flow.
+  /// Adds a flow at `now`, which is no earlier than the last call's, and after all ends before
+  /// `now` have been taken. `time_alone` is how long it takes on its own link, whose bandwidth in
+  /// bytes per second is `bandwidth`, if no resource holds it back. The path must live as long as
+  /// the flow.
   Flow add(Picoseconds now, double bytes, double bandwidth, Picoseconds time_alone,
            const Path& path);
   /// The next time at which flows end, if there are any.
@@ -44,6 +45,8 @@ class Fluid {
   static constexpr std::int64_t no_limit = std::int64_t{1} << 62;
   /// Parts of a byte.
   static constexpr int part_bits = 20;
+  /// In picoseconds, ten years: no flow takes longer, so that sums of times do not overflow.
+  static constexpr std::int64_t longest = 315'000'000'000'000'000;
   __extension__ typedef __int128 Parts;  // ISO C++ has no such type
 
   /// From `since` on, when `left` was left, a flow has this rate.

@@ -47,6 +47,12 @@ class AllReduces {
   std::int64_t sends(std::int64_t elements) {
     return elements_sent(algorithm(elements), elements, size_, rank_, per_node_);
   }
+  /// Elements of scratch memory for incoming data.
+  std::int64_t scratch(std::int64_t elements) {
+    if (size_ == 1 || plan_.collectives != Collectives::built_in) return 0;
+    return all_reduce_scratch(algorithm(elements), elements, size_, plan_.receives_combine,
+                              per_node_, plan_.model().dtype);
+  }
 
  private:
   const Plan& plan_;
@@ -71,7 +77,6 @@ struct GradientSums {
 };
 inline GradientSums gradient_sums(const Plan& plan, const Place& place, const FlatLayout& layout,
                                   GradientSync sync) {
-  const int n = place.size(Axis::dp_cp);
   GradientSums sums;
   AllReduces all_reduces{plan, place, Axis::dp_cp};
   const auto sends = [&](std::int64_t elements) {
@@ -84,11 +89,11 @@ inline GradientSums gradient_sums(const Plan& plan, const Place& place, const Fl
       for (const FlatLayout::Slot& slot : bucket.slots) {
         sums.sent += sends(slot.elements());
         // One tensor at a time.
-        sums.scratch = std::max(sums.scratch, ring_scratch(slot.elements(), plan, n));
+        sums.scratch = std::max(sums.scratch, all_reduces.scratch(slot.elements()));
       }
     } else {
       sums.sent += sends(bucket.elements);
-      sums.scratch += ring_scratch(bucket.elements, plan, n);  // all at once
+      sums.scratch += all_reduces.scratch(bucket.elements);  // all at once
     }
   }
   return sums;

@@ -95,8 +95,8 @@ inline Predicted predict_tensor_parallel(const Plan& plan, const Place& place) {
 
   set_states(predicted, plan, place);
   predicted.peak_bytes[MemoryCategory::activations] = tensor_activations(sizes, plan.model());
-  predicted.peak_bytes[MemoryCategory::communication] =
-      std::max(width * ring_scratch(exchanged, plan, sizes.t), sizes.gathered_by_loss());
+  predicted.peak_bytes[MemoryCategory::communication] = std::max(
+      width * AllReduces{plan, place, Axis::tp}.scratch(exchanged), sizes.gathered_by_loss());
   return predicted;
 }
 

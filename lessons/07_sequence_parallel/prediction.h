@@ -59,7 +59,7 @@ inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place,
   const std::int64_t summed = sizes.t > 1 ? 4 * h : 0;  // LayerNormSums' buffer
   predicted.peak_bytes[MemoryCategory::communication] =
       std::max({width * ring_scratch(exchanged, plan, sizes.t), sizes.gathered_by_loss(),
-                width * (summed + ring_scratch(summed, plan, sizes.t))});
+                width * (summed + all_reduces.scratch(summed))});
   return predicted;
 }
 

@@ -41,10 +41,12 @@ def draw_cluster(draw, file, in_switch=False, shared=False):
             cluster['shared']['cards'] = {'per_node': cards, 'bandwidth': bandwidth(), **(of_rank if draw.random() < 0.5 else {})}
         if draw.random() < 0.4:
             cluster['shared']['uplink'] = bandwidth()
-        if draw.random() < 0.5:
+        if 'cards' in cluster['shared'] and draw.random() < 0.5:
             cluster['shared']['leaves'] = {'nodes': draw.randint(1, 3), 'by_rail': draw.random() < 0.5,
                                            'oversubscription': draw.choice([1, 2, 4])}
         if draw.random() < 0.4:
             cluster['shared']['kernels_beside_collectives'] = draw.uniform(1, 3)
+    if draw.random() < 0.3:
+        cluster['collectives'] = 'library'
     file.write_text(json.dumps(cluster))
     return file

@@ -27,6 +27,18 @@ std::optional<Misfit> misfit_of(const std::vector<std::span<const MetaStep>>& st
   return {};
 }
 
+void check_switch(const Cluster& cluster, const std::vector<int>& ranks) {
+  if (!cluster.in_switch)
+    throw UsageError("cluster '" + cluster.name +
+                     "' has no 'in_switch': its switches can't add; choose another algorithm");
+  if (std::ranges::any_of(ranks, [&](int rank) {
+        return rank / cluster.ranks_per_node != ranks.front() / cluster.ranks_per_node;
+      }))
+    throw UsageError("on cluster '" + cluster.name +
+                     "', in_switch would add the elements of several nodes; a switch joins the "
+                     "ranks of one");
+}
+
 StepPlayer::StepPlayer(std::vector<int> ranks, Cluster cluster)
     : ranks_(std::move(ranks)), cluster_(std::move(cluster)) {}
 
@@ -58,9 +70,7 @@ void StepPlayer::play(std::vector<MetaMember>& members) {
 // The sums come down α later.
 bool StepPlayer::play_in_switch(std::vector<MetaMember>& members) const {
   if (members[0].steps.empty() || members[0].steps[0].peer != 0) return false;
-  if (!cluster_.in_switch)
-    throw UsageError("cluster '" + cluster_.name +
-                     "' has no 'in_switch': its switches can't add; choose another algorithm");
+  check_switch(cluster_, ranks_);
   const std::int64_t bytes = members[0].steps[0].bytes;
   const Link::Segment link = cluster_.in_switch->at(bytes);
   const Picoseconds held = picoseconds(static_cast<double>(bytes) / link.bandwidth);

@@ -62,6 +62,9 @@ struct Misfit {
 /// Returns the first misfit in a collective whose members have these steps.
 std::optional<Misfit> misfit_of(const std::vector<std::span<const MetaStep>>& steps);
 
+/// Throws UsageError unless the switches of `cluster` can add, and join all of `ranks`.
+void check_switch(const Cluster& cluster, const std::vector<int>& ranks);
+
 /// The state of one member of a group. Kept from one collective to the next.
 struct MetaMember {
   /// Begins a new collective. Keeps the times at which the lanes become free. `steps_` must outlive

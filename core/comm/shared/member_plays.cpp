@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/error.h"
-
 namespace lockstep {
 
 std::vector<std::unique_ptr<MemberPlays>> MemberPlays::of_group(SharedNetwork& network,
@@ -27,8 +25,8 @@ void MemberPlays::call(Call call) {
 
 void MemberPlays::begin() {
   Call& first = calls_.front();
-  first.begin = end_ = ready_ = std::max(first.ready, end_);
-  if (first.keeps_passages) first.passages.resize(first.steps->size());
+  end_ = ready_ = std::max(first.ready, end_);
+  passages_.assign(first.keeps_passages ? first.steps->size() : 0, {});
   next_ = 0;
   const auto& steps = *first.steps;
   if (!steps.empty() && ranks_[static_cast<std::size_t>(steps[0].peer)] == rank_)
@@ -40,9 +38,7 @@ void MemberPlays::begin() {
 // As in StepPlayer: all members' elements go up to the switch at once, and the sums come down α
 // later. The switch is not shared with other messages.
 void MemberPlays::begin_in_switch() {
-  if (!links_.in_switch)
-    throw UsageError("cluster '" + links_.name +
-                     "' has no 'in_switch': its switches can't add; choose another algorithm");
+  check_switch(links_, ranks_);
   Group::Sum& sum = group_->sums[number_];
   sum.last = std::max(sum.last, ready_);
   if (++sum.begun < group_->members.size()) return;
@@ -52,12 +48,12 @@ void MemberPlays::begin_in_switch() {
 }
 
 void MemberPlays::add_in_switch(Picoseconds start) {
-  Call& call = calls_.front();
+  const Call& call = calls_.front();
   const std::int64_t bytes = call.steps->front().bytes;
   const Link::Segment link = links_.in_switch->at(bytes);
   const Picoseconds held = picoseconds(static_cast<double>(bytes) / link.bandwidth);
   end_ = ready_ = start + held + picoseconds(link.latency_seconds);
-  if (call.keeps_passages) call.passages = {{start, start + held}, {end_ - held, end_}};
+  if (call.keeps_passages) passages_ = {{start, start + held}, {end_ - held, end_}};
   receiving_ = true;
   network_.at(end_, *this, 0);
 }
@@ -93,32 +89,33 @@ void MemberPlays::go_on() {
 }
 
 void MemberPlays::left(int step, const Passage& passage) {
-  Call& call = calls_.front();
-  if (call.keeps_passages) call.passages[static_cast<std::size_t>(step)] = passage;
+  if (!passages_.empty()) passages_[static_cast<std::size_t>(step)] = passage;
   end_ = std::max(end_, passage.end);
   --leaving_;
   finish_if_done();
 }
 
 void MemberPlays::arrived(int step, const Passage& passage) {
-  Call& call = calls_.front();
-  if (call.keeps_passages) call.passages[static_cast<std::size_t>(step)] = passage;
+  if (!passages_.empty()) passages_[static_cast<std::size_t>(step)] = passage;
   ready_ = std::max(ready_, passage.end);
   end_ = std::max(end_, passage.end);
   receiving_ = false;
   if (!going_on_) go_on();
 }
 
+// A call may end as soon as it begins, if all that it receives has arrived already. So this is a
+// loop, and begin() does not come back here while it runs.
 void MemberPlays::finish_if_done() {
-  if (leaving_ > 0 || receiving_ || next_ < calls_.front().steps->size()) return;
-  Call done = std::move(calls_.front());
-  calls_.pop_front();
-  ++number_;
-  done.end = end_;
-  // The next call begins before anybody learns of this one's end, so that all its messages are
-  // posted in time.
-  if (!calls_.empty()) begin();
-  done.ended(done);
+  if (finishing_) return;
+  finishing_ = true;
+  while (!calls_.empty() && leaving_ == 0 && !receiving_ && next_ == calls_.front().steps->size()) {
+    const Call done = std::move(calls_.front());
+    calls_.pop_front();
+    ++number_;
+    done.ended({done.ready, end_, std::move(passages_)});
+    if (!calls_.empty()) begin();
+  }
+  finishing_ = false;
 }
 
 }  // namespace lockstep

@@ -17,22 +17,25 @@ namespace lockstep {
 /// only the end.
 class MemberPlays final : public SharedNetwork::Party {
  public:
+  /// How a collective went.
+  struct Ended {
+    Picoseconds called = 0;  ///< when the member called it
+    Picoseconds end = 0;
+    std::vector<Passage> passages{};  ///< one for each step, if they are kept
+  };
   /// A collective that this member has called.
   struct Call {
     std::shared_ptr<const std::vector<MetaStep>> steps;  ///< peers are members
     Picoseconds ready = 0;                               ///< when the member called it
     double load = 1;                                     ///< OutgoingMessage::load
     bool keeps_passages = false;
-    std::function<void(Call&)> ended;  ///< called once the results are set
-
-    // Results.
-    Picoseconds begin = 0;
-    Picoseconds end = 0;
-    std::vector<Passage> passages{};  ///< one for each step, if keeps_passages
+    std::function<void(Ended)> ended;  ///< called once, in the order of the calls
   };
 
-  /// One per member. `ranks` are those of the group's members, and `links` the cluster whose
-  /// latencies their messages have. Both must outlive these objects, and so must `network`.
+  /// Returns one per member. A sum in a switch that the cluster does not have, or across nodes,
+  /// throws UsageError from the call that begins it. `ranks` are those of the group's members, and
+  /// `links` the cluster whose latencies their messages have. Both must outlive these objects, and
+  /// so must `network`.
   static std::vector<std::unique_ptr<MemberPlays>> of_group(SharedNetwork& network,
                                                             const Cluster& links,
                                                             const std::vector<int>& ranks,
@@ -78,14 +81,16 @@ class MemberPlays final : public SharedNetwork::Party {
   int rank_;
   int stream_;
   std::shared_ptr<Group> group_;
-  std::deque<Call> calls_;   ///< the first is in progress
-  std::int64_t number_ = 0;  ///< of the first call
-  std::size_t next_ = 0;     ///< of the first call: the next step
-  Picoseconds ready_ = 0;    ///< when it may begin
-  Picoseconds end_ = 0;      ///< of the first call, or of the last one that has ended
-  int leaving_ = 0;          ///< sends that have not left
-  bool receiving_ = false;   ///< whether a receive has not arrived
-  bool going_on_ = false;    ///< whether go_on() is running
+  std::deque<Call> calls_;           ///< the first is in progress
+  std::int64_t number_ = 0;          ///< of the first call
+  std::size_t next_ = 0;             ///< of the first call: the next step
+  Picoseconds ready_ = 0;            ///< when it may begin
+  Picoseconds end_ = 0;              ///< of the first call, or of the last one that has ended
+  int leaving_ = 0;                  ///< sends that have not left
+  bool receiving_ = false;           ///< whether a receive has not arrived
+  bool going_on_ = false;            ///< whether go_on() is running
+  bool finishing_ = false;           ///< whether finish_if_done() is running
+  std::vector<Passage> passages_{};  ///< of the first call, if they are kept
 };
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "core/comm/shared/shared_network.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 namespace lockstep {
@@ -40,7 +39,7 @@ SharedNetwork::Pair& SharedNetwork::pair(int from, int to, int channel) {
 }
 
 void SharedNetwork::add(Picoseconds time, Happening::Kind kind, int index) {
-  happenings_.push({time, happened_++, kind, index});
+  happenings_.push({time, kind, happened_++, index});
 }
 
 void SharedNetwork::send(int number, const OutgoingMessage& out, Party& party, int tag) {
@@ -49,10 +48,10 @@ void SharedNetwork::send(int number, const OutgoingMessage& out, Party& party, i
   int index = none;
   if (between.expected.empty()) {
     index = new_message();
-    between.sent.push_back(index);
+    between.sent.push(index);
   } else {
     index = between.expected.front();
-    between.expected.pop_front();
+    between.expected.pop();
   }
   Message& sent = message(index);
   sent.from_stream = number;
@@ -60,7 +59,7 @@ void SharedNetwork::send(int number, const OutgoingMessage& out, Party& party, i
   sent.sender = &party;
   sent.sender_tag = tag;
   sent.path = &between.path;
-  mine.sending.push_back(index);
+  mine.sending.push(index);
   if (mine.sending.size() == 1) start_first(number);
 }
 
@@ -70,16 +69,16 @@ void SharedNetwork::receive(int number, int from, Party& party, int tag) {
   int index = none;
   if (between.sent.empty()) {
     index = new_message();
-    between.expected.push_back(index);
+    between.expected.push(index);
   } else {
     index = between.sent.front();
-    between.sent.pop_front();
+    between.sent.pop();
   }
   Message& expected = message(index);
   expected.to_stream = number;
   expected.receiver = &party;
   expected.receiver_tag = tag;
-  mine.receiving.push_back(index);
+  mine.receiving.push(index);
   if (mine.receiving.size() == 1) settle(number);
 }
 
@@ -121,7 +120,7 @@ void SharedNetwork::leaves(int index) {
   const Message gone = message(index);
   Stream& from = stream(gone.from_stream);
   from.send_free = now_;
-  from.sending.pop_front();
+  from.sending.pop();
   add(now_ + gone.out.latency, Happening::Kind::arrival, index);
   start_first(gone.from_stream);
   gone.sender->left(gone.sender_tag, {gone.start, now_});  // may post messages
@@ -134,7 +133,7 @@ void SharedNetwork::settle(int number) {
     const int index = mine.receiving.front();
     const Message received = message(index);
     if (received.arrival == unknown) return;
-    mine.receiving.pop_front();
+    mine.receiving.pop();
     const Picoseconds end = std::max(received.arrival, mine.receive_free);
     const Picoseconds start =
         std::min(std::max(received.start + received.out.latency, mine.receive_free), end);
@@ -153,18 +152,18 @@ std::optional<Picoseconds> SharedNetwork::next() {
 void SharedNetwork::advance() {
   const auto time = next();
   if (!time) return;
-  if (*time < now_) throw std::logic_error("a message was posted too late to be timed");
-  now_ = *time;
-  if (const auto flows = fluid_.next(); flows && *flows == now_) {
+  now_ = std::max(now_, *time);
+  bool happened = false;
+  if (const auto flows = fluid_.next(); flows && *flows <= now_) {
+    happened = true;
     ended_.clear();
     fluid_.take(ended_);
-    const std::vector<Fluid::Flow> ended = ended_;
-    std::vector<int> gone;
-    for (const Fluid::Flow flow : ended) gone.push_back(of_flow_[static_cast<std::size_t>(flow)]);
-    for (const int index : gone) leaves(index);
+    for (const Fluid::Flow flow : ended_) leaves(of_flow_[static_cast<std::size_t>(flow)]);
   }
-  while (!happenings_.empty() && happenings_.top().time == now_) {
+  while (!happenings_.empty() && happenings_.top().time <= now_) {
     const Happening happens = happenings_.top();
+    // Flows may end at this time, and ranks go on, before a timer's turn.
+    if (happens.kind == Happening::Kind::timer && (happened || fluid_.next() == now_)) return;
     happenings_.pop();
     switch (happens.kind) {
       case Happening::Kind::start:
@@ -180,9 +179,10 @@ void SharedNetwork::advance() {
         const Timer timer = timers_[static_cast<std::size_t>(happens.index)];
         unused_timers_.push_back(happens.index);
         timer.party->reached(timer.tag);
-        break;
+        continue;
       }
     }
+    happened = true;
   }
 }
 

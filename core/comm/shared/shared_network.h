@@ -21,10 +21,12 @@ namespace lockstep {
 ///
 /// The time of a message depends on messages that start later. So the network moves through time:
 /// advance() is called when no rank can do anything more before next(), and tells the parties of
-/// the messages that have left or arrived. Every message is posted at or after now().
+/// the messages that have left or arrived. Messages are posted at or after the network's time; one
+/// that comes too late starts at once. Not thread-safe.
 class SharedNetwork {
  public:
-  /// Learns of the times of a rank's messages. May post messages meanwhile.
+  /// Learns of the times of a rank's messages, and may post messages meanwhile. Must live until it
+  /// has heard of all its messages, or as long as the network.
   class Party {
    public:
     virtual ~Party() = default;
@@ -46,10 +48,9 @@ class SharedNetwork {
   /// Posts the receive of the next message from rank `from` on the stream's channel. If it has
   /// arrived already, its party hears of it at once.
   void receive(int stream, int from, Party& party, int tag);
-  /// Calls party.reached() at `time`.
+  /// Calls party.reached() at `time`, after everything else that happens then.
   void at(Picoseconds time, Party& party, int tag);
 
-  Picoseconds now() const { return now_; }
   /// When something happens next, if anything does.
   std::optional<Picoseconds> next();
   /// Moves to next().
@@ -69,27 +70,47 @@ class SharedNetwork {
     int sender_tag = 0, receiver_tag = 0;
     const Fluid::Path* path = nullptr;
   };
+  /// Numbers, first in, first out. Takes no memory until the first.
+  class Queue {
+   public:
+    bool empty() const { return first_ == numbers_.size(); }
+    int front() const { return numbers_[first_]; }
+    void push(int number) { numbers_.push_back(number); }
+    void pop() {
+      if (++first_ < numbers_.size() && first_ < 1000) return;
+      numbers_.erase(numbers_.begin(), numbers_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
+    }
+    std::size_t size() const { return numbers_.size() - first_; }
+
+   private:
+    std::vector<int> numbers_;
+    std::size_t first_ = 0;
+  };
   struct Stream {
     int rank = 0;
     int channel = 0;
     Picoseconds send_free = 0, receive_free = 0;
-    std::deque<int> sending;    ///< messages; the first is on its way or waits for its data
-    std::deque<int> receiving;  ///< posted receives, in order
+    Queue sending{};    ///< messages; the first is on its way or waits for its data
+    Queue receiving{};  ///< posted receives, in order
   };
   /// The messages between two ranks on a channel.
   struct Pair {
     Fluid::Path path;
-    std::deque<int> sent;      ///< without a receive
-    std::deque<int> expected;  ///< receives without a message
+    Queue sent;      ///< without a receive
+    Queue expected;  ///< receives without a message
   };
   struct Happening {
     enum class Kind : std::uint8_t { start, arrival, timer };
     Picoseconds time;
-    std::int64_t number;  ///< in order of insertion
     Kind kind;
-    int index;  ///< of a message or a timer
+    std::int64_t number;  ///< in order of insertion
+    int index;            ///< of a message or a timer
+    /// Timers come last, because something may still happen at their time.
     bool operator>(const Happening& other) const {
-      return time != other.time ? time > other.time : number > other.number;
+      const bool last = kind == Kind::timer, other_last = other.kind == Kind::timer;
+      if (time != other.time) return time > other.time;
+      return last != other_last ? last : number > other.number;
     }
   };
   struct Timer {
@@ -119,7 +140,7 @@ class SharedNetwork {
   std::vector<int> unused_timers_;
   std::priority_queue<Happening, std::vector<Happening>, std::greater<>> happenings_;
   std::int64_t happened_ = 0;
-  std::vector<Fluid::Flow> ended_;
+  std::vector<Fluid::Flow> ended_;  ///< of advance(); kept for its memory
 };
 
 }  // namespace lockstep

@@ -49,9 +49,12 @@ Picoseconds ThreadFabric::Time::Message::wait() {
   ThreadFabric& fabric = time_.fabric_;
   std::unique_lock lock{fabric.mutex_};
   if (end_ >= 0) return end_;
-  awaited_ = true;
+  struct Awaited {
+    explicit Awaited(bool& flag_) : flag(flag_) { flag = true; }
+    ~Awaited() { flag = false; }
+    bool& flag;
+  } const awaited{awaited_};
   fabric.wait_for_time(lock, agent_, route_, [this] { return end_ >= 0; });
-  awaited_ = false;
   return end_;
 }
 

@@ -260,15 +260,15 @@ void MetaRendezvous::Member::begin(const std::shared_ptr<Round>& round, const Me
   StepRecorder recorder{static_cast<int>(member_), static_cast<int>(group_->ranks.size()), *steps};
   call.algorithm(recorder);
   const auto ended = [&fabric = fabric_, round, member = member_, rank = group_->ranks[member_],
-                      traced = call.traced, known = call.ended](MemberPlays::Call& play) {
+                      traced = call.traced, known = call.ended, steps](MemberPlays::Ended play) {
     if (known) known(play.end);
     MetaOutcome& outcome = round->outcomes[member];
     outcome.end = play.end;
-    for (const MetaStep& step : *play.steps)
+    for (const MetaStep& step : *steps)
       if (step.direction == Direction::send)
         outcome.bytes_sent = outcome.bytes_sent.value_or(0) + step.bytes;
     if (traced) {
-      outcome.steps = *play.steps;
+      outcome.steps = *steps;
       outcome.passages = std::move(play.passages);
     }
     round->ended[member] = true;
@@ -282,9 +282,13 @@ void MetaRendezvous::Member::begin(const std::shared_ptr<Round>& round, const Me
 }
 
 void MetaRendezvous::Member::all_called(Round& round) {
-  std::vector<std::span<const MetaStep>> steps;
-  for (const auto& each : round.steps) steps.emplace_back(*each);
-  if (const auto misfit = misfit_of(steps)) return fabric_.fail_locked(mismatch_of(round, *misfit));
+  // Only the members of an all-to-all can disagree: other calls have one size.
+  if (round.calls[member_]->route.operation == std::string_view{"all_to_all"}) {
+    std::vector<std::span<const MetaStep>> steps;
+    for (const auto& each : round.steps) steps.emplace_back(*each);
+    if (const auto misfit = misfit_of(steps))
+      return fabric_.fail_locked(mismatch_of(round, *misfit));
+  }
   round.state = Round::State::playing;
   for (std::size_t member = 0; member < round.calls.size(); ++member)
     if (const int agent = group_->ranks[member];

@@ -164,6 +164,7 @@ void settle_on_gpus(const GpuPlan& plan, Options& options) {
     options.plan.modelled.reset();
     if (!plan.one_each)
       options.plan.modelled = {cluster_for(options.platform.cluster, options.plan.mesh.ranks())};
+    check_shared_links(options);
     options.platform.why_this_clock =
         plan.one_each
             ? fmt::format("each of {} has its own GPU", plural(ranks, "rank"))

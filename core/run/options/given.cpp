@@ -73,22 +73,6 @@ void check_lesson_takes(const Given& given, const LessonInfo& info) {
                                  given.time, info.why_no_time));
 }
 
-/// Refuses what the times of shared links do not support: all ranks must be threads, whose messages
-/// are copied while their times are not known yet.
-void check_shared_links(const Options& options) {
-  if (!options.plan.modelled || !options.plan.modelled->cluster.shared) return;
-  constexpr const char* why =
-      "{} with --cluster {}: its ranks share links, which the modelled clock times only for "
-      "threads "
-      "on the CPU or the meta device; {}, or record the run with --cluster classroom and time it "
-      "with ./lockstep retime --cluster {}";
-  const std::string& cluster = options.platform.cluster;
-  if (options.platform.launch == Launch::mpi)
-    throw UsageError(fmt::format(why, "--launch mpi", cluster, "use --launch threads", cluster));
-  if (options.platform.on_gpus())
-    throw UsageError(fmt::format(why, "--device cuda", cluster, "use --device meta", cluster));
-}
-
 void choose_clock(const Given& given, Options& options) {
   options.platform.clock_is_open =
       options.platform.on_gpus() && given.clock == "auto" && !given.wants_modelled();
@@ -139,7 +123,7 @@ void choose_clock(const Given& given, Options& options) {
         cluster, given.time.empty() ? FixedTimes{} : FixedTimes::parse(given.time),
         given.slow.empty() ? std::map<int, double>{}
                            : parse_slow(given.slow, options.plan.mesh.ranks())};
-  check_shared_links(options);
+  if (!options.platform.clock_is_open) check_shared_links(options);
 }
 
 void choose_collectives(const Given& given, Options& options) {
@@ -236,6 +220,20 @@ Mesh mesh_of(const Given& given, const LessonInfo& info, int ranks) {
 }
 
 }  // namespace
+
+void check_shared_links(const Options& options) {
+  if (!options.plan.modelled || !options.plan.modelled->cluster.shared) return;
+  constexpr const char* why =
+      "{} with --cluster {}: its ranks share links, which the modelled clock times only for "
+      "threads "
+      "on the CPU or the meta device; {}, or record the run with --cluster classroom and time it "
+      "with ./lockstep retime --cluster {}";
+  const std::string& cluster = options.platform.cluster;
+  if (options.platform.launch == Launch::mpi)
+    throw UsageError(fmt::format(why, "--launch mpi", cluster, "use --launch threads", cluster));
+  if (options.platform.on_gpus())
+    throw UsageError(fmt::format(why, "--device cuda", cluster, "use --device meta", cluster));
+}
 
 void settle(const Given& given, const LessonInfo& info, Options& options) {
   auto& [plan, run, platform, output] = options;

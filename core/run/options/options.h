@@ -96,4 +96,9 @@ int available_cores();
 /// `ranks` ranks.
 Cluster cluster_for(const std::string& name, int ranks);
 
+/// Throws UsageError for a cluster whose ranks share links (Cluster::shared), unless all ranks are
+/// threads on the CPU or the meta device: a send copies its data, because the time at which it ends
+/// is not known when it is posted.
+void check_shared_links(const Options& options);
+
 }  // namespace lockstep
