@@ -22,7 +22,7 @@ enum class Algorithm : std::uint8_t {
   recursive_doubling,  ///< (log₂P + 2r)(α + nβ) at most: fewest rounds; messages are full size
   rabenseifner,  ///< 2log₂P α + 2((P−1)/P)nβ + 2r(α + nβ): recursive halving, then doubling
   hierarchical,  ///< 2(g−1)(α + ⌈n/g⌉β) + 2(k−1)(α' + ⌈n/N⌉β'): rings in the nodes, then between
-  double_tree,  ///< up to (m + 2D − 1)(α + 2nβ/m): up and down two binary trees, in pieces
+  double_tree,  ///< about (m + 2D − 1)(α + 2nβ/m): up and down two binary trees, in pieces
   rings,        ///< a ring per network card, each with its own stream; only Rings (rings.h) runs it
   in_switch,  ///< α + nβ of Cluster::in_switch: the switch adds. A cost only: on the meta device
 };

@@ -229,7 +229,7 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
 /// Computes the time of an all-reduce for any links and any N. Takes the messages in the order in
 /// which the algorithm sends them, and computes when each message can leave and when it arrives.
 /// Reimplements the rules of the modelled clock (lesson 0), so that a run can be compared with
-/// those rules.
+/// those rules, except those of shared links: messages never slow one another down here.
 class MessageByMessage {
  public:
   MessageByMessage(int N, const Cluster& cluster)

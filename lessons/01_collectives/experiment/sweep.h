@@ -45,7 +45,7 @@ class Sweep {
       for (std::int64_t bytes = smallest; bytes <= largest_; bytes *= 4)
         row(members, algorithm, N, bytes, busy);
     }
-    if (modelled) return print("  =: the predicted time, to the picosecond\n");
+    if (modelled) return print("  =: the predicted time, to the picosecond{}\n", not_shared());
     const int cores = available_cores();
     print(
         "  predicted: with α and β of a ping-pong; all busy: with those of all ranks exchanging at "
@@ -105,14 +105,18 @@ class Sweep {
       print("   {}{}\n", name_of(fastest),
             expected == fastest ? " =" : fmt::format(" (predicted: {})", name_of(expected)));
     }
-    print("  =: as predicted\n");
+    print("  =: as predicted{}\n", not_shared());
   }
   /// The machine under load. On the wall clock, α and β are measured while all ranks communicate.
-  /// On the modelled clock, load makes no difference, because links are never shared.
+  /// On the modelled clock, predictions ignore load: they are for links that are not shared.
   Cluster busy_machine(Members& members) const {
     Cluster machine = machine_;
     if (!rank_.clock.is_modelled()) machine.within = machine.between = members.busy_link();
     return machine;
+  }
+  /// What the legends add on a cluster with shared links.
+  const char* not_shared() const {
+    return machine_.shared ? " (predictions are for links that are not shared)" : "";
   }
   void row(Members& members, Algorithm algorithm, int N, std::int64_t bytes, const Cluster& busy) {
     Measured measured{algorithm,
