@@ -78,6 +78,40 @@ TEST_CASE("shared links: 20 repeats under load give the same times, on the CPU a
   for (std::thread& each : load) each.join();
 }
 
+TEST_CASE("shared links: a kernel that starts beside a collective takes longer") {
+  Cluster cluster = sharing_cluster();
+  cluster.flops = 1e9;
+  cluster.within = {0, 1e9};
+  cluster.shared = SharedLinks{.kernels_beside_collectives = 1.5};
+  Options options = modelled_options(2, cluster);
+  for (const char* device : {"cpu", "meta"}) {
+    options.platform.device = device;
+    // 2500 elements: each rank sends two halves of 5,000 bytes, one after the other, in 10 µs. A
+    // kernel takes 4 µs, or 6 beside the collective, which ends at 10.
+    std::string failure;
+    const auto seen = seen_by_all(
+        options,
+        [](Rank& rank, const Note& note) {
+          Tensor data{rank.memory, {2500}, MemoryCategory::communication};
+          const auto kernel = [&] {
+            rank.compute.launch({.name = "work", .category = Category::kernel}, {.flops = 4000},
+                                [](const Kernels&, Queue) {});
+            note();
+          };
+          kernel();
+          Work sum = rank.world.all_reduce(data);
+          for (int i = 0; i < 3; ++i) kernel();
+          sum.wait();
+          note();
+        },
+        failure);
+    CHECK(failure == "");
+    for (const Seen& rank : seen)
+      CHECK(rank.times == std::vector<Picoseconds>{4'000'000, 10'000'000, 16'000'000, 20'000'000,
+                                                   20'000'000, 20'000'000});
+  }
+}
+
 TEST_CASE("shared links: random programs run through, and their values are right") {
   const unsigned programs = portion_of(600U, 150U);
   for (unsigned seed = 1; seed <= programs; ++seed) {

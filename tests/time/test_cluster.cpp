@@ -169,6 +169,43 @@ TEST_CASE("a cluster may have a switch that adds") {
   CHECK(unlike(answer_to(document.dump()), {"c.json", "'in_switch'", "JSON object"}) == "");
 }
 
+TEST_CASE("a cluster file says what ranks share") {
+  auto document = two_nodes();
+  document["shared"] = nlohmann::json::parse(R"({"port": 3e11, "uplink": null,
+    "cards": {"per_node": 2, "bandwidth": 2.5e10},
+    "leaves": {"nodes": 2, "by_rail": true, "oversubscription": 2},
+    "kernels_beside_collectives": 1.1})");
+  const TemporaryFolder folder;
+  const Cluster cluster = Cluster::load(folder.file("shared.json", document.dump()));
+  REQUIRE(cluster.shared);
+  CHECK(cluster.shared->port == 3e11);
+  CHECK(std::isinf(cluster.shared->uplink));
+  CHECK(cluster.shared->cards->of_rank == std::vector{0, 0, 1, 1});  // neighbours share a card
+  CHECK(cluster.shared->leaves->by_rail);
+  CHECK(cluster.shared->kernels_beside_collectives == 1.1);
+  CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
+
+  const auto answer_with = [&](const char* shared) {
+    document["shared"] = nlohmann::json::parse(shared);
+    return answer_to(document.dump());
+  };
+  for (const char* wrong :
+       {R"([])", R"({"port": 0})", R"({"uplink": "fast"})", R"({"cables": 3})",
+        R"({"cards": {"per_node": 0, "bandwidth": 1}})", R"({"cards": {"per_node": 2}})",
+        R"({"cards": {"per_node": 2, "bandwidth": 1, "of_rank": [0, 1]}})",
+        R"({"cards": {"per_node": 2, "bandwidth": 1, "of_rank": [0, 1, 2, 1]}})",
+        R"({"cards": {"per_node": 2, "bandwidth": 1, "of_rank": [0, 1, -1, 1]}})",
+        R"({"leaves": {"nodes": 2}})", R"({"leaves": {"nodes": 2, "oversubscription": 0.5}})",
+        R"({"leaves": {"nodes": 2, "oversubscription": 2, "by_rail": 1}})",
+        R"({"kernels_beside_collectives": 0.9})", R"({"kernels_beside_collectives": 1e6})"}) {
+    CAPTURE(wrong);
+    CHECK(unlike(answer_with(wrong), {"c.json", "'shared'"}) == "");
+  }
+  document.erase("shared");
+  document["collectives"] = "magic";
+  CHECK(unlike(answer_to(document.dump()), {"c.json", "'collectives'", "library"}) == "");
+}
+
 TEST_CASE("compute costs the slower of arithmetic and memory, and a launch") {
   const Cluster cluster{.flops = 1e9, .memory_bandwidth = 1e6, .launch_seconds = 2e-6};
   CHECK(cluster.compute({.flops = 1000, .bytes = 0}) == 3'000'000);
