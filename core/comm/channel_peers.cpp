@@ -34,6 +34,7 @@ Work ChannelPeers::start_send(View out, int to) {
 }
 
 Work ChannelPeers::start_receive(View in, int from, Combine combine) {
+  release(in);
   return channel_.receive(in, ranks_[static_cast<std::size_t>(from)], part_, combine, now());
 }
 
@@ -45,6 +46,33 @@ Picoseconds ChannelPeers::finish(Work work) const {
 
 void ChannelPeers::sent(Work work) {
   end_ = std::max(end_, finish(std::move(work)));
+}
+
+void ChannelPeers::leave(Work work, View out) {
+  // A GPU's queue waits, not the host. A barrier's empty messages must have been received.
+  if (gpu_queue_ != nullptr || out.data == nullptr) return sent(std::move(work));
+  going_.push_back({std::move(work), out});
+  if (going_.size() <= most_going) return;
+  sent(std::move(going_.front().work));
+  going_.erase(going_.begin());
+}
+
+void ChannelPeers::release(View into) {
+  const auto overlaps = [&](const Going& each) {
+    const auto* begin = static_cast<const std::byte*>(into.data);
+    const auto* other = static_cast<const std::byte*>(each.out.data);
+    return begin < other + each.out.bytes() && other < begin + into.bytes();
+  };
+  auto last = going_.size();
+  while (last > 0 && !overlaps(going_[last - 1])) --last;
+  for (std::size_t i = 0; i < last; ++i) sent(std::move(going_[i].work));
+  going_.erase(going_.begin(), going_.begin() + static_cast<std::ptrdiff_t>(last));
+}
+
+Event ChannelPeers::end() {
+  for (Going& each : going_) sent(std::move(each.work));
+  going_.clear();
+  return {std::max(ready_, end_), gpu_queue_ ? gpu_queue_->record() : nullptr};
 }
 
 void ChannelPeers::received(Work work) {
@@ -71,7 +99,7 @@ void ChannelPeers::exchange(View out, int to, View in, int from) {
   Work going = start_send(out, to);
   Work coming = start_receive(in, from);
   received(std::move(coming));
-  sent(std::move(going));
+  leave(std::move(going), out);
 }
 
 void ChannelPeers::exchange_add(View out, int to, View sum, int from) {
@@ -80,13 +108,16 @@ void ChannelPeers::exchange_add(View out, int to, View sum, int from) {
   const bool apart = out.data != sum.data;
   if (apart && channel_.endpoint().transport.combines()) {
     received(start_receive(sum, from, adds(sum.dtype)));
-    return sent(std::move(going));
+    return leave(std::move(going), out);
   }
   const View in = slice(scratch_, 0, sum.elements());
   received(start_receive(in, from));
-  if (apart) add(in, sum);
-  sent(std::move(going));
-  if (!apart) add(in, sum);
+  if (!apart) {
+    sent(std::move(going));
+    return add(in, sum);
+  }
+  add(in, sum);
+  leave(std::move(going), out);
 }
 
 // If a receive adds directly from the sender's buffer, it must be done before the next one starts,
@@ -95,8 +126,12 @@ void ChannelPeers::at_once(std::span<const Transfer> transfers) {
   using Kind = Transfer::Kind;
   const bool combines = channel_.endpoint().transport.combines();
   std::vector<Work> going, coming;
-  for (const auto& [kind, data, peer] : transfers)
-    if (kind == Kind::send) going.push_back(start_send(data, peer));
+  std::vector<View> outs;
+  for (const auto& [kind, data, peer] : transfers) {
+    if (kind != Kind::send) continue;
+    going.push_back(start_send(data, peer));
+    outs.push_back(data);
+  }
   std::vector<std::pair<View, View>> added;  // in scratch, and the sum; empty for a plain receive
   const auto finish_receives = [&] {
     for (std::size_t i = 0; i < coming.size(); ++i) {
@@ -123,20 +158,22 @@ void ChannelPeers::at_once(std::span<const Transfer> transfers) {
     added.emplace_back(in, kind == Kind::receive_add ? data : View{nullptr, {0}});
   }
   finish_receives();
-  for (Work& each : going) sent(std::move(each));
+  for (std::size_t i = 0; i < going.size(); ++i) leave(std::move(going[i]), outs[i]);
 }
 
 void ChannelPeers::add_in_switch(View) {
   throw std::logic_error("in_switch is a cost only: no device but meta has it");
 }
 
-void ChannelPeers::add(View in, View sum) const {
+void ChannelPeers::add(View in, View sum) {
   if (sum.data == nullptr) return;  // the meta device
+  release(sum);
   channel_.endpoint().device.compute.kernels().add(queue(), sum, in, sum);
 }
 
 void ChannelPeers::copy(View from, View into) {
   if (from.data == nullptr || into.data == nullptr || from.data == into.data) return;
+  release(into);
   if (gpu_queue_ != nullptr)
     gpu_queue_->gpu().copy(queue(), into.data, from.data, from.bytes());
   else

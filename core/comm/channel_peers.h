@@ -39,15 +39,24 @@ class ChannelPeers final : public Peers {
   View scratch(View like) const override { return slice(scratch_, 0, like.elements()); }
   void add_in_switch(View data) override;
 
-  /// Returns the end of this member's last message.
-  Event end() const {
-    return {std::max(ready_, end_), gpu_queue_ ? gpu_queue_->record() : nullptr};
-  }
+  /// Waits until all sends are done, and returns the end of this member's last message. Call it
+  /// after the algorithm.
+  Event end();
 
  private:
   Work start_send(View out, int to);
   Work start_receive(View in, int from, Combine combine = nullptr);
+  /// A send that has started and is not waited for yet.
+  struct Going {
+    Work work;
+    View out;
+  };
   void sent(Work work);
+  /// Waits for a send of `out` later, when its elements are about to change or the collective ends,
+  /// so that a member need not wait in each step for its neighbour to arrive.
+  void leave(Work work, View out);
+  /// Waits for the sends of elements in `into`, which are about to change.
+  void release(View into);
   void received(Work work);
   /// Waits until the work is done, and returns the time at which it ended. On a GPU, makes the
   /// queue wait instead of the host.
@@ -55,7 +64,7 @@ class ChannelPeers final : public Peers {
   /// Returns the end of this member's previous step.
   Event now() const { return {ready_, gpu_queue_ ? gpu_queue_->record() : nullptr}; }
   Queue queue() const { return gpu_queue_ ? gpu_queue_->handle() : Queue{}; }
-  void add(View in, View sum) const;
+  void add(View in, View sum);
 
   Channel& channel_;
   const std::vector<int>& ranks_;
@@ -64,6 +73,9 @@ class ChannelPeers final : public Peers {
   Picoseconds ready_;
   Picoseconds end_ = 0;
   View scratch_;
+  /// In order. Every wait polls all of them, so there are not many.
+  std::vector<Going> going_;
+  static constexpr std::size_t most_going = 8;
 };
 
 }  // namespace lockstep

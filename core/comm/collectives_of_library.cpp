@@ -72,6 +72,7 @@ class NativeOnHost final : public GroupCollectives {
         part, endpoint_.device.compute.record(), {},
         [this, span = part.span, native = std::move(call.native)](ChannelPeers& peers) {
           dissemination_barrier(peers);
+          peers.end();
           const Stream& compute = endpoint_.device.compute;
           const Picoseconds start = compute.clock().now();
           native(*library_);

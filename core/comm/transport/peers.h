@@ -32,6 +32,9 @@ class Peers {
   /// Adds the incoming elements to `sum`. 16-bit elements are added in f32 and each sum is rounded,
   /// so a ring of N ranks rounds N - 1 times.
   virtual void receive_add(View sum, int from) = 0;
+  // The next three return when their receives are done. Their sends may still be in flight, but the
+  // elements sent do not change before they are done, and the collective waits for all of them.
+
   /// Sends to one member and receives from another at the same time.
   virtual void exchange(View out, int to, View in, int from) = 0;
   /// Sends to one member and at the same time adds another member's elements to `sum`, as
@@ -44,9 +47,8 @@ class Peers {
     View data;
     int peer;
   };
-  /// Exchanges several messages in one step: starts all sends, receives in the given order, and
-  /// returns when all messages are done. Several receive_add may have the same `data`; otherwise,
-  /// the views must not overlap.
+  /// Exchanges several messages in one step: starts all sends, then receives in the given order.
+  /// Several receive_add may have the same `data`; otherwise, the views must not overlap.
   virtual void at_once(std::span<const Transfer> transfers) = 0;
   /// Copies this member's own elements from one place to another.
   virtual void copy(View from, View into) = 0;
