@@ -267,7 +267,50 @@ void hierarchical_all_reduce(Peers& peers, View data, int per_node) {
   ring_all_gather(node, data);
 }
 
+/// The chunks of the members that have a place in their nodes: what their rail sums or gathers.
+std::vector<View> chunks_of_rail(View data, int place, const Peers& all, int per_node) {
+  std::vector<View> chunks;
+  for (int member = place; member < all.size(); member += per_node)
+    chunks.push_back(chunk_of(data, member, all.size()));
+  return chunks;
+}
+
+/// One step of a ring in the node: passes on the chunks of one rail, and receives those of another.
+void pass_rails(Subset& node, Peers& all, View data, int per_node, int out, int in, bool adds) {
+  using Kind = Peers::Transfer::Kind;
+  std::vector<Peers::Transfer> step;
+  for (const View chunk : chunks_of_rail(data, out, all, per_node))
+    step.push_back({Kind::send, chunk, node.neighbour(1)});
+  for (const View chunk : chunks_of_rail(data, in, all, per_node))
+    step.push_back({adds ? Kind::receive_add : Kind::receive, chunk, node.neighbour(-1)});
+  node.at_once(step);
+}
+
 }  // namespace
+
+// As ring_reduce_scatter, first within the node with the chunks of whole rails, and then along the
+// own rail.
+void hierarchical_reduce_scatter(Peers& peers, View data, int per_node) {
+  Subset node = node_of(peers, per_node);
+  Subset rail = rail_of(peers, per_node);
+  for (int k = 0; k < node.size() - 1; ++k)
+    pass_rails(node, peers, data, per_node, node.neighbour(-k - 1), node.neighbour(-k - 2), true);
+  const std::vector<View> own = chunks_of_rail(data, node.rank(), peers, per_node);
+  const auto chunk = [&](int i) { return own[static_cast<std::size_t>(rail.neighbour(i))]; };
+  for (int k = 0; k < rail.size() - 1; ++k)
+    rail.exchange_add(chunk(-k - 1), rail.neighbour(1), chunk(-k - 2), rail.neighbour(-1));
+}
+
+void hierarchical_all_gather(Peers& peers, View data, int per_node) {
+  Subset node = node_of(peers, per_node);
+  Subset rail = rail_of(peers, per_node);
+  const std::vector<View> own = chunks_of_rail(data, node.rank(), peers, per_node);
+  const auto chunk = [&](int i) { return own[static_cast<std::size_t>(rail.neighbour(i))]; };
+  for (int k = 0; k < rail.size() - 1; ++k)
+    rail.exchange(chunk(-k), rail.neighbour(1), chunk(-k - 1), rail.neighbour(-1));
+  for (int k = 0; k < node.size() - 1; ++k)
+    pass_rails(node, peers, data, per_node, node.neighbour(-k), node.neighbour(-k - 1), false);
+}
 
 void two_hop_all_to_all(Peers& peers, View out, View in, int per_node) {
   Subset node = node_of(peers, per_node);
@@ -423,8 +466,11 @@ void run(const Collective& collective, Peers& peers, View data, View in) {
     case Operation::all_reduce:
       return all_reduce(collective.algorithm, peers, data, collective.per_node);
     case Operation::reduce_scatter:
+      if (collective.per_node > 0)
+        return hierarchical_reduce_scatter(peers, data, collective.per_node);
       return ring_reduce_scatter(peers, data);
     case Operation::all_gather:
+      if (collective.per_node > 0) return hierarchical_all_gather(peers, data, collective.per_node);
       return ring_all_gather(peers, data);
     case Operation::gather:
       return linear_gather(peers, data, collective.root);

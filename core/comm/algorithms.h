@@ -50,6 +50,11 @@ int double_tree_pieces(std::int64_t elements, DType dtype, int size);
 void ring_reduce_scatter(Peers& peers, View data);
 /// Copies member i's chunk i to every member. (N−1)(α + ⌈n/N⌉β)
 void ring_all_gather(Peers& peers, View data);
+/// The same two operations in the notation of Algorithm::hierarchical, with all members of a node
+/// sending to other nodes at once: (g−1)(α + ⌈n/g⌉β) + (k−1)(α' + ⌈n/N⌉β'). The messages of a step
+/// within a node are k, of ⌈n/N⌉ elements each.
+void hierarchical_reduce_scatter(Peers& peers, View data, int per_node);
+void hierarchical_all_gather(Peers& peers, View data, int per_node);
 /// Copies the root's elements to every member. Up to ⌈log₂N⌉(α + nβ)
 void binomial_broadcast(Peers& peers, View data, int root);
 /// Copies member i's chunk i to the root, which receives N−1 messages. α + (n − n/N)β

@@ -166,16 +166,27 @@ Algorithm choose_algorithm(std::int64_t bytes, std::span<const int> ranks, const
   });
 }
 
-Algorithm default_algorithm(std::int64_t bytes, std::span<const int> ranks, const Cluster& cluster,
-                            bool on_meta) {
-  if (!cluster.library_collectives || ranks.size() < 2) return Algorithm::ring;
+Collective with_default_algorithm(Collective collective, std::span<const int> ranks,
+                                  const Cluster& cluster) {
+  collective.algorithm = Algorithm::ring;
+  collective.per_node = 0;
+  const bool sums_all = collective.operation == Operation::all_reduce;
+  const auto size = static_cast<std::int64_t>(ranks.size());
+  if (!cluster.library_collectives || size < 2 || (!sums_all && collective.elements % size != 0))
+    return collective;
+  const bool on_meta = collective.choice == Collective::Choice::by_cost_or_switch;
   std::vector<Algorithm> found = candidates(ranks, cluster, on_meta);
-  std::erase_if(found, [](Algorithm each) {
+  std::erase_if(found, [&](Algorithm each) {
     return each != Algorithm::ring && each != Algorithm::hierarchical &&
-           each != Algorithm::in_switch;
+           !(each == Algorithm::in_switch && sums_all);
   });
-  return std::ranges::min(
+  const std::int64_t bytes =
+      collective.elements * static_cast<std::int64_t>(size_of(collective.dtype));
+  collective.algorithm = std::ranges::min(
       found, {}, [&](Algorithm each) { return all_reduce_seconds(each, bytes, ranks, cluster); });
+  if (collective.algorithm == Algorithm::hierarchical)
+    collective.per_node = members_per_node(ranks, cluster.ranks_per_node);
+  return collective;
 }
 
 }  // namespace lockstep

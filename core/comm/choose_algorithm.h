@@ -26,10 +26,12 @@ double all_reduce_seconds(Algorithm algorithm, std::int64_t bytes, std::span<con
 Algorithm choose_algorithm(std::int64_t bytes, std::span<const int> ranks, const Cluster& cluster,
                            bool on_meta);
 
-/// Returns the algorithm of an all-reduce whose caller does not choose one: a ring or, if the
-/// cluster has the collectives of a library, the cheapest of ring, hierarchical and in_switch.
-/// These need no scratch memory where receives combine.
-Algorithm default_algorithm(std::int64_t bytes, std::span<const int> ranks, const Cluster& cluster,
-                            bool on_meta);
+/// Returns an all-reduce, a reduce-scatter or an all-gather with the algorithm that it has if its
+/// caller does not choose one: a ring or, if the cluster has the collectives of a library, the
+/// cheapest of ring, hierarchical and, of an all-reduce whose Collective::choice allows it,
+/// in_switch. These need no scratch memory if receives combine. Reduce-scatters and all-gathers
+/// with unequal chunks are rings.
+Collective with_default_algorithm(Collective collective, std::span<const int> ranks,
+                                  const Cluster& cluster);
 
 }  // namespace lockstep

@@ -133,42 +133,38 @@ Work Group::broadcast(View data, int root, std::source_location where) {
 
 Work Group::all_reduce(View data, std::optional<Algorithm> chosen, std::source_location where) {
   checked("all_reduce", data);
-  const bool on_meta = endpoint_.device.memory.device() == DeviceKind::meta;
-  const Algorithm algorithm = chosen.value_or(default_for(bytes_of(data)));
-  const Collective::Choice choice = chosen    ? Collective::Choice::given
-                                    : on_meta ? Collective::Choice::by_cost_or_switch
-                                              : Collective::Choice::by_cost;
-  if (algorithm == Algorithm::rings)
+  Collective collective = with_default(Operation::all_reduce, data);
+  if (chosen)
+    collective = {.operation = Operation::all_reduce,
+                  .algorithm = *chosen,
+                  .per_node = *chosen == Algorithm::hierarchical ? per_node_ : 0};
+  if (collective.algorithm == Algorithm::rings)
     throw std::invalid_argument(fmt::format(
         "all_reduce by rings in {}: a group has one stream, and so one ring; use Rings", name_));
-  if (algorithm == Algorithm::in_switch) check_in_switch();
-  const int per_node = algorithm == Algorithm::hierarchical ? per_node_ : 0;
-  return issue({.operation = Operation::all_reduce,
-                .algorithm = algorithm,
-                .choice = choice,
-                .per_node = per_node},
-               data,
-               {.part = part("all_reduce", where, name_of(algorithm), bytes_of(data)),
-                .scratch = all_reduce_scratch(algorithm, data.elements(), size(),
-                                              endpoint_.transport.combines(), per_node, data.dtype),
+  if (collective.algorithm == Algorithm::in_switch) check_in_switch();
+  return issue(std::move(collective), data,
+               {.part = part("all_reduce", where, name_of(collective.algorithm), bytes_of(data)),
+                .scratch = scratch_of(collective, data),
                 .native = [=](NativeCollectives& library) { library.all_reduce(data); }});
 }
 
 Work Group::reduce_scatter(View data, std::source_location where) {
   checked("reduce_scatter", data);
-  return issue({.operation = Operation::reduce_scatter}, data,
-               {.part = part("reduce_scatter", where, "ring", bytes_of(data)),
-                .scratch = all_reduce_scratch(Algorithm::ring, data.elements(), size(),
-                                              endpoint_.transport.combines()),
-                .native = [=, this](NativeCollectives& library) {
-                  library.reduce_scatter(data, chunk(data, rank_), chunk_counts(data));
-                }});
+  const Collective collective = with_default(Operation::reduce_scatter, data);
+  return issue(
+      collective, data,
+      {.part = part("reduce_scatter", where, name_of(collective.algorithm), bytes_of(data)),
+       .scratch = scratch_of(collective, data),
+       .native = [=, this](NativeCollectives& library) {
+         library.reduce_scatter(data, chunk(data, rank_), chunk_counts(data));
+       }});
 }
 
 Work Group::all_gather(View data, std::source_location where) {
   checked("all_gather", data);
-  return issue({.operation = Operation::all_gather}, data,
-               {.part = part("all_gather", where, "ring", bytes_of(data)),
+  const Collective collective = with_default(Operation::all_gather, data);
+  return issue(collective, data,
+               {.part = part("all_gather", where, name_of(collective.algorithm), bytes_of(data)),
                 .native = [=, this](NativeCollectives& library) {
                   library.all_gather(data, chunk_counts(data));
                 }});
@@ -184,14 +180,24 @@ Work Group::gather(View data, int root, std::source_location where) {
                 }});
 }
 
-Algorithm Group::default_for(std::int64_t bytes) {
-  const Clock& clock = endpoint_.device.compute.clock();
-  if (!clock.is_modelled()) return Algorithm::ring;
-  const auto [found, is_new] = defaults_.try_emplace(bytes);
-  if (is_new)
-    found->second = default_algorithm(bytes, ranks_, clock.cluster(),
-                                      endpoint_.device.memory.device() == DeviceKind::meta);
-  return found->second;
+const Collective& Group::with_default(Operation operation, View data) {
+  const auto [found, is_new] = defaults_.try_emplace({operation, data.elements(), data.dtype});
+  if (!is_new) return found->second;
+  Collective& collective = found->second;
+  collective = {.operation = operation,
+                .dtype = data.dtype,
+                .elements = data.elements(),
+                .choice = endpoint_.device.memory.device() == DeviceKind::meta
+                              ? Collective::Choice::by_cost_or_switch
+                              : Collective::Choice::by_cost};
+  if (const Clock& clock = endpoint_.device.compute.clock(); clock.is_modelled())
+    collective = with_default_algorithm(collective, ranks_, clock.cluster());
+  return collective;
+}
+
+std::int64_t Group::scratch_of(const Collective& collective, View data) const {
+  return all_reduce_scratch(collective.algorithm, data.elements(), size(),
+                            endpoint_.transport.combines(), collective.per_node, data.dtype);
 }
 
 void Group::check_in_switch() const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/comm/algorithms.h"
@@ -61,8 +62,8 @@ class Group {
   /// Leaves the sum over all members on every member; the sums are bitwise identical. Throws
   /// std::invalid_argument for Algorithm::rings, and for Algorithm::in_switch unless the tensors
   /// are on the meta device, the cluster's switches can add, and all members are on one node.
-  /// Without an algorithm, default_algorithm() chooses: a ring, unless the modelled cluster has the
-  /// collectives of a library.
+  /// Without an algorithm, with_default_algorithm() chooses: a ring, unless the modelled cluster
+  /// has the collectives of a library.
   Work all_reduce(View data, std::optional<Algorithm> chosen = {},
                   std::source_location where = std::source_location::current());
   /// Divides `data` into size() chunks (see chunk()). On member i, chunk i of `data` becomes the
@@ -105,7 +106,9 @@ class Group {
   // std::invalid_argument.
   View checked(const char* operation, View data) const;
   int member(const char* operation, int i) const;
-  Algorithm default_for(std::int64_t bytes);
+  /// Returns the collective with its default algorithm (with_default_algorithm()).
+  const Collective& with_default(Operation operation, View data);
+  std::int64_t scratch_of(const Collective& collective, View data) const;
   /// Throws std::invalid_argument unless the switch can add this group's elements.
   void check_in_switch() const;
   Work equal_all_to_all(View out, View in, int per_node, std::source_location where);
@@ -122,7 +125,8 @@ class Group {
   const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
   int per_node_;
-  std::map<std::int64_t, Algorithm> defaults_;  ///< by bytes, once asked for
+  /// What with_default() has found, by operation, elements and type.
+  std::map<std::tuple<Operation, std::int64_t, DType>, Collective> defaults_;
   Channel messages_;
   int recorded_ = -1;  ///< this group's number in the OperationLog, if there is one
   std::unique_ptr<GroupCollectives> collectives_;  ///< declared last: it uses the others

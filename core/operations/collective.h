@@ -47,14 +47,14 @@ constexpr Algorithm all_algorithms[] = {Algorithm::ring,         Algorithm::naiv
 /// member exchanges.
 struct Collective {
   Operation operation = Operation::barrier;
-  Algorithm algorithm = Algorithm::ring;  ///< of an all_reduce; the others have one each
+  Algorithm algorithm = Algorithm::ring;  ///< of those that have several
   DType dtype = DType::f32;
   int root = -1;              ///< of a broadcast or a gather: a member
   std::int64_t elements = 0;  ///< of the whole data; of an all_to_all, in `counts`
   /// Of an all_to_all: by member, the elements sent to it, then the elements received from it.
   std::vector<std::int64_t> counts{};
-  /// Who chose the algorithm: the caller, or default_algorithm(), with or without in_switch among
-  /// its candidates. If the operation is timed on another cluster, default_algorithm() chooses
+  /// Who chose the algorithm: the caller, or with_default_algorithm(), with or without in_switch
+  /// among its candidates. If the operation is timed on another cluster, that function chooses
   /// again.
   enum class Choice : std::uint8_t { given, by_cost, by_cost_or_switch };
   Choice choice = Choice::given;

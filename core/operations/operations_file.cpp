@@ -53,7 +53,7 @@ class Text {
 
 void add(Text& text, const Collective& collective) {
   text.add(",\"dtype\":\"{}\"", name_of(collective.dtype)).member("root", collective.root);
-  if (collective.operation == Operation::all_reduce)
+  if (collective.operation == Operation::all_reduce || collective.algorithm != Algorithm::ring)
     text.add(",\"algorithm\":\"{}\"", name_of(collective.algorithm));
   if (collective.operation == Operation::all_to_all)
     text.add(",\"counts\":").list(collective.counts);

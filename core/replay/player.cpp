@@ -60,18 +60,11 @@ std::vector<std::vector<MetaStep>> messages_of(const std::vector<Collective>& of
 }
 
 Collective Replay::GroupState::settled(const Collective& recorded) {
-  using Choice = Collective::Choice;
-  if (recorded.choice == Choice::given) return recorded;
-  const std::int64_t bytes = recorded.elements * static_cast<std::int64_t>(size_of(recorded.dtype));
-  const bool or_switch = recorded.choice == Choice::by_cost_or_switch;
-  const auto [found, is_new] = chosen.try_emplace({bytes, or_switch});
-  if (is_new) found->second = default_algorithm(bytes, ranks, cluster, or_switch);
-  Collective settled = recorded;
-  settled.algorithm = found->second;
-  settled.per_node = settled.algorithm == Algorithm::hierarchical
-                         ? members_per_node(ranks, cluster.ranks_per_node)
-                         : 0;
-  return settled;
+  if (recorded.choice == Collective::Choice::given) return recorded;
+  const auto [found, is_new] =
+      chosen.try_emplace({recorded.operation, recorded.elements, recorded.dtype, recorded.choice});
+  if (is_new) found->second = with_default_algorithm(recorded, ranks, cluster);
+  return found->second;
 }
 
 Replay::Player::Player(Replay& replay)

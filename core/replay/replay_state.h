@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "core/replay/replay.h"
@@ -75,8 +76,8 @@ struct Replay::GroupState {
   std::vector<std::vector<std::int32_t>> calls;  ///< by member: its numbers of the collectives
   std::deque<Round> rounds;                      ///< in order
   std::size_t played = 0;                        ///< collectives before rounds.front()
-  /// What settled() has chosen, by bytes, and whether the switch was a candidate.
-  std::map<std::pair<std::int64_t, bool>, Algorithm> chosen;
+  /// What settled() has found.
+  std::map<std::tuple<Operation, std::int64_t, DType, Collective::Choice>, Collective> chosen;
   std::vector<Lanes> lanes;  ///< by collective, then by member: before it was played
   /// With shared links: by collective, then by member; empty if they were not kept.
   std::vector<std::vector<Passage>> passages;

@@ -23,50 +23,53 @@ inline std::int64_t width_of(const Plan& plan) {
   return static_cast<std::int64_t>(size_of(plan.model().dtype));
 }
 
-/// How a rank sums elements of the model's type with the other ranks of an axis, if it does not
-/// choose an algorithm.
-class AllReduces {
+/// The all-reduces, reduce-scatters and all-gathers of a rank with the other ranks of an axis, for
+/// elements of the model's type, if it does not choose their algorithm.
+class DefaultCollectives {
  public:
-  AllReduces(const Plan& plan, const Place& place, Axis axis)
+  DefaultCollectives(const Plan& plan, const Place& place, Axis axis)
       : plan_(plan), size_(place.size(axis)), rank_(place.coordinate(axis)) {
-    if (!plan.modelled || !plan.modelled->cluster.library_collectives) return;
-    ranks_ = plan.mesh.group(place.rank, axis);
-    per_node_ = members_per_node(ranks_, plan.modelled->cluster.ranks_per_node);
+    if (plan.modelled && plan.modelled->cluster.library_collectives)
+      ranks_ = plan.mesh.group(place.rank, axis);
   }
 
-  Algorithm algorithm(std::int64_t elements) {
-    if (ranks_.empty()) return Algorithm::ring;
-    const auto [found, is_new] = chosen_.try_emplace(elements);
-    if (is_new)
-      found->second = default_algorithm(width_of(plan_) * elements, ranks_, plan_.modelled->cluster,
-                                        plan_.on_meta);
-    return found->second;
+  bool is_ring(Operation operation, std::int64_t elements) {
+    return of(operation, elements).algorithm == Algorithm::ring;
   }
-  /// Elements that the rank sends: in a ring, all chunks except one in each half, in total
-  /// 2 (n-1)/n of the elements if n divides them.
-  std::int64_t sends(std::int64_t elements) {
-    return elements_sent(algorithm(elements), elements, size_, rank_, per_node_);
+  /// Elements that the rank sends in an all-reduce: in a ring, all chunks except one in each half,
+  /// in total 2 (n-1)/n of the elements if n divides them.
+  std::int64_t all_reduce_sends(std::int64_t elements) {
+    const Collective sum = of(Operation::all_reduce, elements);
+    return elements_sent(sum.algorithm, elements, size_, rank_, sum.per_node);
   }
-  /// Elements of scratch memory for incoming data.
-  std::int64_t scratch(std::int64_t elements) {
+  /// Elements of scratch memory for incoming data, of an all-reduce or a reduce-scatter.
+  std::int64_t scratch(Operation operation, std::int64_t elements) {
     if (size_ == 1 || plan_.collectives != Collectives::built_in) return 0;
-    return all_reduce_scratch(algorithm(elements), elements, size_, plan_.receives_combine,
-                              per_node_, plan_.model().dtype);
+    const Collective sum = of(operation, elements);
+    return all_reduce_scratch(sum.algorithm, elements, size_, plan_.receives_combine, sum.per_node,
+                              plan_.model().dtype);
   }
 
  private:
+  Collective of(Operation operation, std::int64_t elements) {
+    if (ranks_.empty()) return {};
+    const auto [found, is_new] = known_.try_emplace({operation, elements});
+    if (is_new)
+      found->second =
+          with_default_algorithm({.operation = operation,
+                                  .dtype = plan_.model().dtype,
+                                  .elements = elements,
+                                  .choice = plan_.on_meta ? Collective::Choice::by_cost_or_switch
+                                                          : Collective::Choice::by_cost},
+                                 ranks_, plan_.modelled->cluster);
+    return found->second;
+  }
+
   const Plan& plan_;
   int size_, rank_;
-  std::vector<int> ranks_;  ///< empty if all-reduces are rings
-  int per_node_ = 0;
-  std::map<std::int64_t, Algorithm> chosen_;  ///< by elements: the layers of a model repeat sizes
+  std::vector<int> ranks_;                                          ///< empty if all are rings
+  std::map<std::pair<Operation, std::int64_t>, Collective> known_;  ///< layers repeat sizes
 };
-
-/// Elements of scratch memory that a ring's reduction among n ranks needs for incoming data.
-inline std::int64_t ring_scratch(std::int64_t elements, const Plan& plan, int n) {
-  if (n == 1 || plan.collectives != Collectives::built_in) return 0;
-  return all_reduce_scratch(Algorithm::ring, elements, n, plan.receives_combine);
-}
 
 /// Elements that one rank sends to sum the gradients of `layout`, and the scratch memory that this
 /// takes.
@@ -78,10 +81,10 @@ struct GradientSums {
 inline GradientSums gradient_sums(const Plan& plan, const Place& place, const FlatLayout& layout,
                                   GradientSync sync) {
   GradientSums sums;
-  AllReduces all_reduces{plan, place, Axis::dp_cp};
+  DefaultCollectives collectives{plan, place, Axis::dp_cp};
   const auto sends = [&](std::int64_t elements) {
-    if (all_reduces.algorithm(elements) != Algorithm::ring) sums.rings = false;
-    return all_reduces.sends(elements);
+    if (!collectives.is_ring(Operation::all_reduce, elements)) sums.rings = false;
+    return collectives.all_reduce_sends(elements);
   };
   for (const FlatLayout::Bucket& bucket : layout.buckets()) {
     if (bucket.frozen) continue;
@@ -89,11 +92,12 @@ inline GradientSums gradient_sums(const Plan& plan, const Place& place, const Fl
       for (const FlatLayout::Slot& slot : bucket.slots) {
         sums.sent += sends(slot.elements());
         // One tensor at a time.
-        sums.scratch = std::max(sums.scratch, all_reduces.scratch(slot.elements()));
+        sums.scratch =
+            std::max(sums.scratch, collectives.scratch(Operation::all_reduce, slot.elements()));
       }
     } else {
       sums.sent += sends(bucket.elements);
-      sums.scratch += all_reduces.scratch(bucket.elements);  // all at once
+      sums.scratch += collectives.scratch(Operation::all_reduce, bucket.elements);  // all at once
     }
   }
   return sums;

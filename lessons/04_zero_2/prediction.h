@@ -34,17 +34,22 @@ inline Predicted predict_zero_2(const Plan& plan, const Place& place, std::int64
   Figure& reduced = predicted.bytes_sent[Operation::reduce_scatter];
   reduced = *reduced * plan.batch.microbatches;
 
+  DefaultCollectives collectives{plan, place, Axis::dp_cp};
   std::int64_t scratch = 0;
-  for (const FlatLayout::Bucket& bucket : layout.buckets())
-    if (!bucket.frozen)
-      scratch = std::max(scratch, ring_scratch(bucket.elements, plan, layout.shards()));
+  bool rings = true;
+  for (const FlatLayout::Bucket& bucket : layout.buckets()) {
+    if (bucket.frozen) continue;
+    scratch = std::max(scratch, collectives.scratch(Operation::reduce_scatter, bucket.elements));
+    rings = rings && collectives.is_ring(Operation::reduce_scatter, bucket.elements);
+  }
   const StateBytes each = state_bytes(plan);
   const std::int64_t trained = layout.elements(false);
   const std::int64_t shards = zero_states(2, trained, layout.shards(), each).gradients;
   Figure& gradients = predicted.peak_bytes[MemoryCategory::gradients];
   gradients = *gradients + shards + each.gradient * (gradients_in_full(layout) - trained);
   predicted.peak_bytes[MemoryCategory::communication] = each.gradient * scratch;
-  predicted.sum_order = [layout] { return ring_order_by_microbatch(layout); };
+  predicted.sum_order = {};
+  if (rings) predicted.sum_order = [layout] { return ring_order_by_microbatch(layout); };
   return predicted;
 }
 

@@ -88,15 +88,16 @@ inline Predicted predict_tensor_parallel(const Plan& plan, const Place& place) {
   const std::int64_t m = plan.batch.microbatches, width = width_of(plan);
   const TensorSizes sizes{plan, place};
   const std::int64_t exchanged = sizes.tokens * plan.model().hidden;
+  DefaultCollectives collectives{plan, place, Axis::tp};
   Predicted predicted;
   predicted.bytes_sent[Operation::all_reduce] =
-      m * width * (4 * sizes.layers + 2) * AllReduces{plan, place, Axis::tp}.sends(exchanged);
+      m * width * (4 * sizes.layers + 2) * collectives.all_reduce_sends(exchanged);
   predicted.bytes_sent[Operation::all_gather] = m * sizes.loss_sends();
 
   set_states(predicted, plan, place);
   predicted.peak_bytes[MemoryCategory::activations] = tensor_activations(sizes, plan.model());
   predicted.peak_bytes[MemoryCategory::communication] = std::max(
-      width * AllReduces{plan, place, Axis::tp}.scratch(exchanged), sizes.gathered_by_loss());
+      width * collectives.scratch(Operation::all_reduce, exchanged), sizes.gathered_by_loss());
   return predicted;
 }
 

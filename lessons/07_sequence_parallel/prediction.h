@@ -44,8 +44,8 @@ inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place,
   const std::int64_t h = plan.model().hidden;
   const TensorSizes sizes{plan, place};
   const std::int64_t exchanged = sizes.tokens * h, half = ring_half_sends(exchanged, sizes.t);
-  AllReduces all_reduces{plan, place, Axis::tp};
-  const auto sums = [&](std::int64_t elements) { return all_reduces.sends(elements); };
+  DefaultCollectives collectives{plan, place, Axis::tp};
+  const auto sums = [&](std::int64_t elements) { return collectives.all_reduce_sends(elements); };
   Predicted predicted;
   predicted.bytes_sent[Operation::reduce_scatter] = m * width * (4 * sizes.layers + 2) * half;
   predicted.bytes_sent[Operation::all_gather] =
@@ -57,9 +57,9 @@ inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place,
   predicted.peak_bytes[MemoryCategory::activations] =
       sequence_activations(sizes, plan.model(), regather);
   const std::int64_t summed = sizes.t > 1 ? 4 * h : 0;  // LayerNormSums' buffer
-  predicted.peak_bytes[MemoryCategory::communication] =
-      std::max({width * ring_scratch(exchanged, plan, sizes.t), sizes.gathered_by_loss(),
-                width * (summed + all_reduces.scratch(summed))});
+  predicted.peak_bytes[MemoryCategory::communication] = std::max(
+      {width * collectives.scratch(Operation::reduce_scatter, exchanged), sizes.gathered_by_loss(),
+       width * (summed + collectives.scratch(Operation::all_reduce, summed))});
   return predicted;
 }
 

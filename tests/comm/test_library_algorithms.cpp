@@ -10,6 +10,7 @@
 
 #include "core/comm/choose_algorithm.h"
 #include "core/comm/rings.h"
+#include "core/device/host_copy.h"
 #include "core/operations/operations_file.h"
 #include "core/replay/critical_path.h"
 #include "core/replay/replay.h"
@@ -491,4 +492,69 @@ TEST_CASE("libraries: the chosen algorithm is within 15 % of the fastest by exac
           1.15 * static_cast<double>(best));
   }
   CHECK(chosen.size() >= 5);
+}
+
+namespace {
+
+/// Nodes whose links to others are so slow that a library's collectives are hierarchical.
+Cluster far_nodes(int per_node) {
+  Cluster cluster{.name = "far nodes",
+                  .nodes = 64,
+                  .ranks_per_node = per_node,
+                  .within = {1e-9, 1e12},
+                  .between = {1e-9, 1e9}};
+  cluster.library_collectives = true;
+  return cluster;
+}
+
+}  // namespace
+
+TEST_CASE("reduce-scatter and all-gather between nodes leave the sums and the chunks of a ring") {
+  std::mt19937 random{11};
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto from = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
+    const int g = from(2, 4), k = from(2, 4), N = g * k;
+    const std::int64_t n = static_cast<std::int64_t>(N) * from(1, 40);
+    const DType dtype = trial % 3 == 0 ? DType::bf16 : DType::f32;
+    Options options = modelled_options(N, far_nodes(g));
+    std::vector<int> ranks(static_cast<std::size_t>(N));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const Collective chosen = with_default_algorithm(
+        {.operation = Operation::reduce_scatter, .dtype = dtype, .elements = n}, ranks,
+        far_nodes(g));
+    REQUIRE(chosen.algorithm == Algorithm::hierarchical);
+    CHECK(chosen.per_node == g);
+    const std::string wrong = on_all(options, [&](Rank& rank) -> std::string {
+      Tensor data{rank.memory, {n}, MemoryCategory::communication, dtype};
+      std::vector<float> values(static_cast<std::size_t>(n));
+      // Small whole numbers, whose sums are exact in bf16, too.
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<float>((i + static_cast<std::size_t>(rank.id) * 3) % 5);
+      from_host(rank.device, values, data);
+      const std::int64_t before = total(rank.transport->bytes_sent());
+      rank.world.reduce_scatter(data).wait();
+      const std::int64_t sent = total(rank.transport->bytes_sent()) - before;
+      const auto size = static_cast<std::int64_t>(size_of(dtype));
+      if (sent != size * (n - n / N)) return fmt::format("rank {} sent {} B; ", rank.id, sent);
+      const auto expected = [&](std::size_t i) {
+        float sum = 0;
+        for (std::size_t r = 0; r < static_cast<std::size_t>(N); ++r)
+          sum += static_cast<float>((i + r * 3) % 5);
+        return sum;
+      };
+      const std::vector<float> sums = to_host(rank.device, data);
+      const auto each = static_cast<std::size_t>(n / N);
+      const std::size_t first = each * static_cast<std::size_t>(rank.id);
+      for (std::size_t i = first; i < first + each; ++i)
+        if (sums[i] != expected(i)) return fmt::format("rank {}: sum {}; ", rank.id, i);
+      rank.world.all_gather(data).wait();
+      const std::vector<float> all = to_host(rank.device, data);
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (all[i] != expected(i)) return fmt::format("rank {}: gathered {}; ", rank.id, i);
+      return "";
+    });
+    CHECK_MESSAGE(wrong == "", "k ", k, " g ", g, " n ", n, ": ", wrong);
+  }
 }
