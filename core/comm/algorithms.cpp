@@ -238,7 +238,9 @@ class Subset final : public Peers {
   }
   void copy(View from, View into) override { all_.copy(from, into); }
   View scratch(View like) const override { return all_.scratch(like); }
-  void add_in_switch(View data) override { all_.add_in_switch(data); }
+  void add_in_switch(View) override {
+    throw std::logic_error("a switch adds the elements of a whole group");
+  }
 
  private:
   int member(int i) const { return first_ + i * stride_; }

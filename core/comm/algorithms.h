@@ -75,8 +75,8 @@ void two_hop_all_to_all(Peers& peers, View out, View in, int per_node);
 void dissemination_barrier(Peers& peers);
 
 /// Runs this member's part in a collective: one of the algorithms above. `data` is what it works
-/// on in place; an all_to_all sends from `data` and receives into `in`. Views without storage do
-/// where `peers` accesses no data.
+/// on in place; an all_to_all sends from `data` and receives into `in`. Views may lack
+/// storage if `peers` accesses no data.
 void run(const Collective& collective, Peers& peers, View data, View in = {});
 
 }  // namespace lockstep

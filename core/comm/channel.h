@@ -30,7 +30,8 @@ struct Endpoint {
 ///
 ///   A message starts when its data and the sender's lane are ready, and holds that lane for
 ///   β · bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became
-///   free.
+///   free. With shared links, SharedNetwork has the rules, and a send may be released before its
+///   time is known.
 ///
 /// On the wall clock, a message's span begins when the message was posted or when the previous
 /// message on its lane was done, whichever is later. In the trace, a message is a span on the

@@ -44,8 +44,8 @@ class Group {
   /// This rank's index in the group, 0 .. size() - 1.
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
-  /// How many consecutive members share a node of the run's cluster; 0 if all do (see
-  /// members_per_node()).
+  /// How many consecutive members share a node of the run's cluster; 0 if all do, or if they are
+  /// not in equal blocks (members_per_node()).
   int per_node() const { return per_node_; }
   /// The i-th member's rank in the whole run.
   int world_rank(int i) const { return ranks_[static_cast<std::size_t>(i)]; }

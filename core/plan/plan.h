@@ -67,7 +67,7 @@ struct Plan {
   std::uint64_t seed = 1;
   std::optional<ModelledTime> modelled;  ///< unset: wall clock
   /// On the wall clock: consecutive ranks that share a node, for algorithms that distinguish nodes.
-  /// On the modelled clock, the cluster says it.
+  /// On the modelled clock, the cluster determines this.
   int ranks_per_node = Cluster{}.ranks_per_node;
   Collectives collectives = Collectives::built_in;
   /// Whether a receive that adds can read the sender's buffer in place (Transport::combines). If

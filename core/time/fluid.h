@@ -13,9 +13,9 @@
 namespace lockstep {
 
 /// Messages as a fluid that flows through shared resources. All flows on a resource get equal
-/// shares of its bandwidth. What a flow cannot use, because another resource or its own link holds
-/// it back, the others on that resource share equally (max-min fairness; Bertsekas and Gallager,
-/// Data Networks, section 6.5).
+/// shares of its bandwidth. If another resource or its own link limits a flow, the others on the
+/// resource share the rest equally (max-min fairness; Bertsekas and Gallager, Data Networks,
+/// section 6.5).
 ///
 /// Rates are whole bytes per second, and what remains of a flow is counted in parts of a byte, so
 /// the times depend neither on the order in which flows are added nor on the machine.

@@ -20,7 +20,7 @@ struct OutgoingMessage {
   std::int64_t bytes = 0;
   Picoseconds ready = 0;    ///< when its data is ready
   Picoseconds latency = 0;  ///< from the end of the transfer to the arrival
-  double load = 1;          ///< counts each byte as so many (Scenario)
+  double load = 1;  ///< multiplies its bytes on shared links (a Scenario's change to an axis)
 };
 
 // Timing of messages on the modelled clock (core/README.md, "Modelled time", rule 3). Channel uses

@@ -146,7 +146,8 @@ std::vector<Cluster> measured() {
   h200.rates->products = products(7.945e14, 4.8e12);
   // Attention: FlashAttention-4 reaches up to 1,613 TFLOP/s (its abstract); fall-off as on an H100,
   // unverified. Links: tests/accuracy/clusters/b200_nvlink.json and b200_four_nodes.json, fitted to
-  // all-reduces on AWS P6 instances, which have 8 cards of 400 Gb/s.
+  // all-reduces on AWS P6 instances, which have 8 cards of 400 Gb/s. The α between nodes is that of
+  // a step of these all-reduces, five times an H100's: other messages may well be faster.
   Cluster b200 = h100;
   b200.name = "b200";
   b200.flops = 2.25e15;

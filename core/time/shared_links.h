@@ -33,8 +33,8 @@ struct SharedLinks {
     bool operator==(const Leaves&) const = default;
   };
   std::optional<Leaves> leaves{};
-  /// How many times as long a kernel takes that starts while a collective of its rank is in flight:
-  /// the collective uses processors and memory bandwidth.
+  /// Factor on the time of a kernel that starts while a collective of its rank is in flight,
+  /// because the collective uses processors and memory bandwidth.
   double kernels_beside_collectives = 1;
 
   bool operator==(const SharedLinks&) const = default;
@@ -44,7 +44,8 @@ struct SharedLinks {
     std::uint64_t id = 0;  ///< its number; the same for all messages that pass it
     double bandwidth = 0;
   };
-  /// Returns the resources that a message between two ranks passes, in order.
+  /// Returns the resources that a message between two ranks passes, in order. Cards::of_rank has
+  /// `ranks_per_node` entries.
   std::vector<Resource> route(int from, int to, int ranks_per_node) const;
 };
 

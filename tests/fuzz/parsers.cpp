@@ -57,9 +57,17 @@ Parser cluster() {
   segments.within.segments = {{1000, 1e-6, 1e9}, {4000, 2e-6, 1e10}};
   Cluster protocols = preset;
   protocols.within = {.protocols = {{"low latency", 1e-6, 1e9, 4000}, {"simple", 2e-6, 1e10}}};
+  Cluster shared = preset;
+  shared.shared = SharedLinks{.port = 1e9,
+                              .cards = SharedLinks::Cards{2, 1e8, {0, 0, 0, 1, 1, 1, 0, 1}},
+                              .uplink = 1e8,
+                              .leaves = SharedLinks::Leaves{2, true, 2},
+                              .kernels_beside_collectives = 1.5};
+  shared.in_switch = Link{1e-6, 1e9};
+  shared.library_collectives = true;
   return {
       .name = "cluster",
-      .seeds = {preset.json(), segments.json(), protocols.json()},
+      .seeds = {preset.json(), segments.json(), protocols.json(), shared.json()},
       .words = json_words,
       .costly = costly_json({{R"({"name":"a","within":{"segments":[)",
                               R"({"from_bytes":%,"latency_seconds":0,"bandwidth":1},)", "0]}}"}}),
@@ -68,6 +76,8 @@ Parser cluster() {
         const Cluster read = parse_cluster(input, "--cluster c.json");
         read.compute({.flops = 1e9, .bytes = 1e9});
         read.transfer(0, read.nodes * read.ranks_per_node - 1, std::int64_t{1} << 40);
+        if (read.shared)
+          read.shared->route(0, read.nodes * read.ranks_per_node - 1, read.ranks_per_node);
       }};
 }
 
@@ -288,6 +298,12 @@ Parser operations() {
                {.flops = 64, .bytes = 8, .kind = KernelKind::product, .m = 1, .n = 2, .k = 3});
     log.end(Category::forward);
     log.wait(log.collective(group, {.operation = Operation::all_reduce, .elements = 5}));
+    log.wait(log.collective(group, {.operation = Operation::all_reduce,
+                                    .elements = 6,
+                                    .choice = Collective::Choice::by_cost_or_switch}));
+    log.wait(log.collective(
+        group,
+        {.operation = Operation::all_reduce, .algorithm = Algorithm::double_tree, .elements = 7}));
     log.end_section(0);
     const std::int64_t mine = rank == 0 ? 1 : 2;  // each sends itself one element, the other two
     log.wait(log.collective(
@@ -302,9 +318,13 @@ Parser operations() {
   run.modelled.times = FixedTimes::parse("forward=1us");
   run.modelled.slow[1] = 1.5;
   run.choices = {"--schedule automatic"};
+  const std::string unshared = text_of(run);
+  run.modelled.cluster = Cluster::load("h100");
+  run.modelled.cluster.ranks_per_node = 1;
+  run.modelled.cluster.shared->cards->of_rank = {0};
   const std::string before = R"({"lockstep_operations":1,"operations":[)";
   return {.name = "operations",
-          .seeds = {text_of(run)},
+          .seeds = {unshared, text_of(run)},
           .words = json_words,
           .costly = costly_json(
               {{before, R"({"wait":%},)", R"({"wait":1}]})"},

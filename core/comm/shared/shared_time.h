@@ -19,10 +19,13 @@ class SharedTime {
     /// RunError as Pending::wait() does.
     virtual Picoseconds wait() = 0;
   };
-  /// Called once, when the time is known: before wait() returns, perhaps by another agent.
+  /// Called once, when the time is known: before wait() returns, perhaps on another rank's thread,
+  /// under the fabric's lock, and after the Work is gone. It may only use what lives as long as the
+  /// run, such as the rank's Recorder.
   using Known = std::function<void(const Passage&)>;
 
   virtual ~SharedTime() = default;
+  /// Posts one side of a message.
   virtual std::shared_ptr<Message> send(const Route& route, const OutgoingMessage& message,
                                         Known known) = 0;
   virtual std::shared_ptr<Message> receive(const Route& route, Known known) = 0;

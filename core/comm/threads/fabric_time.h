@@ -9,8 +9,11 @@
 
 namespace lockstep {
 
-/// The modelled time of a run on a cluster with shared links. The fabric's lock protects all state.
-/// Time moves when no agent runs: then nobody can post a message before the network's next event.
+/// The modelled time of a run on a cluster with shared links. Time moves when no agent runs: then
+/// nobody can post a message before the network's next event.
+///
+/// The fabric's lock protects all state. The caller of network(), move_on() and add() holds it;
+/// wait_until() and Message::wait() take it, and throw RunError if the run fails.
 class ThreadFabric::Time {
  public:
   Time(ThreadFabric& fabric, const Cluster& cluster) : fabric_(fabric), network_(cluster) {}

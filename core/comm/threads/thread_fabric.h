@@ -21,10 +21,12 @@ namespace lockstep {
 
 /// Exchanges messages between ranks that are threads of one process. A message is copied once, from
 /// the sender's buffer to the receiver's buffer, by whichever side posts second; a receive that
-/// combines reads the sender's buffer in place. With GPUs, the side that posts second enqueues the
-/// copy on its GPU queue. The copy goes from device memory to device memory once both buffers are
-/// ready, and no host thread waits for it. Receives combine only if all ranks share one GPU. One
-/// lock protects all state, so a deadlock is detected exactly, at the moment it forms.
+/// combines reads the sender's buffer in place. (With shared links, a send whose receiver has not
+/// come yet keeps a copy of its data, and a deadlock is detected once no agent runs.) With GPUs,
+/// the side that posts second enqueues the copy on its GPU queue. The copy goes from device memory
+/// to device memory once both buffers are ready, and no host thread waits for it. Receives combine
+/// only if all ranks share one GPU. One lock protects all state, so a deadlock is detected exactly,
+/// at the moment it forms.
 class ThreadFabric {
  public:
   /// The run fails if an agent has been waiting for `patience_seconds` and none of the ranks that

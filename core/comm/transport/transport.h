@@ -135,13 +135,13 @@ class Transport {
   virtual std::unique_ptr<MetaCollectives> meta_collectives(const std::vector<int>& ranks,
                                                             int channel, const Cluster& cluster);
 
-  /// Returns what times the messages of one of this agent's Channels on a cluster with shared
-  /// links. Must not outlive this transport. Throws std::logic_error if this transport does not
-  /// support that.
+  /// Returns the object that times the messages of one of this agent's Channels on shared links.
+  /// Must not outlive this transport. Throws std::logic_error if this transport does not support
+  /// shared links.
   virtual std::unique_ptr<SharedTime> shared_time(const Cluster& cluster, int channel);
 
-  /// With shared links: returns once all that happens before a modelled time, which this agent's own
-  /// clock has reached, is known.
+  /// With shared links: returns once all that happens before a modelled time, which this agent's
+  /// own clock has reached, is known.
   virtual void wait_until(Picoseconds /*time*/) {}
 
   /// Counts bytes that this rank has sent. send() already calls this.
