@@ -93,7 +93,7 @@ RateTable flash_attention(double ceiling) {
 std::vector<Cluster> measured() {
   // Constants "fitted" are those with which the modelled steps of a 3.6B GPT under
   // Megatron-DeepSpeed come closest to the measured ones (tests/accuracy/fit_steps.py; least
-  // squares of the logarithm of measured / modelled, over 23 rows). Its attention stores the
+  // squares of the logarithm of measured / modelled, over 18 rows). Its attention stores the
   // probabilities, so most of its time is memory traffic: 17.4 TFLOP/s, fitted. A launch of 32 µs,
   // fitted, stands for the many small kernels of its layers, which are fewer here.
   //
