@@ -139,7 +139,8 @@ PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
   const auto in_pipeline = [&](const auto& slow) {
     return std::ranges::find(pipeline, slow.first) != pipeline.end();
   };
-  if (plan.modelled && !plan.modelled->cluster.shared && !divides_layers(plan) && plan.mesh.size(Axis::cp) == 1 &&
+  if (plan.modelled && !plan.modelled->cluster.shared && !divides_layers(plan) &&
+      plan.mesh.size(Axis::cp) == 1 &&
       (plan.mesh.size(Axis::dp) == 1 || plan.modelled->slow.empty()) &&
       std::ranges::all_of(plan.modelled->slow, in_pipeline))
     bubble_simulated_ = simulate(schedule_, pipeline_times(plan, schedule_.microbatches)).bubble;
