@@ -55,6 +55,11 @@ for launch in "${launches[@]}"; do
   claim "$launch, a sweep: is well" ended 0
   claim "$launch, a sweep: all algorithms" says 'all algorithms on 8 ranks'
   claim "$launch, a sweep: goes at the slow link's pace" says '468.752 ='
+  run "$lesson" --launch "$launch" --ranks 8 --trace none --clock modelled --sweep --largest 1024 --algorithm rings \
+    --cluster "$clusters/two_nodes.json"
+  claim "$launch, a sweep of rings, also on one node: is well" ended 0
+  run "$lesson" --launch "$launch" --ranks 8 --trace none --clock modelled --sweep --largest 262144 \
+    --cluster "$clusters/two_nodes.json"
   claim "$launch, a sweep: no escapes where there is no terminal" [ "${out//$'\033'/}" == "$out" ]
 done
 run "$lesson" --ranks 4 --trace none --quiet --clock modelled --cluster "$clusters/one_switch.json" \

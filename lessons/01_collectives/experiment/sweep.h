@@ -192,10 +192,10 @@ class Sweep {
       return time_of(rank, bytes, [&] { all_reduce(*group, algorithm, data); });
     }
     void all_reduce(Group& group, Algorithm algorithm, View data) const {
-      if (algorithm == Algorithm::rings)
+      if (algorithm == Algorithm::rings && rings_)
         rings_->all_reduce(data).wait();
       else
-        group.all_reduce(data, algorithm).wait();
+        group.all_reduce(data, algorithm == Algorithm::rings ? Algorithm::ring : algorithm).wait();
     }
 
     void fill(View data, float value) const {
@@ -205,7 +205,7 @@ class Sweep {
 
     Sweep& sweep_;
     std::unique_ptr<Group> ours_, theirs_;
-    std::unique_ptr<Rings> rings_;  ///< null if all ranks are on one node
+    std::unique_ptr<Rings> rings_;  ///< null, for one ring, without equal blocks on several nodes
   };
 
   template <class... Args>
