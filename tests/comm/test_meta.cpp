@@ -222,6 +222,9 @@ TEST_CASE("meta: ranks that call different collectives get an error that names b
     if (mismatch.name == "a collective left out")
       words = {"ranks disagree", "rank 3 calls all_reduce by tree of 32 bytes in world",
                "calls broadcast by binomial with member 0 as root of 32 bytes in world"};
+    if (mismatch.name.starts_with("a gather of 9 and 10"))  // compared with any that came before
+      words = {"ranks disagree", "calls gather of 40 bytes in world",
+               "calls gather of 36 bytes in world"};
     if (mismatch.name == "everybody a root")
       words = {"ranks disagree", "calls broadcast with member"};
     CHECK(missing(failure_on_meta(4, [&](Rank& rank, ThreadRun&) { mismatch.body(rank); }),

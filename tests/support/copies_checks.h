@@ -78,7 +78,7 @@ class Copies {
       zero_3_->set_prefetch(prefetch);
       predicted = predict_zero_3(rank.plan, rank.place, bucket_bytes, prefetch);
     }
-    order = predicted.sum_order();
+    if (predicted.sum_order) order = predicted.sum_order();  // else, not that of a ring
   }
 
   void zero_gradients() {
