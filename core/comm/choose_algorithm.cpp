@@ -4,7 +4,8 @@
 #include <bit>
 #include <stdexcept>
 
-#include "core/comm/algorithms.h"
+#include "core/comm/between_nodes.h"
+#include "core/comm/double_tree.h"
 
 namespace lockstep {
 
@@ -121,7 +122,7 @@ std::vector<Algorithm> candidates(std::span<const int> ranks, const Cluster& clu
     found.push_back(Algorithm::hierarchical);
     found.push_back(Algorithm::rings);
   }
-  if (on_meta && cluster.in_switch && on_one_node(ranks, cluster.ranks_per_node))
+  if (on_meta && cluster.in_switch && cluster.on_one_node(ranks))
     found.push_back(Algorithm::in_switch);
   return found;
 }

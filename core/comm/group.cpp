@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/comm/between_nodes.h"
 #include "core/comm/choose_algorithm.h"
 
 namespace lockstep {
@@ -209,7 +210,7 @@ void Group::check_in_switch() const {
     refuse("a cost only; it has no data to add except on the meta device (--device meta)");
   if (!cluster.in_switch)
     refuse(fmt::format("cluster '{}' has no 'in_switch': its switches can't add", cluster.name));
-  if (!on_one_node(ranks_, cluster.ranks_per_node))
+  if (!cluster.on_one_node(ranks_))
     refuse("its members are on several nodes; a switch joins the ranks of one");
 }
 

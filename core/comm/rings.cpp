@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/comm/between_nodes.h"
+
 namespace lockstep {
 
 int Rings::channels_taken(const std::vector<int>& ranks, int ranks_per_node) {

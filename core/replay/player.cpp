@@ -16,8 +16,6 @@ using Kind = RecordedOperation::Kind;
 
 namespace {
 
-/// With shared links, so many messages of collectives are kept for expand(): half a gigabyte.
-constexpr std::size_t most_passages = std::size_t{1} << 25;
 /// Beyond this time, sums might overflow.
 constexpr Picoseconds latest = 4'000'000'000'000'000'000;
 
@@ -74,7 +72,7 @@ Replay::Player::Player(Replay& replay)
   network_.emplace(cluster);
   beside_collectives_ = cluster.shared->kernels_beside_collectives;
   for (std::size_t rank = 0; rank < at_.size(); ++rank)
-    parties_.emplace_back(*this, static_cast<int>(rank));
+    listeners_.emplace_back(*this, static_cast<int>(rank));
 }
 
 void Replay::Player::refuse(const std::string& why) {
@@ -167,27 +165,6 @@ void Replay::Player::advance(int rank) {
   }
 }
 
-std::optional<bool> Replay::Player::is_beside_collective(int rank) {
-  Cursor& at = cursor(rank);
-  const auto& issued = state(rank).issued;
-  std::erase_if(at.collectives, [&](std::int32_t number) {
-    const Picoseconds end = issued[static_cast<std::size_t>(number)].end;
-    return end >= 0 && end <= at.time;
-  });
-  if (at.waits_for != timed && !at.collectives.empty()) {
-    at.waits_for = timer;
-    network_->at(at.time, parties_[static_cast<std::size_t>(rank)], 0);
-    return {};
-  }
-  at.waits_for = nothing;
-  return !at.collectives.empty();
-}
-
-void Replay::Player::Messages::reached(int) {
-  player_.cursor(rank_).waits_for = timed;
-  player_.open_.push_back(rank_);
-}
-
 bool Replay::Player::wait(int rank, std::int64_t back) {
   Cursor& at = cursor(rank);
   RankState& mine = state(rank);
@@ -228,21 +205,7 @@ void Replay::Player::send(int rank, const RecordedOperation& operation) {
   const int to = rank + operation.peer;
   Cursor& at = cursor(rank);
   Lane& lane = at.send[operation.stream];
-  if (network_) {
-    auto& all = state(rank).issued;
-    const auto next = static_cast<std::int32_t>(all.size());
-    all.push_back({-1, -1, std::exchange(lane.last, next)});
-    in_flight(rank, to, operation.channel).sent.push_back({next, operation.bytes});
-    network_->send(
-        in_network(lane, rank, operation.channel),
-        {.to = to,
-         .bytes = operation.bytes,
-         .ready = at.time,
-         .latency = replay_.scenario_.links(operation.axis).latency(rank, to, operation.bytes),
-         .load = replay_.scenario_.load(operation.axis)},
-        parties_[static_cast<std::size_t>(rank)], next);
-    return;
-  }
+  if (network_) return send_on_shared(rank, operation);
   const Passage passage = depart(replay_.scenario_.links(operation.axis), rank, to, operation.bytes,
                                  at.time, lane.free);
   check(passage.end);
@@ -262,30 +225,8 @@ void Replay::Player::receive(int rank, const RecordedOperation& operation) {
   lane.unmatched.push_back({number, &operation});
   if (network_)
     return network_->receive(in_network(lane, rank, operation.channel), rank + operation.peer,
-                             parties_[static_cast<std::size_t>(rank)], number);
+                             listeners_[static_cast<std::size_t>(rank)], number);
   if (lane.unmatched.size() == 1) settle(rank, operation.stream);
-}
-
-int Replay::Player::in_network(Lane& lane, int rank, int channel) {
-  if (lane.in_network < 0) lane.in_network = network_->open_stream(rank, channel);
-  return lane.in_network;
-}
-
-void Replay::Player::Messages::arrived(int number, const Passage& passage) {
-  auto& issued = player_.state(rank_).issued[static_cast<std::size_t>(number)];
-  for (auto& [stream, lane] : player_.cursor(rank_).receive) {
-    if (lane.unmatched.empty() || lane.unmatched.front().number != number) continue;
-    const RecordedOperation& operation = *lane.unmatched.front().operation;
-    lane.unmatched.pop_front();
-    const int from = rank_ + operation.peer;
-    auto& sent = player_.in_flight(from, rank_, operation.channel).sent;
-    if (sent.empty()) refuse("a stream has messages of several channels");
-    player_.check_fit(from, rank_, sent.front().bytes, operation.bytes);
-    issued.sent = sent.front().number;
-    sent.pop_front();
-    break;
-  }
-  player_.ends(rank_, number, passage);
 }
 
 void Replay::Player::check_fit(int from, int to, std::int64_t sent, std::int64_t expected) {
@@ -388,38 +329,6 @@ const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
                        group.ranks[static_cast<std::size_t>(misfit->receiver)], misfit->expected));
   if (network_) all.clear();  // checked; the members have their own lists (steps_)
   return messages_.emplace(std::move(key), std::move(all)).first->second;
-}
-
-void Replay::Player::begin_call(GroupState& group, std::size_t member, std::size_t round,
-                                std::uint32_t index) {
-  const int rank = group.ranks[member];
-  const std::int32_t number = group.calls[member][round];
-  auto& plays = plays_[&group];
-  if (plays.empty())
-    plays =
-        MemberPlays::of_group(*network_, group.cluster, group.ranks, group.collectives_channel());
-  const Collective collective = group.settled(run_.operations[index].collective);
-  auto& steps =
-      steps_[{index, member, group.ranks.size(), static_cast<std::size_t>(collective.algorithm),
-              static_cast<std::size_t>(collective.per_node)}];
-  if (!steps)
-    steps = std::make_shared<const std::vector<MetaStep>>(
-        messages_of(collective, static_cast<int>(member), static_cast<int>(group.ranks.size())));
-  const bool keeps = passages_ + steps->size() <= most_passages;
-  if (keeps) passages_ += steps->size();
-  plays[member]->call(
-      {.steps = steps,
-       .ready = state(rank).issued[static_cast<std::size_t>(number)].start,
-       .load = replay_.scenario_.load(group.name),
-       .keeps_passages = keeps,
-       .ended = [this, &group, rank, member, round, number, keeps](MemberPlays::Ended call) {
-         if (keeps) {
-           const std::size_t place = round * group.ranks.size() + member;
-           if (group.passages.size() <= place) group.passages.resize(place + 1);
-           group.passages[place] = std::move(call.passages);
-         }
-         ends(rank, number, {call.called, call.end});
-       }});
 }
 
 void Replay::Player::play_round(GroupState& group) {

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/comm/shared/member_plays.h"
+#include "core/comm/shared/member_collectives.h"
 #include "core/comm/shared/shared_network.h"
 #include "core/replay/replay_state.h"
 
@@ -60,7 +60,7 @@ class Replay::Player {
   };
 
   /// With shared links: one rank's messages outside collectives.
-  class Messages final : public SharedNetwork::Party {
+  class Messages final : public SharedNetwork::Listener {
    public:
     Messages(Player& player, int rank) : player_(player), rank_(rank) {}
     void left(int number, const Passage& passage) override { player_.ends(rank_, number, passage); }
@@ -92,6 +92,7 @@ class Replay::Player {
   void begin_section(int rank);
   bool wait(int rank, std::int64_t back);
   void send(int rank, const RecordedOperation& operation);
+  void send_on_shared(int rank, const RecordedOperation& operation);
   void receive(int rank, const RecordedOperation& operation);
   void settle(int rank, int stream);
   void call(int rank, std::uint32_t index);
@@ -117,9 +118,10 @@ class Replay::Player {
 
   // With shared links.
   std::optional<SharedNetwork> network_;
-  double beside_collectives_ = 1;  ///< SharedLinks::kernels_beside_collectives
-  std::vector<Messages> parties_;  ///< by rank
-  std::map<const GroupState*, std::vector<std::unique_ptr<MemberPlays>>> plays_;  ///< by member
+  double beside_collectives_ = 1;    ///< SharedLinks::kernels_beside_collectives
+  std::vector<Messages> listeners_;  ///< by rank
+  std::map<const GroupState*, std::vector<std::unique_ptr<MemberCollectives>>>
+      plays_;  ///< by member
   /// By operation, member, size of the group, algorithm and members per node: a member's messages.
   std::map<std::array<std::size_t, 5>, std::shared_ptr<const std::vector<MetaStep>>> steps_;
   std::size_t passages_ = 0;  ///< kept

@@ -47,4 +47,9 @@ const Link& Cluster::link(int from, int to) const {
   return from / ranks_per_node == to / ranks_per_node ? within : between;
 }
 
+bool Cluster::on_one_node(std::span<const int> ranks) const {
+  return std::ranges::all_of(
+      ranks, [&](int rank) { return rank / ranks_per_node == ranks.front() / ranks_per_node; });
+}
+
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,8 @@ struct Cluster {
   /// Returns β · bytes, the time for which a message occupies the sender's lane.
   Picoseconds transfer(int from, int to, std::int64_t bytes) const;
   const Link& link(int from, int to) const;
+  /// Whether all of these ranks are on one node.
+  bool on_one_node(std::span<const int> ranks) const;
 
   /// Loads a preset by name, or a cluster file (core/README.md, "Modelled time"). Throws UsageError
   /// for an unknown name or an invalid file; the one-line message names the file, the key and valid

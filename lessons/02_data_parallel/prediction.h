@@ -7,7 +7,7 @@
 #include "core/comm/choose_algorithm.h"
 #include "core/plan/footprint.h"
 #include "core/plan/prediction.h"
-#include "lessons/01_collectives/prediction.h"
+#include "lessons/01_collectives/elements_sent.h"
 #include "lessons/02_data_parallel/ring_order.h"
 
 namespace lockstep {

@@ -8,7 +8,9 @@
 #include <random>
 #include <set>
 
+#include "core/comm/between_nodes.h"
 #include "core/comm/choose_algorithm.h"
+#include "core/comm/double_tree.h"
 #include "core/comm/rings.h"
 #include "core/device/host_copy.h"
 #include "core/operations/operations_file.h"

@@ -24,7 +24,7 @@ struct SentMessage {
   double start = 0;
 };
 
-struct SharedTimes final : SharedNetwork::Party {
+struct SharedTimes final : SharedNetwork::Listener {
   Passage sent, received;
   void left(int, const Passage& passage) override { sent = passage; }
   void arrived(int, const Passage& passage) override { received = passage; }
@@ -188,6 +188,16 @@ TEST_CASE("a message that shares its links with no other takes as long as on lin
       CHECK(times.sent.end == cluster.transfer(0, to, whole));
       CHECK(times.received.end == cluster.transfer(0, to, whole) + cluster.latency(0, to, whole));
     }
+}
+
+TEST_CASE("shared links: the fastest and the slowest resource give sensible times") {
+  // Faster than whole numbers can say: the message's own link decides.
+  Cluster fast = four_nodes({.port = 1e19});
+  fast.within = {0, 1e9};
+  CHECK(ends(fast, {{0, 1, 1000}, {0, 2, 1000}}) == Ends{1, 1});
+  // 2^50 bytes at 50 B/s take 700,000 years; the time stops at 47 days instead of overflowing.
+  const SharedTimes slow = times_of(four_nodes({.port = 50}), {{0, 1, std::ldexp(1, 50)}})[0];
+  CHECK(slow.sent.end > 4'000'000'000'000'000'000);
 }
 
 // tests/golden/make_shared_flows.cpp writes the file, with SimGrid's times.

@@ -3,9 +3,10 @@
 import json
 
 
-def draw_cluster(draw, file, in_switch=False, shared=False):
+def draw_cluster(draw, file, in_switch=False, shared=False, library=True):
     """Writes a cluster file: nodes of a few ranks, any rates, sometimes links with segments or protocols, and measured
     rates; or one node whose switch can add. With `shared`, messages share ports, cards, uplinks or the links to a spine.
+    With `library`, collectives may choose their algorithm by cost, and so add in another order on another cluster.
     """
     def link():
         if draw.random() < 0.2:
@@ -46,7 +47,7 @@ def draw_cluster(draw, file, in_switch=False, shared=False):
                                            'oversubscription': draw.choice([1, 2, 4])}
         if draw.random() < 0.4:
             cluster['shared']['kernels_beside_collectives'] = draw.uniform(1, 3)
-    if draw.random() < 0.3:
+    if draw.random() < 0.3 and library:
         cluster['collectives'] = 'library'
     file.write_text(json.dumps(cluster))
     return file

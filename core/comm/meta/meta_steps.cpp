@@ -31,9 +31,7 @@ void check_switch(const Cluster& cluster, const std::vector<int>& ranks) {
   if (!cluster.in_switch)
     throw UsageError("cluster '" + cluster.name +
                      "' has no 'in_switch': its switches can't add; choose another algorithm");
-  if (std::ranges::any_of(ranks, [&](int rank) {
-        return rank / cluster.ranks_per_node != ranks.front() / cluster.ranks_per_node;
-      }))
+  if (!cluster.on_one_node(ranks))
     throw UsageError("on cluster '" + cluster.name +
                      "', in_switch would add the elements of several nodes; a switch joins the "
                      "ranks of one");

@@ -38,51 +38,47 @@ SharedNetwork::Pair& SharedNetwork::pair(int from, int to, int channel) {
   return found->second;
 }
 
-void SharedNetwork::add(Picoseconds time, Happening::Kind kind, int index) {
-  happenings_.push({time, kind, happened_++, index});
+void SharedNetwork::add(Picoseconds time, Event::Kind kind, int index) {
+  events_.push({time, kind, events_added_++, index});
 }
 
-void SharedNetwork::send(int number, const OutgoingMessage& out, Party& party, int tag) {
+int SharedNetwork::match(Queue& others, Queue& own) {
+  if (others.empty()) {
+    own.push(new_message());
+    return own.back();
+  }
+  const int index = others.front();
+  others.pop();
+  return index;
+}
+
+void SharedNetwork::send(int number, const OutgoingMessage& out, Listener& listener, int tag) {
   Stream& mine = stream(number);
   Pair& between = pair(mine.rank, out.to, mine.channel);
-  int index = none;
-  if (between.expected.empty()) {
-    index = new_message();
-    between.sent.push(index);
-  } else {
-    index = between.expected.front();
-    between.expected.pop();
-  }
+  const int index = match(between.expected, between.sent);
   Message& sent = message(index);
   sent.from_stream = number;
   sent.out = out;
-  sent.sender = &party;
+  sent.sender = &listener;
   sent.sender_tag = tag;
   sent.path = &between.path;
   mine.sending.push(index);
   if (mine.sending.size() == 1) start_first(number);
 }
 
-void SharedNetwork::receive(int number, int from, Party& party, int tag) {
+void SharedNetwork::receive(int number, int from, Listener& listener, int tag) {
   Stream& mine = stream(number);
   Pair& between = pair(from, mine.rank, mine.channel);
-  int index = none;
-  if (between.sent.empty()) {
-    index = new_message();
-    between.expected.push(index);
-  } else {
-    index = between.sent.front();
-    between.sent.pop();
-  }
+  const int index = match(between.sent, between.expected);
   Message& expected = message(index);
   expected.to_stream = number;
-  expected.receiver = &party;
+  expected.receiver = &listener;
   expected.receiver_tag = tag;
   mine.receiving.push(index);
   if (mine.receiving.size() == 1) settle(number);
 }
 
-void SharedNetwork::at(Picoseconds time, Party& party, int tag) {
+void SharedNetwork::at(Picoseconds time, Listener& listener, int tag) {
   int index = static_cast<int>(timers_.size());
   if (unused_timers_.empty()) {
     timers_.push_back({});
@@ -90,8 +86,8 @@ void SharedNetwork::at(Picoseconds time, Party& party, int tag) {
     index = unused_timers_.back();
     unused_timers_.pop_back();
   }
-  timers_[static_cast<std::size_t>(index)] = {&party, tag};
-  add(time, Happening::Kind::timer, index);
+  timers_[static_cast<std::size_t>(index)] = {&listener, tag};
+  add(time, Event::Kind::timer, index);
 }
 
 /// Plans the start of the first message of a sending lane, if there is one.
@@ -100,7 +96,7 @@ void SharedNetwork::start_first(int number) {
   if (mine.sending.empty()) return;
   const int index = mine.sending.front();
   const Picoseconds start = std::max({message(index).out.ready, mine.send_free, now_});
-  add(start, Happening::Kind::start, index);
+  add(start, Event::Kind::start, index);
 }
 
 void SharedNetwork::start(int index) {
@@ -121,7 +117,7 @@ void SharedNetwork::leaves(int index) {
   Stream& from = stream(gone.from_stream);
   from.send_free = now_;
   from.sending.pop();
-  add(now_ + gone.out.latency, Happening::Kind::arrival, index);
+  add(now_ + gone.out.latency, Event::Kind::arrival, index);
   start_first(gone.from_stream);
   gone.sender->left(gone.sender_tag, {gone.start, now_});  // may post messages
 }
@@ -145,8 +141,8 @@ void SharedNetwork::settle(int number) {
 
 std::optional<Picoseconds> SharedNetwork::next() {
   const auto flows = fluid_.next();
-  if (happenings_.empty()) return flows;
-  return flows ? std::min(*flows, happenings_.top().time) : happenings_.top().time;
+  if (events_.empty()) return flows;
+  return flows ? std::min(*flows, events_.top().time) : events_.top().time;
 }
 
 void SharedNetwork::advance() {
@@ -160,25 +156,25 @@ void SharedNetwork::advance() {
     fluid_.take(ended_);
     for (const Fluid::Flow flow : ended_) leaves(of_flow_[static_cast<std::size_t>(flow)]);
   }
-  while (!happenings_.empty() && happenings_.top().time <= now_) {
-    const Happening happens = happenings_.top();
+  while (!events_.empty() && events_.top().time <= now_) {
+    const Event event = events_.top();
     // Flows may end at this time, and ranks go on, before a timer's turn.
-    if (happens.kind == Happening::Kind::timer && (happened || fluid_.next() == now_)) return;
-    happenings_.pop();
-    switch (happens.kind) {
-      case Happening::Kind::start:
-        start(happens.index);
+    if (event.kind == Event::Kind::timer && (happened || fluid_.next() == now_)) return;
+    events_.pop();
+    switch (event.kind) {
+      case Event::Kind::start:
+        start(event.index);
         break;
-      case Happening::Kind::arrival: {
-        Message& arrives = message(happens.index);
+      case Event::Kind::arrival: {
+        Message& arrives = message(event.index);
         arrives.arrival = now_;
         if (arrives.to_stream != none) settle(arrives.to_stream);
         break;
       }
-      case Happening::Kind::timer: {
-        const Timer timer = timers_[static_cast<std::size_t>(happens.index)];
-        unused_timers_.push_back(happens.index);
-        timer.party->reached(timer.tag);
+      case Event::Kind::timer: {
+        const Timer timer = timers_[static_cast<std::size_t>(event.index)];
+        unused_timers_.push_back(event.index);
+        timer.listener->reached(timer.tag);
         continue;
       }
     }

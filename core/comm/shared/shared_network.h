@@ -20,16 +20,16 @@ namespace lockstep {
 /// later, but not before the message ahead of it on the receiver's lane.
 ///
 /// The time of a message depends on messages that start later. So the network moves through time:
-/// advance() is called when no rank can do anything more before next(), and tells the parties of
+/// advance() is called when no rank can do anything more before next(), and tells the listeners of
 /// the messages that have left or arrived. Messages are posted at or after the network's time; one
 /// that comes too late starts at once. Not thread-safe.
 class SharedNetwork {
  public:
   /// Learns of the times of a rank's messages, and may post messages meanwhile. Must live until it
   /// has heard of all its messages, or as long as the network.
-  class Party {
+  class Listener {
    public:
-    virtual ~Party() = default;
+    virtual ~Listener() = default;
     /// The message has left the sender's lane, which it occupied during `passage`.
     virtual void left(int tag, const Passage& passage) = 0;
     /// The message has arrived; it occupied the receiver's lane during `passage`.
@@ -43,13 +43,13 @@ class SharedNetwork {
   /// Opens a stream of a rank, with one lane per direction, whose messages are matched by `channel`
   /// (Channel). Returns its number.
   int open_stream(int rank, int channel);
-  /// Posts a send. Its party hears of it no earlier than by the next call of advance().
-  void send(int stream, const OutgoingMessage& message, Party& party, int tag);
+  /// Posts a send. Its listener hears of it no earlier than by the next call of advance().
+  void send(int stream, const OutgoingMessage& message, Listener& listener, int tag);
   /// Posts the receive of the next message from rank `from` on the stream's channel. If it has
-  /// arrived already, its party hears of it at once.
-  void receive(int stream, int from, Party& party, int tag);
-  /// Calls party.reached() at `time`, after everything else that happens then.
-  void at(Picoseconds time, Party& party, int tag);
+  /// arrived already, its listener hears of it at once.
+  void receive(int stream, int from, Listener& listener, int tag);
+  /// Calls listener.reached() at `time`, after everything else that happens then.
+  void at(Picoseconds time, Listener& listener, int tag);
 
   /// When something happens next, if anything does.
   std::optional<Picoseconds> next();
@@ -65,8 +65,8 @@ class SharedNetwork {
     OutgoingMessage out{};
     Picoseconds start = unknown;
     Picoseconds arrival = unknown;
-    Party* sender = nullptr;
-    Party* receiver = nullptr;
+    Listener* sender = nullptr;
+    Listener* receiver = nullptr;
     int sender_tag = 0, receiver_tag = 0;
     const Fluid::Path* path = nullptr;
   };
@@ -75,6 +75,7 @@ class SharedNetwork {
    public:
     bool empty() const { return first_ == numbers_.size(); }
     int front() const { return numbers_[first_]; }
+    int back() const { return numbers_.back(); }
     void push(int number) { numbers_.push_back(number); }
     void pop() {
       if (++first_ < numbers_.size() && first_ < 1000) return;
@@ -100,29 +101,31 @@ class SharedNetwork {
     Queue sent;      ///< without a receive
     Queue expected;  ///< receives without a message
   };
-  struct Happening {
+  struct Event {
     enum class Kind : std::uint8_t { start, arrival, timer };
     Picoseconds time;
     Kind kind;
     std::int64_t number;  ///< in order of insertion
     int index;            ///< of a message or a timer
     /// Timers come last, because something may still happen at their time.
-    bool operator>(const Happening& other) const {
+    bool operator>(const Event& other) const {
       const bool last = kind == Kind::timer, other_last = other.kind == Kind::timer;
       if (time != other.time) return time > other.time;
       return last != other_last ? last : number > other.number;
     }
   };
   struct Timer {
-    Party* party;
+    Listener* listener;
     int tag;
   };
 
   Message& message(int index) { return messages_[static_cast<std::size_t>(index)]; }
   Stream& stream(int number) { return streams_[static_cast<std::size_t>(number)]; }
   int new_message();
+  /// Returns the first message of which only the other side is posted, or a new one.
+  int match(Queue& others, Queue& own);
   Pair& pair(int from, int to, int channel);
-  void add(Picoseconds time, Happening::Kind kind, int index);
+  void add(Picoseconds time, Event::Kind kind, int index);
   void start_first(int number);
   void start(int index);
   void leaves(int index);
@@ -138,8 +141,8 @@ class SharedNetwork {
   std::vector<int> of_flow_;  ///< by flow: its message
   std::vector<Timer> timers_;
   std::vector<int> unused_timers_;
-  std::priority_queue<Happening, std::vector<Happening>, std::greater<>> happenings_;
-  std::int64_t happened_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::int64_t events_added_ = 0;
   std::vector<Fluid::Flow> ended_;  ///< of advance(); kept for its memory
 };
 

@@ -10,7 +10,7 @@ void ThreadFabric::Time::move_on() {
 }
 
 void ThreadFabric::Time::wait_until(int agent, Picoseconds time) {
-  struct Timer final : SharedNetwork::Party {
+  struct Timer final : SharedNetwork::Listener {
     Timer(ThreadFabric& run, int agent_) : fabric(run), waiting(agent_) {}
     void left(int, const Passage&) override {}
     void arrived(int, const Passage&) override {}

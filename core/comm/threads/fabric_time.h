@@ -33,11 +33,12 @@ class ThreadFabric::Time {
   SharedNetwork network_;
   /// Messages whose times are not known.
   std::unordered_map<const Message*, std::shared_ptr<Message>> open_;
-  std::unordered_map<int, std::unique_ptr<SharedNetwork::Party>> timers_;  ///< by agent
+  std::unordered_map<int, std::unique_ptr<SharedNetwork::Listener>> timers_;  ///< by agent
 };
 
 /// One side of a message.
-class ThreadFabric::Time::Message final : public SharedTime::Message, public SharedNetwork::Party {
+class ThreadFabric::Time::Message final : public SharedTime::Message,
+                                          public SharedNetwork::Listener {
  public:
   Message(Time& time, int agent, const Route& route, SharedTime::Known known)
       : time_(time), agent_(agent), route_(route), known_(std::move(known)) {}

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/error.h"
-#include "core/comm/shared/member_plays.h"
+#include "core/comm/shared/member_collectives.h"
 #include "core/comm/threads/fabric_time.h"
 
 namespace lockstep {
@@ -48,7 +48,7 @@ struct MetaRendezvous::MetaGroup {
         steps(group.size()),
         members(group.size()),
         states(group.size()) {
-    if (network != nullptr) plays = MemberPlays::of_group(*network, cluster, ranks, channel);
+    if (network != nullptr) plays = MemberCollectives::of_group(*network, cluster, ranks, channel);
   }
 
   struct MemberState {
@@ -61,7 +61,7 @@ struct MetaRendezvous::MetaGroup {
 
   std::vector<int> ranks;
   const Cluster cluster;
-  std::vector<std::unique_ptr<MemberPlays>> plays;  ///< by member, if links are shared
+  std::vector<std::unique_ptr<MemberCollectives>> plays;  ///< by member, if links are shared
   // Used only by the thread that evaluates a round. The members keep the memory of their recorded
   // steps from round to round.
   StepPlayer player;
@@ -260,7 +260,8 @@ void MetaRendezvous::Member::begin(const std::shared_ptr<Round>& round, const Me
   StepRecorder recorder{static_cast<int>(member_), static_cast<int>(group_->ranks.size()), *steps};
   call.algorithm(recorder);
   const auto ended = [&fabric = fabric_, round, member = member_, rank = group_->ranks[member_],
-                      traced = call.traced, known = call.ended, steps](MemberPlays::Ended play) {
+                      traced = call.traced, known = call.ended,
+                      steps](MemberCollectives::Ended play) {
     if (known) known(play.end);
     MetaOutcome& outcome = round->outcomes[member];
     outcome.end = play.end;

@@ -15,7 +15,7 @@ namespace lockstep {
 /// a collective begins when the member has called it and the one before it has ended on this
 /// member. As in ChannelPeers, the next step begins when the last receive has ended; sends delay
 /// only the end.
-class MemberPlays final : public SharedNetwork::Party {
+class MemberCollectives final : public SharedNetwork::Listener {
  public:
   /// How a collective went.
   struct Ended {
@@ -36,10 +36,10 @@ class MemberPlays final : public SharedNetwork::Party {
   /// throws UsageError from the call that begins it. `ranks` are those of the group's members, and
   /// `links` the cluster whose latencies their messages have. Both must outlive these objects, and
   /// so must `network`.
-  static std::vector<std::unique_ptr<MemberPlays>> of_group(SharedNetwork& network,
-                                                            const Cluster& links,
-                                                            const std::vector<int>& ranks,
-                                                            int channel);
+  static std::vector<std::unique_ptr<MemberCollectives>> of_group(SharedNetwork& network,
+                                                                  const Cluster& links,
+                                                                  const std::vector<int>& ranks,
+                                                                  int channel);
 
   /// Queues a call, which begins at once if no other is in progress.
   void call(Call call);
@@ -56,11 +56,11 @@ class MemberPlays final : public SharedNetwork::Party {
       std::size_t begun = 0;
       Picoseconds last = 0;
     };
-    std::vector<MemberPlays*> members;
+    std::vector<MemberCollectives*> members;
     std::map<std::int64_t, Sum> sums;
   };
-  MemberPlays(SharedNetwork& network, const Cluster& links, const std::vector<int>& ranks,
-              std::size_t member, int channel, std::shared_ptr<Group> group)
+  MemberCollectives(SharedNetwork& network, const Cluster& links, const std::vector<int>& ranks,
+                    std::size_t member, int channel, std::shared_ptr<Group> group)
       : network_(network),
         links_(links),
         ranks_(ranks),

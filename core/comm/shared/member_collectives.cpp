@@ -1,29 +1,27 @@
-#include "core/comm/shared/member_plays.h"
+#include "core/comm/shared/member_collectives.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace lockstep {
 
-std::vector<std::unique_ptr<MemberPlays>> MemberPlays::of_group(SharedNetwork& network,
-                                                                const Cluster& links,
-                                                                const std::vector<int>& ranks,
-                                                                int channel) {
+std::vector<std::unique_ptr<MemberCollectives>> MemberCollectives::of_group(
+    SharedNetwork& network, const Cluster& links, const std::vector<int>& ranks, int channel) {
   const auto group = std::make_shared<Group>();
-  std::vector<std::unique_ptr<MemberPlays>> all;
+  std::vector<std::unique_ptr<MemberCollectives>> all;
   for (std::size_t member = 0; member < ranks.size(); ++member) {
-    all.emplace_back(new MemberPlays(network, links, ranks, member, channel, group));
+    all.emplace_back(new MemberCollectives(network, links, ranks, member, channel, group));
     group->members.push_back(all.back().get());
   }
   return all;
 }
 
-void MemberPlays::call(Call call) {
+void MemberCollectives::call(Call call) {
   calls_.push_back(std::move(call));
   if (calls_.size() == 1) begin();
 }
 
-void MemberPlays::begin() {
+void MemberCollectives::begin() {
   Call& first = calls_.front();
   end_ = ready_ = std::max(first.ready, end_);
   passages_.assign(first.keeps_passages ? first.steps->size() : 0, {});
@@ -37,17 +35,17 @@ void MemberPlays::begin() {
 
 // As in StepPlayer: all members' elements go up to the switch at once, and the sums come down α
 // later. The switch is not shared with other messages.
-void MemberPlays::begin_in_switch() {
+void MemberCollectives::begin_in_switch() {
   check_switch(links_, ranks_);
   Group::Sum& sum = group_->sums[number_];
   sum.last = std::max(sum.last, ready_);
   if (++sum.begun < group_->members.size()) return;
   const Picoseconds start = sum.last;
   group_->sums.erase(number_);
-  for (MemberPlays* member : group_->members) member->add_in_switch(start);
+  for (MemberCollectives* member : group_->members) member->add_in_switch(start);
 }
 
-void MemberPlays::add_in_switch(Picoseconds start) {
+void MemberCollectives::add_in_switch(Picoseconds start) {
   const Call& call = calls_.front();
   const std::int64_t bytes = call.steps->front().bytes;
   const Link::Segment link = links_.in_switch->at(bytes);
@@ -58,13 +56,13 @@ void MemberPlays::add_in_switch(Picoseconds start) {
   network_.at(end_, *this, 0);
 }
 
-void MemberPlays::reached(int) {
+void MemberCollectives::reached(int) {
   receiving_ = false;
   next_ = calls_.front().steps->size();
   finish_if_done();
 }
 
-void MemberPlays::go_on() {
+void MemberCollectives::go_on() {
   going_on_ = true;
   for (const Call& call = calls_.front(); next_ < call.steps->size() && !receiving_;) {
     const auto [direction, peer, bytes] = (*call.steps)[next_];
@@ -88,14 +86,14 @@ void MemberPlays::go_on() {
   finish_if_done();
 }
 
-void MemberPlays::left(int step, const Passage& passage) {
+void MemberCollectives::left(int step, const Passage& passage) {
   if (!passages_.empty()) passages_[static_cast<std::size_t>(step)] = passage;
   end_ = std::max(end_, passage.end);
   --leaving_;
   finish_if_done();
 }
 
-void MemberPlays::arrived(int step, const Passage& passage) {
+void MemberCollectives::arrived(int step, const Passage& passage) {
   if (!passages_.empty()) passages_[static_cast<std::size_t>(step)] = passage;
   ready_ = std::max(ready_, passage.end);
   end_ = std::max(end_, passage.end);
@@ -105,7 +103,7 @@ void MemberPlays::arrived(int step, const Passage& passage) {
 
 // A call may end as soon as it begins, if all that it receives has arrived already. So this is a
 // loop, and begin() does not come back here while it runs.
-void MemberPlays::finish_if_done() {
+void MemberCollectives::finish_if_done() {
   if (finishing_) return;
   finishing_ = true;
   while (!calls_.empty() && leaving_ == 0 && !receiving_ && next_ == calls_.front().steps->size()) {
