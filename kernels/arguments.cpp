@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <stdexcept>
 
 #include "kernels/check.h"
@@ -38,60 +37,27 @@ Linear linear(const char* kernel, Named x, Named w, Named y, WeightLayout layout
   return n;
 }
 
-Attention attention(const char* kernel, Named q, std::initializer_list<Named> same_as_q,
-                    Named probabilities, int heads) {
-  want_strided(kernel, {q});
-  want_strided(kernel, same_as_q);
-  for (const Named& other : same_as_q)
-    want(kernel, other.view.shape.rank() == 3 && other.view.shape == q.view.shape, other, q,
-         "both must be (b, s, h)");
-  const std::int64_t h = q.view.shape.last();
-  if (heads < 1 || h % heads != 0)
-    throw std::invalid_argument(
-        fmt::format("{}: {} heads do not divide the {} columns of q", kernel, heads, h));
-  Attention n{q.view.shape[0], q.view.shape[1], heads, h / heads, 0.0F, false};
-  n.scale = 1.0F / std::sqrt(static_cast<float>(n.d));
-  n.probabilities = probabilities.view.elements() != 0;
-  if (n.probabilities) {
-    want_statistics(kernel, {probabilities});
-    want(kernel, probabilities.view.shape == Shape{n.b, n.heads, n.s, n.s}, probabilities, q,
-         "probabilities must be (b, heads, s, s)");
-  }
-  return n;
+/// Checks a matrix x and the others of its shape, vectors with an element for each column, and
+/// statistics with an element for each row.
+Matrix normalization(const char* kernel, Named x, std::initializer_list<Named> same_as_x,
+                     std::initializer_list<Named> per_column,
+                     std::initializer_list<Named> per_row) {
+  want_contiguous(kernel, {x});
+  want_contiguous(kernel, same_as_x);
+  for (const Named& other : same_as_x) want_same_rows(kernel, other, x);
+  for (const Named& vector : per_column) want_one_per_column(kernel, vector, x);
+  for (const Named& statistic : per_row) want_one_per_row(kernel, statistic, x);
+  return matrix(x.view);
 }
 
-void want_lse(const char* kernel, const Attention& n, Named lse, Named q) {
-  want_statistics(kernel, {lse});
-  want(kernel, lse.view.shape == Shape{n.b, n.heads, n.s}, lse, q, "lse must be (b, heads, s)");
-}
-
-/// Checks that the block's rows are rows of q and k, and that the others have the shape of k.
-BlockOfAttention block_of_attention(const char* kernel, Named q, Named k,
-                                    std::initializer_list<Named> same_as_k, int heads,
-                                    const AttentionBlock& block) {
-  const Shape &of_q = q.view.shape, &of_k = k.view.shape;
-  want(kernel, of_q.rank() == 3 && of_k.rank() == 3 && of_k[0] == of_q[0] && of_k[2] == of_q[2], k,
-       q, "both must be (b, s, h), and may differ only in s");
-  BlockOfAttention n{attention(kernel, q, {}, {"probabilities", View{}}, heads), block.keys,
-                     block.causal};
-  attention(kernel, k, same_as_k, {"probabilities", View{}}, heads);
-  const auto inside = [](std::int64_t first, std::int64_t count, const Shape& shape) {
-    return first >= 0 && count >= 0 && first + count <= shape[1];
-  };
-  if (!inside(block.first_query, block.queries, of_q) ||
-      !inside(block.first_key, block.keys, of_k) || block.keys == 0)
-    throw std::invalid_argument(fmt::format(
-        "{}: the block of queries [{}, {}) and keys [{}, {}) does not fit q ({}, {}, {}) and k "
-        "({}, {}, {}): its rows must be theirs, and there must be a key",
-        kernel, block.first_query, block.first_query + block.queries, block.first_key,
-        block.first_key + block.keys, of_q[0], of_q[1], of_q[2], of_k[0], of_k[1], of_k[2]));
-  if (block.causal && block.keys != block.queries)
-    throw std::invalid_argument(
-        fmt::format("{}: a causal block of {} queries and {} keys: it must have as many keys as "
-                    "queries",
-                    kernel, block.queries, block.keys));
-  n.s = block.queries;
-  return n;
+/// Checks a gate and up, side by side in x, and their product y or its gradient. Returns the size
+/// of y.
+Matrix gated(const char* kernel, Named x, Named y) {
+  want_contiguous(kernel, {x, y});
+  want(kernel,
+       x.view.shape.rows() == y.view.shape.rows() && x.view.shape.last() == 2 * y.view.shape.last(),
+       x, y, "it must have the same rows, and twice the columns");
+  return matrix(y.view);
 }
 
 Embedding embedding_without_positions(const char* kernel, Named tokens, Named table, Named x) {
@@ -150,98 +116,32 @@ Linear linear_backward_weight(View x, View dy, View dw, View db, WeightLayout la
 }
 
 Matrix layernorm_forward(View x, View gain, View bias, View y, View mean, View rstd) {
-  constexpr const char* kernel = "layernorm_forward";
-  want_contiguous(kernel, {{"x", x}, {"y", y}});
-  want_same_rows(kernel, {"y", y}, {"x", x});
-  want_one_per_column(kernel, {"gain", gain}, {"x", x});
-  want_one_per_column(kernel, {"bias", bias}, {"x", x});
-  want_one_per_row(kernel, {"mean", mean}, {"x", x});
-  want_one_per_row(kernel, {"rstd", rstd}, {"x", x});
-  return matrix(x);
+  return normalization("layernorm_forward", {"x", x}, {{"y", y}}, {{"gain", gain}, {"bias", bias}},
+                       {{"mean", mean}, {"rstd", rstd}});
 }
 
 Matrix layernorm_backward_input(View dy, View x, View gain, View mean, View rstd, View dx) {
-  constexpr const char* kernel = "layernorm_backward_input";
-  want_contiguous(kernel, {{"dy", dy}, {"x", x}, {"dx", dx}});
-  want_same_rows(kernel, {"dy", dy}, {"x", x});
-  want_same_rows(kernel, {"dx", dx}, {"x", x});
-  want_one_per_column(kernel, {"gain", gain}, {"x", x});
-  want_one_per_row(kernel, {"mean", mean}, {"x", x});
-  want_one_per_row(kernel, {"rstd", rstd}, {"x", x});
-  return matrix(x);
+  return normalization("layernorm_backward_input", {"x", x}, {{"dy", dy}, {"dx", dx}},
+                       {{"gain", gain}}, {{"mean", mean}, {"rstd", rstd}});
 }
 
 Matrix layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain, View dbias) {
-  constexpr const char* kernel = "layernorm_backward_weight";
-  want_contiguous(kernel, {{"dy", dy}, {"x", x}});
-  want_same_rows(kernel, {"dy", dy}, {"x", x});
-  want_one_per_column(kernel, {"dgain", dgain}, {"x", x});
-  want_one_per_column(kernel, {"dbias", dbias}, {"x", x});
-  want_one_per_row(kernel, {"mean", mean}, {"x", x});
-  want_one_per_row(kernel, {"rstd", rstd}, {"x", x});
-  return matrix(x);
+  return normalization("layernorm_backward_weight", {"x", x}, {{"dy", dy}},
+                       {{"dgain", dgain}, {"dbias", dbias}}, {{"mean", mean}, {"rstd", rstd}});
 }
 
-Attention attention_forward(View q, View k, View v, int heads, View y, View lse,
-                            View probabilities) {
-  constexpr const char* kernel = "attention_forward";
-  const Attention n = attention(kernel, {"q", q}, {{"k", k}, {"v", v}, {"y", y}},
-                                {"probabilities", probabilities}, heads);
-  want_lse(kernel, n, {"lse", lse}, {"q", q});
-  return n;
+Matrix rmsnorm_forward(View x, View gain, View y, View rstd) {
+  return normalization("rmsnorm_forward", {"x", x}, {{"y", y}}, {{"gain", gain}}, {{"rstd", rstd}});
 }
 
-Attention attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
-                             int heads, View dq, View dk, View dv) {
-  constexpr const char* kernel = "attention_backward";
-  const Attention n =
-      attention(kernel, {"q", q},
-                {{"k", k}, {"v", v}, {"y", y}, {"dy", dy}, {"dq", dq}, {"dk", dk}, {"dv", dv}},
-                {"probabilities", probabilities}, heads);
-  if (!n.probabilities) want_lse(kernel, n, {"lse", lse}, {"q", q});
-  return n;
+Matrix rmsnorm_backward_input(View dy, View x, View gain, View rstd, View dx) {
+  return normalization("rmsnorm_backward_input", {"x", x}, {{"dy", dy}, {"dx", dx}},
+                       {{"gain", gain}}, {{"rstd", rstd}});
 }
 
-BlockOfAttention attention_block_forward(View q, View k, View v, int heads,
-                                         const AttentionBlock& block, View y, View lse) {
-  constexpr const char* kernel = "attention_block_forward";
-  const BlockOfAttention n =
-      block_of_attention(kernel, {"q", q}, {"k", k}, {{"v", v}}, heads, block);
-  want_strided(kernel, {{"y", y}});
-  want(kernel, y.shape == Shape{n.b, n.s, q.shape.last()}, {"y", y}, {"q", q},
-       "y must be (b, queries, h)");
-  want_lse(kernel, n, {"lse", lse}, {"y", y});
-  return n;
-}
-
-Merge attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y, View lse) {
-  constexpr const char* kernel = "attention_merge";
-  const Shape &whole = y.shape, &part = y_part.shape;
-  want(kernel,
-       whole.rank() == 3 && part.rank() == 3 && whole[0] == part[0] && whole[2] == part[2] &&
-           first >= 0 && first + part[1] <= whole[1],
-       {"y_part", y_part}, {"y", y}, "its rows must be rows of y, from row `first`");
-  Merge n{attention(kernel, {"y_part", y_part}, {}, {"probabilities", View{}}, heads), first, 0};
-  want_lse(kernel, n, {"lse_part", lse_part}, {"y_part", y_part});
-  want_contiguous(kernel, {{"y_part", y_part}, {"y", y}});
-  n.rows = whole[1];
-  want_statistics(kernel, {{"lse", lse}});
-  want(kernel, lse.shape == Shape{n.b, n.heads, n.rows}, {"lse", lse}, {"y", y},
-       "lse must be (b, heads, s)");
-  return n;
-}
-
-BlockOfAttention attention_block_backward(View dy, View q, View k, View v, View y, View lse,
-                                          int heads, const AttentionBlock& block, View dq, View dk,
-                                          View dv) {
-  constexpr const char* kernel = "attention_block_backward";
-  attention(kernel, {"q", q}, {{"y", y}, {"dy", dy}, {"dq", dq}}, {"probabilities", View{}}, heads);
-  const BlockOfAttention n = block_of_attention(kernel, {"q", q}, {"k", k},
-                                                {{"v", v}, {"dk", dk}, {"dv", dv}}, heads, block);
-  want_statistics(kernel, {{"lse", lse}});
-  want(kernel, lse.shape == Shape{n.b, n.heads, q.shape[1]}, {"lse", lse}, {"q", q},
-       "lse must be (b, heads, s)");
-  return n;
+Matrix rmsnorm_backward_weight(View dy, View x, View rstd, View dgain) {
+  return normalization("rmsnorm_backward_weight", {"x", x}, {{"dy", dy}}, {{"dgain", dgain}},
+                       {{"rstd", rstd}});
 }
 
 Embedding embedding_forward(View tokens, View tokens_table, View positions_table, View x) {
@@ -324,6 +224,17 @@ Matrix cross_entropy_part_backward(View logits, View targets, const VocabularyPa
        {"logits", logits}, {"dlogits", dlogits},
        "there must be a column for each token of the part");
   return matrix(logits);
+}
+
+Matrix swiglu_forward(View x, View y) {
+  return gated("swiglu_forward", {"x", x}, {"y", y});
+}
+
+Matrix swiglu_backward(View x, View dy, View dx) {
+  constexpr const char* kernel = "swiglu_backward";
+  want_contiguous(kernel, {{"dx", dx}});
+  want_same_rows(kernel, {"dx", dx}, {"x", x});
+  return gated(kernel, {"x", x}, {"dy", dy});
 }
 
 std::int64_t gelu_forward(View x, View y) {

@@ -16,9 +16,14 @@ struct Linear {
   std::int64_t rows, in, out;
 };
 struct Attention {
-  std::int64_t b, s, heads, d;
+  std::int64_t b, s, heads;
+  std::int64_t groups;  ///< heads of k and v, each of which heads / groups query heads share
+  std::int64_t d;
   float scale;         ///< 1 / √d
   bool probabilities;  ///< whether the caller passed memory for the probabilities
+
+  /// Returns the first query head of a group.
+  std::int64_t first_head(std::int64_t group) const { return group * (heads / groups); }
 };
 /// A block of attention: `s` is the number of the block's queries.
 struct BlockOfAttention : Attention {
@@ -28,6 +33,11 @@ struct BlockOfAttention : Attention {
 /// A merge of `s` rows per sequence, from row `first`, into sequences of `rows` rows.
 struct Merge : Attention {
   std::int64_t first, rows;
+};
+/// `rows` rows of heads of d columns. There are `positions` positions, one for each row, or one for
+/// each row of a sequence, and `table` rows of the table.
+struct Rotary {
+  std::int64_t rows, positions, heads, d, table;
 };
 /// N rows of width h, M rows in the experts' order, E experts of which each row chose k.
 struct Experts {
@@ -45,17 +55,28 @@ Matrix layernorm_forward(View x, View gain, View bias, View y, View mean, View r
 Matrix layernorm_backward_input(View dy, View x, View gain, View mean, View rstd, View dx);
 Matrix layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain, View dbias);
 
+Matrix rmsnorm_forward(View x, View gain, View y, View rstd);
+Matrix rmsnorm_backward_input(View dy, View x, View gain, View rstd, View dx);
+Matrix rmsnorm_backward_weight(View dy, View x, View rstd, View dgain);
+
+/// Return the size of y, (N, f).
+Matrix swiglu_forward(View x, View y);
+Matrix swiglu_backward(View x, View dy, View dx);
+
+Rotary rotary(View x, int heads, View table, View positions);
+
 Attention attention_forward(View q, View k, View v, int heads, View y, View lse,
                             View probabilities);
 Attention attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
                              int heads, View dq, View dk, View dv);
 
 BlockOfAttention attention_block_forward(View q, View k, View v, int heads,
-                                         const AttentionBlock& block, View y, View lse);
+                                         const AttentionBlock& block, View visible, View y,
+                                         View lse);
 Merge attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y, View lse);
 BlockOfAttention attention_block_backward(View dy, View q, View k, View v, View y, View lse,
-                                          int heads, const AttentionBlock& block, View dq, View dk,
-                                          View dv);
+                                          int heads, const AttentionBlock& block, View visible,
+                                          View dq, View dk, View dv);
 
 Embedding embedding_forward(View tokens, View tokens_table, View positions_table, View x);
 Embedding embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table);

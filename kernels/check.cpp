@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/every_kernel.h"
+
 namespace lockstep {
 namespace {
 

@@ -153,6 +153,31 @@ LOCKSTEP_HOST_DEVICE inline float gelu_derivative(float x) {
   return 0.5F * (1.0F + t) + 0.5F * x * ((1.0F - t * t) * inner_derivative);
 }
 
+// -- SwiGLU ---------------------------------------------------------------------------------------
+
+/// Computes silu, z / (1 + e^-z), the gate of SwiGLU (Shazeer 2020).
+LOCKSTEP_HOST_DEVICE inline float silu(float z) {
+  return z / (1.0F + exp(-z));
+}
+
+/// Computes the derivative of silu at z: σ (1 + z (1 - σ)) with σ = 1 / (1 + e^-z).
+LOCKSTEP_HOST_DEVICE inline float silu_derivative(float z) {
+  const float sigma = 1.0F / (1.0F + exp(-z));
+  return sigma * (1.0F + z * (1.0F - sigma));
+}
+
+// -- rotary positions -----------------------------------------------------------------------------
+
+/// A point in the plane of one pair of columns.
+struct Point {
+  float x, y;
+};
+
+/// Rotates a point by the angle with this cosine and sine.
+LOCKSTEP_HOST_DEVICE inline Point rotated(Point p, float cosine, float sine) {
+  return {p.x * cosine - p.y * sine, p.y * cosine + p.x * sine};
+}
+
 // -- softmax --------------------------------------------------------------------------------------
 
 /// Computes the softmax of one row of n logits, in ascending order. p may be logits.
@@ -185,8 +210,11 @@ struct MergedPart {
   float log_sum;
 };
 
-/// Merges two parts of one row, known by their log-sum-exps.
+/// Merges two parts of one row, known by their log-sum-exps. An empty part's is -∞; if both are
+/// empty, so is the whole, and both weights are 0.
 LOCKSTEP_HOST_DEVICE inline MergedPart merge_log_sums(float first, float second) {
+  constexpr float empty = -std::numeric_limits<float>::infinity();
+  if (first == empty && second == empty) return {0.0F, 0.0F, empty};  // -∞ - -∞ would be NaN
   const SoftmaxPart whole = merge({first, 1.0F}, {second, 1.0F});
   // Relative to the maximum, because the rounding error of a large log-sum-exp would become a
   // relative error of the weights.

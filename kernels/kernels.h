@@ -80,7 +80,8 @@ struct Kernels {
   Kernel<void(Queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd)> layernorm_forward;
   /// Computes dx (N, h) from dy (N, h) and the forward pass's x, mean and rstd. dx may be dy.
   Kernel<void(Queue, In dy, In x, In gain, In32 mean, In32 rstd, Out dx)> layernorm_backward_input;
-  /// A fusion (see for_each_fusion): sum = a + b, then layernorm_forward of it. sum may be a or b.
+  /// A fusion (see for_each_fusion in every_kernel.h): sum = a + b, then layernorm_forward of it.
+  /// sum may be a or b.
   Kernel<void(Queue, In a, In b, Out sum, In gain, In bias, Out y, Out32 mean, Out32 rstd)>
       add_layernorm_forward;
   /// A fusion: layernorm_backward_input, then dx += other. dx may be dy, but not `other`.
@@ -90,42 +91,78 @@ struct Kernels {
   Kernel<void(Queue, In dy, In x, In32 mean, In32 rstd, InOut dgain, InOut dbias)>
       layernorm_backward_weight;
 
+  // -- root mean square normalisation (Zhang & Sennrich 2019) -------------------------------------
+  /// y (N, h) = x * rstd * gain, with rstd (N) = 1 / √(mean(x²) + epsilon), which is kept for the
+  /// backward pass.
+  Kernel<void(Queue, In x, In gain, float epsilon, Out y, Out32 rstd)> rmsnorm_forward;
+  /// Computes dx (N, h) from dy (N, h) and the forward pass's x and rstd. dx may be dy.
+  Kernel<void(Queue, In dy, In x, In gain, In32 rstd, Out dx)> rmsnorm_backward_input;
+  /// dgain (h) += Σ dy * x̂, summed over rows, with x̂ = x * rstd.
+  Kernel<void(Queue, In dy, In x, In32 rstd, InOut dgain)> rmsnorm_backward_weight;
+
   // -- GELU, tanh form: 0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))) --------------------------------
   Kernel<void(Queue, In x, Out y)> gelu_forward;
   /// dx = dy * gelu'(x). dx may be dy.
   Kernel<void(Queue, In x, In dy, Out dx)> gelu_backward;
 
+  // -- SwiGLU (Shazeer 2020), with silu(z) = z / (1 + e^-z) ---------------------------------------
+  /// y (N, f) = silu(gate) * up, where x (N, 2f) is gate and up side by side.
+  Kernel<void(Queue, In x, Out y)> swiglu_forward;
+  /// Computes dx (N, 2f) from x and dy (N, f). dx may be x.
+  Kernel<void(Queue, In x, In dy, Out dx)> swiglu_backward;
+
+  // -- rotary positions (Su 2021) -----------------------------------------------------------------
+  /// Rotates pairs of columns in place: in each of the `heads` heads of x (b, s, h), strided,
+  /// columns i and i + d/2 (d = h / heads, even) turn by the angle of their row's position. Row p
+  /// of `table` (P, d) is the cosines of position p's d/2 angles, then the sines. `positions` is
+  /// (b, s), or (s) if all sequences have the same. `inverse` rotates by the negative angles, which
+  /// is the backward pass. A position outside [0, P) throws std::out_of_range on the CPU; on a GPU,
+  /// its row stays as it is.
+  Kernel<void(Queue, InOut x, int heads, In32 table, Indices positions, bool inverse)> rotary;
+
   // -- causal attention ---------------------------------------------------------------------------
-  /// y (b, s, h) = softmax(q kᵀ / √(h / heads), causal) v for each head: head i is columns [i
-  /// h/heads, (i+1) h/heads). `lse` (b, heads, s) receives the log of each row's sum of
-  /// exponentials, from which the backward pass can recompute the (s, s) probabilities. q, k, v
-  /// strided (columns of one (b, s, 3h) tensor). `probabilities` (b, heads, s, s) may be empty;
-  /// otherwise it receives the softmax, with zeros above the diagonal.
+  // Grouped-query attention (Ainslie 2023): in all attention kernels, k, v and their gradients may
+  // have fewer heads than q, g d columns with d = h / heads, if g divides `heads`. Each of the g
+  // groups of heads / g consecutive query heads then shares one head of k and v, whose gradients
+  // add up over the group's query heads, in ascending order.
+
+  /// y (b, s, h) = softmax(q kᵀ / √d, causal) v for each head: head i is columns [i d, (i+1) d).
+  /// `lse` (b, heads, s) receives the log of each row's sum of exponentials, from which the
+  /// backward pass can recompute the (s, s) probabilities. q, k, v strided (columns of one (b, s,
+  /// h + 2 g d) tensor). `probabilities` (b, heads, s, s) may be empty; otherwise it receives the
+  /// softmax, with zeros above the diagonal.
   Kernel<void(Queue, In q, In k, In v, int heads, Out y, Out32 lse, Out32 probabilities)>
       attention_forward;
-  /// Computes dq, dk, dv (b, s, h), strided, from dy (b, s, h) and the forward pass's inputs and
-  /// outputs. If `probabilities` is empty, the kernel recomputes the probabilities from `lse`,
-  /// which takes one more matrix product; otherwise `lse` may be empty. The results are bitwise
-  /// identical in both cases.
+  /// Computes dq (b, s, h), dk and dv (b, s, g d), strided, from dy (b, s, h) and the forward
+  /// pass's inputs and outputs. If `probabilities` is empty, the kernel recomputes the
+  /// probabilities from `lse`, which takes one more matrix product; otherwise `lse` may be empty.
+  /// The results are bitwise identical in both cases.
   Kernel<void(Queue, In dy, In q, In k, In v, In y, In32 lse, In32 probabilities, int heads, Out dq,
               Out dk, Out dv)>
       attention_backward;
 
   // -- attention in blocks: the keys of one softmax are on several ranks --------------------------
-  /// y (b, queries, h) = softmax(q kᵀ / √(h / heads)) v over the block's queries and keys only,
-  /// with the rows' log-sum-exps in `lse` (b, heads, queries). q is (b, s, h), k and v are (b, s',
-  /// h), all strided.
-  Kernel<void(Queue, In q, In k, In v, int heads, const AttentionBlock&, Out y, Out32 lse)>
+  // `visible` masks documents: (b, s, 2), or empty. Row i of q then sees only those of the block's
+  // keys that are in rows [begin, end) of k, with begin and end in visible[·, i], or none if begin
+  // >= end; the block must not be causal. A begin or end outside [0, s'] throws std::out_of_range
+  // on the CPU; a GPU clamps it.
+
+  /// y (b, queries, h) = softmax(q kᵀ / √d) v over the block's queries and keys only, with the
+  /// rows' log-sum-exps in `lse` (b, heads, queries). q is (b, s, h), k and v are (b, s', g d), all
+  /// strided. A query that sees no key has y = 0 and lse = -∞.
+  Kernel<void(Queue, In q, In k, In v, int heads, const AttentionBlock&, Indices visible, Out y,
+              Out32 lse)>
       attention_block_forward;
   /// Merges y_part (b, n, h) and lse_part (b, heads, n), the same queries' attention to other keys,
   /// into rows [first, first + n) of every sequence of y (b, s, h) and lse (b, heads, s). With L =
-  /// log(exp(lse) + exp(lse_part)): y = exp(lse - L) y + exp(lse_part - L) y_part, lse = L.
+  /// log(exp(lse) + exp(lse_part)): y = exp(lse - L) y + exp(lse_part - L) y_part, lse = L. If both
+  /// are -∞, y is 0 and lse stays -∞.
   Kernel<void(Queue, In y_part, In32 lse_part, int heads, std::int64_t first, InOut y, InOut32 lse)>
       attention_merge;
-  /// Adds the block's part of the gradients to dq (b, s, h), dk and dv (b, s', h), all strided. dy,
-  /// y (b, s, h) and lse (b, heads, s) are those of the complete softmax, merged over all keys.
+  /// Adds the block's part of the gradients to dq (b, s, h), dk and dv (b, s', g d), all strided.
+  /// dy, y (b, s, h) and lse (b, heads, s) are those of the complete softmax, merged over all keys.
   Kernel<void(Queue, In dy, In q, In k, In v, In y, In32 lse, int heads, const AttentionBlock&,
-              InOut dq, InOut dk, InOut dv)>
+              Indices visible, InOut dq, InOut dk, InOut dv)>
       attention_block_backward;
 
   // -- embedding ----------------------------------------------------------------------------------
@@ -227,57 +264,6 @@ struct Kernels {
   /// The number of elements that are ∞ or NaN. Loss scaling requires that a gradient has none.
   Kernel<void(Queue, Ins, Out32 sums)> counts_of_not_finite;
 };
-
-/// The list of all kernels except fusions, for code that treats them alike. Calls visit("add",
-/// &Kernels::add), and does the same for every other kernel.
-template <class Visit>
-constexpr void for_each_kernel(Visit visit) {
-  visit("linear_forward", &Kernels::linear_forward);
-  visit("linear_backward_input", &Kernels::linear_backward_input);
-  visit("linear_backward_weight", &Kernels::linear_backward_weight);
-  visit("layernorm_forward", &Kernels::layernorm_forward);
-  visit("layernorm_backward_input", &Kernels::layernorm_backward_input);
-  visit("layernorm_backward_weight", &Kernels::layernorm_backward_weight);
-  visit("gelu_forward", &Kernels::gelu_forward);
-  visit("gelu_backward", &Kernels::gelu_backward);
-  visit("attention_forward", &Kernels::attention_forward);
-  visit("attention_backward", &Kernels::attention_backward);
-  visit("attention_block_forward", &Kernels::attention_block_forward);
-  visit("attention_merge", &Kernels::attention_merge);
-  visit("attention_block_backward", &Kernels::attention_block_backward);
-  visit("embedding_forward", &Kernels::embedding_forward);
-  visit("embedding_backward", &Kernels::embedding_backward);
-  visit("embedding_part_forward", &Kernels::embedding_part_forward);
-  visit("embedding_part_backward", &Kernels::embedding_part_backward);
-  visit("cross_entropy_forward", &Kernels::cross_entropy_forward);
-  visit("cross_entropy_backward", &Kernels::cross_entropy_backward);
-  visit("cross_entropy_part_forward", &Kernels::cross_entropy_part_forward);
-  visit("cross_entropy_merge", &Kernels::cross_entropy_merge);
-  visit("cross_entropy_part_backward", &Kernels::cross_entropy_part_backward);
-  visit("router_forward", &Kernels::router_forward);
-  visit("router_backward", &Kernels::router_backward);
-  visit("gather_rows", &Kernels::gather_rows);
-  visit("combine_rows", &Kernels::combine_rows);
-  visit("combine_rows_backward", &Kernels::combine_rows_backward);
-  visit("add", &Kernels::add);
-  visit("scale", &Kernels::scale);
-  visit("fill", &Kernels::fill);
-  visit("copy", &Kernels::copy);
-  visit("convert", &Kernels::convert);
-  visit("adamw", &Kernels::adamw);
-  visit("sums", &Kernels::sums);
-  visit("sums_of_squares", &Kernels::sums_of_squares);
-  visit("counts_of_not_finite", &Kernels::counts_of_not_finite);
-}
-
-/// The list of all fusions. Each does the work of two kernels in one launch, with less memory
-/// traffic and bitwise the same results. A device that gains nothing from a fusion lacks it: it is
-/// null.
-template <class Visit>
-constexpr void for_each_fusion(Visit visit) {
-  visit("add_layernorm_forward", &Kernels::add_layernorm_forward);
-  visit("layernorm_backward_input_add", &Kernels::layernorm_backward_input_add);
-}
 
 /// Returns the CPU kernels: a library's matrix products (kernels/cpu/gemm.h) and vectorised loops,
 /// each on the calling thread.

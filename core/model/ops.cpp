@@ -33,10 +33,33 @@ double causal_product_flops(const Shape& y) {
   return static_cast<double>(y.elements()) * static_cast<double>(y[1]);
 }
 
-/// Returns the FLOPs of one product between the block's queries and keys, over all heads; half of
-/// them in a causal block.
-double block_product_flops(const Shape& q, const AttentionBlock& block) {
+/// Returns the FLOPs of one product between the block's queries and keys, over all heads: 2 h for
+/// each pair of a query and a key that it sees, which is half of all pairs in a causal block.
+double block_product_flops(const Shape& q, const AttentionBlock& block,
+                           std::optional<std::int64_t> pairs) {
+  if (pairs) return product_flops(*pairs, q[2], 1);
   return product_flops(q[0] * block.queries, q[2], block.keys) / (block.causal ? 2 : 1);
+}
+
+/// Returns the columns of k. `groups` is its number of heads, or 0 for as many as q has.
+std::int64_t key_columns(const Shape& q, int heads, std::int64_t groups) {
+  return groups == 0 ? q[2] : q[2] / heads * groups;
+}
+
+/// Returns the number of heads of k.
+std::int64_t groups_of(View q, View k, int heads) {
+  return k.shape.last() * heads / q.shape.last();
+}
+
+/// Returns the bytes of `visible` that a block reads: a range for each of its queries.
+double visible_bytes(const Shape& q, const AttentionBlock& block,
+                     std::optional<std::int64_t> pairs) {
+  return pairs ? bytes_of(2 * q[0] * block.queries, size_of(DType::i32)) : 0;
+}
+
+/// Returns the number of visible pairs, or nothing without document masks.
+std::optional<std::int64_t> pairs_if(View visible, std::int64_t pairs) {
+  return visible.elements() > 0 ? std::optional(pairs) : std::nullopt;
 }
 
 }  // namespace
@@ -56,33 +79,42 @@ Cost cost::linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64
   return product(in, out, rows,
                  bytes_of(rows * in + rows * out + 2 * in * out + (bias ? 2 * out : 0), width));
 }
-Cost cost::attention_forward(const Shape& y, int heads, std::size_t width, bool probabilities) {
-  const std::int64_t rows = y.rows() * heads;
-  return attention(
-      y[1], y[1], y[2] / heads, 2 * causal_product_flops(y),
-      bytes_of(4 * y.elements(), width) + bytes_of(rows + (probabilities ? rows * y[1] : 0), 4));
+Cost cost::attention_forward(const Shape& y, int heads, std::size_t width, bool probabilities,
+                             std::int64_t groups) {
+  // The kernel reads q, k, v; it writes y, lse and perhaps the probabilities.
+  const std::int64_t rows = y.rows() * heads, of_k = y.rows() * key_columns(y, heads, groups);
+  return attention(y[1], y[1], y[2] / heads, 2 * causal_product_flops(y),
+                   bytes_of(2 * y.elements() + 2 * of_k, width) +
+                       bytes_of(rows + (probabilities ? rows * y[1] : 0), 4));
 }
-Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool probabilities) {
+Cost cost::attention_backward(const Shape& y, int heads, std::size_t width, bool probabilities,
+                              std::int64_t groups) {
   // The kernel reads dy, q, k, v, y and either lse or the probabilities; it writes dq, dk, dv.
-  const std::int64_t rows = y.rows() * heads;
-  return attention(
-      y[1], y[1], y[2] / heads, (probabilities ? 4 : 5) * causal_product_flops(y),
-      bytes_of(8 * y.elements(), width) + bytes_of(probabilities ? rows * y[1] : rows, 4));
+  const std::int64_t rows = y.rows() * heads, of_k = y.rows() * key_columns(y, heads, groups);
+  return attention(y[1], y[1], y[2] / heads, (probabilities ? 4 : 5) * causal_product_flops(y),
+                   bytes_of(4 * y.elements() + 4 * of_k, width) +
+                       bytes_of(probabilities ? rows * y[1] : rows, 4));
 }
 
 Cost cost::attention_block_forward(const Shape& q, int heads, const AttentionBlock& block,
-                                   std::size_t width) {
+                                   std::size_t width, std::int64_t groups,
+                                   std::optional<std::int64_t> pairs) {
   // The kernel reads q, k, v; it writes y and lse.
-  return attention(block.queries, block.keys, q[2] / heads, 2 * block_product_flops(q, block),
-                   bytes_of(q[0] * q[2] * (2 * block.queries + 2 * block.keys), width) +
-                       bytes_of(q[0] * heads * block.queries, 4));
+  const std::int64_t of_q = q[2] * block.queries, of_k = key_columns(q, heads, groups) * block.keys;
+  return attention(block.queries, block.keys, q[2] / heads,
+                   2 * block_product_flops(q, block, pairs),
+                   bytes_of(q[0] * (2 * of_q + 2 * of_k), width) +
+                       bytes_of(q[0] * heads * block.queries, 4) + visible_bytes(q, block, pairs));
 }
 Cost cost::attention_block_backward(const Shape& q, int heads, const AttentionBlock& block,
-                                    std::size_t width) {
+                                    std::size_t width, std::int64_t groups,
+                                    std::optional<std::int64_t> pairs) {
   // The kernel reads dy, q, y, k, v and lse; it reads and writes dq, dk, dv.
-  return attention(block.queries, block.keys, q[2] / heads, 5 * block_product_flops(q, block),
-                   bytes_of(q[0] * q[2] * (5 * block.queries + 6 * block.keys), width) +
-                       bytes_of(q[0] * heads * block.queries, 4));
+  const std::int64_t of_q = q[2] * block.queries, of_k = key_columns(q, heads, groups) * block.keys;
+  return attention(block.queries, block.keys, q[2] / heads,
+                   5 * block_product_flops(q, block, pairs),
+                   bytes_of(q[0] * (5 * of_q + 6 * of_k), width) +
+                       bytes_of(q[0] * heads * block.queries, 4) + visible_bytes(q, block, pairs));
 }
 
 void Ops::linear_forward(View x, View w, View bias, View y, WeightLayout layout) const {
@@ -131,6 +163,16 @@ void Ops::layernorm_backward_weight(View dy, View x, View mean, View rstd, View 
          dbias);
 }
 
+void Ops::rmsnorm_forward(View x, View gain, float epsilon, View y, View rstd) const {
+  launch("rmsnorm", &Kernels::rmsnorm_forward, x, gain, epsilon, y, rstd);
+}
+void Ops::rmsnorm_backward_input(View dy, View x, View gain, View rstd, View dx) const {
+  launch("rmsnorm_backward_input", &Kernels::rmsnorm_backward_input, dy, x, gain, rstd, dx);
+}
+void Ops::rmsnorm_backward_weight(View dy, View x, View rstd, View dgain) const {
+  launch("rmsnorm_backward_weight", &Kernels::rmsnorm_backward_weight, dy, x, rstd, dgain);
+}
+
 void Ops::gelu_forward(View x, View y) const {
   launch("gelu", &Kernels::gelu_forward, x, y);
 }
@@ -138,23 +180,43 @@ void Ops::gelu_backward(View x, View dy, View dx) const {
   launch("gelu_backward", &Kernels::gelu_backward, x, dy, dx);
 }
 
+void Ops::swiglu_forward(View x, View y) const {
+  launch("swiglu", &Kernels::swiglu_forward, x, y);
+}
+void Ops::swiglu_backward(View x, View dy, View dx) const {
+  launch("swiglu_backward", &Kernels::swiglu_backward, x, dy, dx);
+}
+
+void Ops::rotary(View x, int heads, View table, View positions, bool inverse) const {
+  // Reads each position's row of the table once, because it stays in a cache.
+  const std::size_t rows = static_cast<std::size_t>(positions.elements());
+  const std::size_t row = size_of(DType::f32) * static_cast<std::size_t>(table.shape.last());
+  launch(inverse ? "rotary_backward" : "rotary",
+         moved(2 * x.bytes() + positions.bytes() + rows * row), &Kernels::rotary, x, heads, table,
+         positions, inverse);
+}
+
 void Ops::attention_forward(View q, View k, View v, int heads, View y, View lse,
                             View probabilities) const {
   launch("attention",
-         cost::attention_forward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
+         cost::attention_forward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0,
+                                 groups_of(q, k, heads)),
          &Kernels::attention_forward, q, k, v, heads, y, lse, probabilities);
 }
 void Ops::attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
                              int heads, View dq, View dk, View dv) const {
   launch("attention_backward",
-         cost::attention_backward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0),
+         cost::attention_backward(y.shape, heads, size_of(y.dtype), probabilities.elements() > 0,
+                                  groups_of(q, k, heads)),
          &Kernels::attention_backward, dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
 }
 
 void Ops::attention_block_forward(View q, View k, View v, int heads, const AttentionBlock& block,
-                                  View y, View lse) const {
-  launch("attention_block", cost::attention_block_forward(q.shape, heads, block, size_of(y.dtype)),
-         &Kernels::attention_block_forward, q, k, v, heads, block, y, lse);
+                                  View y, View lse, View visible, std::int64_t pairs) const {
+  launch("attention_block",
+         cost::attention_block_forward(q.shape, heads, block, size_of(y.dtype),
+                                       groups_of(q, k, heads), pairs_if(visible, pairs)),
+         &Kernels::attention_block_forward, q, k, v, heads, block, visible, y, lse);
 }
 void Ops::attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y,
                           View lse) const {
@@ -163,10 +225,13 @@ void Ops::attention_merge(View y_part, View lse_part, int heads, std::int64_t fi
          &Kernels::attention_merge, y_part, lse_part, heads, first, y, lse);
 }
 void Ops::attention_block_backward(View dy, View q, View k, View v, View y, View lse, int heads,
-                                   const AttentionBlock& block, View dq, View dk, View dv) const {
+                                   const AttentionBlock& block, View dq, View dk, View dv,
+                                   View visible, std::int64_t pairs) const {
   launch("attention_block_backward",
-         cost::attention_block_backward(q.shape, heads, block, size_of(y.dtype)),
-         &Kernels::attention_block_backward, dy, q, k, v, y, lse, heads, block, dq, dk, dv);
+         cost::attention_block_backward(q.shape, heads, block, size_of(y.dtype),
+                                        groups_of(q, k, heads), pairs_if(visible, pairs)),
+         &Kernels::attention_block_backward, dy, q, k, v, y, lse, heads, block, visible, dq, dk,
+         dv);
 }
 
 void Ops::embedding_forward(View tokens, View tokens_table, View positions_table, View x) const {

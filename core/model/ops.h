@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <type_traits>
 
 #include "core/device/device.h"
@@ -20,20 +21,25 @@ Cost linear_backward_weight(std::int64_t rows, std::int64_t in, std::int64_t out
                             std::size_t width = 4);
 /// The products q kᵀ and p v. Attention is causal, so only *half* is counted: 2 b s² h (the full
 /// products would need 4 b s² h). `probabilities` says whether the kernel also writes the
-/// probabilities, as full (s, s) matrices in f32.
-Cost attention_forward(const Shape& y, int heads, std::size_t width = 4,
-                       bool probabilities = false);
+/// probabilities, as full (s, s) matrices in f32. `groups` is the number of heads of k and v, which
+/// changes the bytes but not the FLOPs; 0 means as many as `heads`.
+Cost attention_forward(const Shape& y, int heads, std::size_t width = 4, bool probabilities = false,
+                       std::int64_t groups = 0);
 /// Five products (recomputed scores, dv, dp, dq, dk), each counted as half: 5 b s² h, 2.5 times the
 /// forward pass. If the probabilities were kept, the scores are not recomputed, which leaves 4 b s²
 /// h.
 Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
-                        bool probabilities = false);
+                        bool probabilities = false, std::int64_t groups = 0);
 /// A block has no mask, so all of its products are counted: 4 b h · queries · keys FLOPs, and 2.5
-/// times as many in the backward pass. `q` is (b, s, h).
+/// times as many in the backward pass. `q` is (b, s, h). With document masks, `pairs` is the number
+/// of pairs of a query and a key that it sees, over all sequences, which takes the place of b ·
+/// queries · keys.
 Cost attention_block_forward(const Shape& q, int heads, const AttentionBlock& block,
-                             std::size_t width = 4);
+                             std::size_t width = 4, std::int64_t groups = 0,
+                             std::optional<std::int64_t> pairs = {});
 Cost attention_block_backward(const Shape& q, int heads, const AttentionBlock& block,
-                              std::size_t width = 4);
+                              std::size_t width = 4, std::int64_t groups = 0,
+                              std::optional<std::int64_t> pairs = {});
 /// Returns the bytes that a kernel moves for one argument: 0 if the argument is not a view.
 template <class T>
 double traffic(const T&) {
@@ -99,12 +105,32 @@ class Ops {
   void layernorm_backward_weight(View dy, View x, View mean, View rstd, View dgain,
                                  View dbias) const;
 
+  // RMSNorm of N rows: x, y, dx and dy (N, h), gain and its gradient (h), rstd (N) f32.
+  /// y = x * rstd * gain, with rstd = 1 / √(mean(x²) + epsilon), kept for the backward pass.
+  void rmsnorm_forward(View x, View gain, float epsilon, View y, View rstd) const;
+  /// Computes dx, which may be dy.
+  void rmsnorm_backward_input(View dy, View x, View gain, View rstd, View dx) const;
+  /// dgain += Σ dy * x̂, summed over the rows.
+  void rmsnorm_backward_weight(View dy, View x, View rstd, View dgain) const;
+
   void gelu_forward(View x, View y) const;
   void gelu_backward(View x, View dy, View dx) const;
 
-  // Attention with `heads` heads of h / heads columns each: q, k, v, y and their gradients (b, s,
-  // h), of which q, k, v, dq, dk, dv may be columns of a (b, s, 3h) tensor; lse (b, heads, s) f32.
-  /// y = softmax(q kᵀ / √(h / heads), causal) v for each head. lse receives the log-sum-exp of each
+  /// y (N, f) = silu(gate) * up, where x (N, 2f) is gate and up side by side.
+  void swiglu_forward(View x, View y) const;
+  /// Computes dx (N, 2f), which may be x, from dy (N, f).
+  void swiglu_backward(View x, View dy, View dx) const;
+
+  /// Rotates the pairs of columns (i, i + d/2) of every head of x (b, s, h), strided, by the angles
+  /// of their rows' `positions`, (s) or (b, s): row p of `table` (P, d) is the cosines of position
+  /// p and then the sines. `inverse` is the backward pass.
+  void rotary(View x, int heads, View table, View positions, bool inverse) const;
+
+  // Attention with `heads` heads of d = h / heads columns each: q, y and their gradients (b, s, h);
+  // k, v and theirs (b, s, g d), with g = heads, or with fewer heads, each of which a group of
+  // heads / g query heads shares. q, k, v, dq, dk, dv may be columns of one tensor; lse (b, heads,
+  // s) f32.
+  /// y = softmax(q kᵀ / √d, causal) v for each head. lse receives the log-sum-exp of each
   /// row of scores, and `probabilities` (b, heads, s, s) f32, unless empty, the softmax.
   void attention_forward(View q, View k, View v, int heads, View y, View lse,
                          View probabilities = {}) const;
@@ -113,18 +139,22 @@ class Ops {
   void attention_backward(View dy, View q, View k, View v, View y, View lse, View probabilities,
                           int heads, View dq, View dk, View dv) const;
 
-  /// y (b, queries, h) = softmax(q kᵀ / √(h / heads)) v, without a mask, over the queries and keys
-  /// of `block`; lse (b, heads, queries). q is (b, s, h), k and v are (b, s', h).
+  /// y (b, queries, h) = softmax(q kᵀ / √d) v over the queries and keys of `block`; lse (b, heads,
+  /// queries). q is (b, s, h), k and v are (b, s', g d). With document masks, `visible` (b, s, 2)
+  /// i32 holds the range of rows of k that each row of q sees, and `pairs` is the number of pairs
+  /// of a query and a key that it sees within the block, over all sequences, which the clock
+  /// charges.
   void attention_block_forward(View q, View k, View v, int heads, const AttentionBlock& block,
-                               View y, View lse) const;
+                               View y, View lse, View visible = {}, std::int64_t pairs = 0) const;
   /// Merges y_part (b, n, h) and lse_part (b, heads, n), the same queries' attention to other keys,
   /// into rows [first, first + n) of every sequence of y (b, s, h) and lse (b, heads, s).
   void attention_merge(View y_part, View lse_part, int heads, std::int64_t first, View y,
                        View lse) const;
-  /// Adds the block's part to dq (b, s, h), dk and dv (b, s', h). dy and y (b, s, h) and lse (b,
+  /// Adds the block's part to dq (b, s, h), dk and dv (b, s', g d). dy and y (b, s, h) and lse (b,
   /// heads, s) are those of all keys.
   void attention_block_backward(View dy, View q, View k, View v, View y, View lse, int heads,
-                                const AttentionBlock& block, View dq, View dk, View dv) const;
+                                const AttentionBlock& block, View dq, View dk, View dv,
+                                View visible = {}, std::int64_t pairs = 0) const;
 
   void embedding_forward(View tokens, View tokens_table, View positions_table, View x) const;
   void embedding_backward(View tokens, View dx, View dtokens_table, View dpositions_table) const;

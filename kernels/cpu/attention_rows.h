@@ -2,10 +2,11 @@
 
 /// The attention of up to 64 rows of queries of one head, of which the attention kernels are made.
 ///
-/// A block of rows attends to all keys or, in causal attention, to the keys up to each row. The
-/// scores of one block (64 s floats) stay in the L2 cache. The full (s, s) probabilities are stored
-/// only if the caller asks for them. Otherwise the forward pass keeps each row's log-sum-exp, from
-/// which the backward pass recomputes the probabilities (Dao 2022, "FlashAttention", algorithm 4).
+/// A block of rows attends to all keys, in causal attention to the keys up to each row, or to a
+/// range of keys per row. The scores of one block (64 s floats) stay in the L2 cache. The full (s,
+/// s) probabilities are stored only if the caller asks for them. Otherwise the forward pass keeps
+/// each row's log-sum-exp, from which the backward pass recomputes the probabilities (Dao 2022,
+/// "FlashAttention", algorithm 4).
 
 #include <algorithm>
 #include <memory>
@@ -42,7 +43,7 @@ struct Rows {
 /// Memory for the matrices of one sequence and head. In a (b, s, h) view, a head's rows are h or 3
 /// h elements apart, and their elements may be 16-bit. A product copies a matrix whose rows have
 /// gaps (gemm.h). Every block of queries multiplies by the same keys and values, so they are copied
-/// once for all blocks.
+/// once for all blocks, and for all query heads of their group.
 class Heads {
  public:
   /// `rows` is the largest number of rows of any of the `count` matrices.
@@ -52,6 +53,7 @@ class Heads {
         memory_(
             std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(count * elements_))) {}
 
+  /// Selects what read and write access. Views of queries and of keys may differ in their heads.
   void select(std::int64_t sequence, std::int64_t head) {
     sequence_ = sequence;
     head_ = head;
@@ -87,18 +89,33 @@ class Heads {
   std::int64_t sequence_ = 0, head_ = 0;
 };
 
-/// Query rows [first, end), which attend to keys [0, keys).
+/// Keys [begin, end).
+struct Range {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+};
+
+/// Query rows [first, end) and the keys that any of them sees, [first_key, end_key).
 struct Block {
-  std::int64_t first, end, keys;
-  bool causal = false;  ///< query i attends only to the keys up to i
+  std::int64_t first, end;
+  std::int64_t first_key, end_key;
+  bool causal = false;             ///< query i sees only the keys up to i
+  const Range* visible = nullptr;  ///< unless null, query i sees only the keys in visible[i]
+
   std::int64_t rows() const { return end - first; }
-  /// Returns the number of keys visible to row i of the block.
-  std::int64_t visible(std::int64_t i) const { return causal ? first + i + 1 : keys; }
+  std::int64_t keys() const { return end_key - first_key; }
+  /// Returns the keys that row i of the block sees, counted from the block's first key.
+  Range seen(std::int64_t i) const {
+    if (visible == nullptr) return {0, causal ? first + i + 1 : keys()};
+    const Range& keys_of_row = visible[first + i];
+    if (keys_of_row.count() == 0) return {};
+    return {keys_of_row.begin - first_key, keys_of_row.end - first_key};
+  }
 };
 
 /// Returns the causal block of query rows [first, end).
 inline Block causal(std::int64_t first, std::int64_t end) {
-  return {first, end, end, true};
+  return {first, end, 0, end, true};
 }
 
 /// Allocates scores for one block: (64, keys).
@@ -107,7 +124,7 @@ inline std::unique_ptr<float[]> scores(std::int64_t keys) {
 }
 
 /// Computes y = softmax(scale q kᵀ) v and lse for one block of queries. Also writes the
-/// probabilities to `kept` (s, s) unless it is null. `p` is scratch.
+/// probabilities to `kept` (s, s) unless it is null (causal attention only). `p` is scratch.
 void forward_block(const AttentionSizes& n, Block block, Head q, Head k, Head v, Head y, float* lse,
                    float* kept, float* p);
 

@@ -10,6 +10,8 @@ Kernels make_cpu_kernels() {
   Kernels f32;
   cpu::set_linear(f32);
   cpu::set_layernorm(f32);
+  cpu::set_rmsnorm(f32);
+  cpu::set_rotary(f32);
   cpu::set_attention(f32);
   cpu::set_attention_block(f32);
   cpu::set_embedding(f32);

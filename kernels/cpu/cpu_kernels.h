@@ -10,6 +10,8 @@ namespace lockstep::cpu {
 /// them concurrently.
 void set_linear(Kernels& kernels);
 void set_layernorm(Kernels& kernels);
+void set_rmsnorm(Kernels& kernels);
+void set_rotary(Kernels& kernels);
 void set_attention(Kernels& kernels);
 void set_attention_block(Kernels& kernels);
 void set_embedding(Kernels& kernels);

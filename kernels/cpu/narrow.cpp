@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/cpu_kernels.h"
+#include "kernels/every_kernel.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -149,6 +150,11 @@ Argument<access, type> rows_of(Argument<access, type> argument, std::int64_t fir
   return argument;
 }
 
+/// Returns a number unchanged.
+float rows_of(float number, std::int64_t, std::int64_t) {
+  return number;
+}
+
 /// Returns whether an argument has a valid shape for a kernel that processes `rows` rows: a matrix
 /// with that many rows, a statistic with one element per row, or a vector with one element per
 /// column.
@@ -157,6 +163,10 @@ bool fits(const Argument<access, type>& argument, std::int64_t rows) {
   const std::int64_t mine = type == ElementType::f32 ? argument.elements() : argument.shape.rows();
   const bool columns = type != ElementType::f32 && argument.shape.rank() < 2;
   return argument.data != nullptr && (columns || mine == rows);
+}
+
+bool fits(float, std::int64_t) {
+  return true;
 }
 
 /// Wraps a kernel that processes rows independently, so that it runs on blocks of rows.
@@ -186,9 +196,13 @@ Kernels with_narrow_types(const Kernels& f32) {
   });
   kernels.gelu_forward = by_rows(kernels.gelu_forward);
   kernels.gelu_backward = by_rows(kernels.gelu_backward);
+  kernels.swiglu_forward = by_rows(kernels.swiglu_forward);
+  kernels.swiglu_backward = by_rows(kernels.swiglu_backward);
   kernels.add = by_rows(kernels.add);
   kernels.layernorm_forward = by_rows(kernels.layernorm_forward);
   kernels.layernorm_backward_input = by_rows(kernels.layernorm_backward_input);
+  kernels.rmsnorm_forward = by_rows(kernels.rmsnorm_forward);
+  kernels.rmsnorm_backward_input = by_rows(kernels.rmsnorm_backward_input);
   // These kernels accept every type.
   kernels.copy = f32.copy;
   kernels.convert = f32.convert;

@@ -48,6 +48,11 @@ bool aligned(std::initializer_list<View> views, std::int64_t d) {
   return true;
 }
 
+void want_no_documents(const char* kernel, const View& visible) {
+  if (visible.elements() != 0)
+    throw std::invalid_argument(fmt::format("{}: CUDA has no document masks yet", kernel));
+}
+
 Problem problem(const char* kernel, const arguments::Attention& n,
                 std::initializer_list<View> views) {
   if (n.d > widest_head)
@@ -55,6 +60,8 @@ Problem problem(const char* kernel, const arguments::Attention& n,
         fmt::format("{}: heads of {} columns; on CUDA a head has at most {} (more heads make them "
                     "narrower)",
                     kernel, n.d, widest_head));
+  if (n.groups != n.heads)
+    throw std::invalid_argument(fmt::format("{}: CUDA has no grouped queries yet", kernel));
   // Rows are counted in 32 bits, which suffices because no GPU has memory for 2^31 rows.
   std::int64_t largest = n.b * n.heads * n.s;
   for (const View& view : views) largest = std::max(largest, view.row_stride);
@@ -111,9 +118,10 @@ void attention_backward(BackwardNarrow backward_narrow, Queue queue, In dy, In q
       dq, dk, dv);
 }
 
-void block_forward(Queue queue, In q, In k, In v, int heads, const AttentionBlock& block, Out y,
-                   Out32 lse) {
-  const auto sizes = arguments::attention_block_forward(q, k, v, heads, block, y, lse);
+void block_forward(Queue queue, In q, In k, In v, int heads, const AttentionBlock& block,
+                   Indices visible, Out y, Out32 lse) {
+  const auto sizes = arguments::attention_block_forward(q, k, v, heads, block, visible, y, lse);
+  want_no_documents("attention_block_forward", visible);
   const Problem n = problem("attention_block_forward", sizes, {q, k, v, y});
   if (y.elements() == 0) return;
   attention_block_forward(queue, n, block, q, k, v, y, lse);
@@ -128,9 +136,10 @@ void merge(Queue queue, In y_part, In32 lse_part, int heads, std::int64_t first,
 }
 
 void block_backward(Queue queue, In dy, In q, In k, In v, In y, In32 lse, int heads,
-                    const AttentionBlock& block, InOut dq, InOut dk, InOut dv) {
+                    const AttentionBlock& block, Indices visible, InOut dq, InOut dk, InOut dv) {
   arguments::Attention sizes =
-      arguments::attention_block_backward(dy, q, k, v, y, lse, heads, block, dq, dk, dv);
+      arguments::attention_block_backward(dy, q, k, v, y, lse, heads, block, visible, dq, dk, dv);
+  want_no_documents("attention_block_backward", visible);
   sizes.s = q.shape[1];  // dots are computed for all rows
   const Problem n = problem("attention_block_backward", sizes, {dy, q, k, v, y, dq, dk, dv});
   if (sizes.b * block.queries == 0) return;

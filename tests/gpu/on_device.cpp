@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/every_kernel.h"
 #include "tests/kernels/support.h"
 
 namespace lockstep::testing {

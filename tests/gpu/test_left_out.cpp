@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/cuda_kernels.h"
 #include "kernels/cuda/ladder/layernorm.h"
+#include "kernels/every_kernel.h"
 #include "tests/gpu/ptx_kernels.h"
 
 // A build that leaves out every kernel file (cmake/LeftOut.cmake).

@@ -110,13 +110,14 @@ TEST_CASE("attention in blocks, merged, is the softmax over all keys; its gradie
     for (std::size_t i = 0; i < key_ranges.size(); ++i) {
       const auto [first_key, keys] = key_ranges[i];
       if (i == 0) {
-        kernels().attention_block_forward({}, q, k, v, heads, {0, n.s, first_key, keys}, y, lse);
+        kernels().attention_block_forward({}, q, k, v, heads, {0, n.s, first_key, keys}, {}, y,
+                                          lse);
         continue;
       }
       for (const auto& [first, count] : ranges(random, n.s)) {
         Array part{{n.b, count, n.h()}}, lse_part{{n.b, n.heads, count}};
-        kernels().attention_block_forward({}, q, k, v, heads, {first, count, first_key, keys}, part,
-                                          lse_part);
+        kernels().attention_block_forward({}, q, k, v, heads, {first, count, first_key, keys}, {},
+                                          part, lse_part);
         kernels().attention_merge({}, part, lse_part, heads, first, y, lse);
       }
     }
@@ -129,7 +130,7 @@ TEST_CASE("attention in blocks, merged, is the softmax over all keys; its gradie
     for (const auto& [first_key, keys] : key_ranges)
       for (const auto& [first, count] : ranges(random, n.s))
         kernels().attention_block_backward({}, dy, q, k, v, y, lse, heads,
-                                           {first, count, first_key, keys}, dq, dk, dv);
+                                           {first, count, first_key, keys}, {}, dq, dk, dv);
     CHECK(error(dq, plus(want.dq, before[0])) < tolerance);
     CHECK(error(dk, plus(want.dk, before[1])) < tolerance);
     CHECK(error(dv, plus(want.dv, before[2])) < tolerance);
@@ -157,24 +158,25 @@ TEST_CASE("a causal block is one block per query, of the keys up to it") {
     Array q{of_queries, gap}, k{of_keys, gap}, v{of_keys, gap}, dy{of_queries};
     for (Array* each : {&q, &k, &v, &dy}) each->randomize(random);
     Array whole_y{of_queries}, whole_lse{{n.b, n.heads, n.s}};  // for backward: any softmax will do
-    kernels().attention_block_forward({}, q, k, v, heads, {0, n.s, 0, n.keys}, whole_y, whole_lse);
+    kernels().attention_block_forward({}, q, k, v, heads, {0, n.s, 0, n.keys}, {}, whole_y,
+                                      whole_lse);
 
     const AttentionBlock triangle{first, c, first_key, c, true};
     Array y{{n.b, c, n.h()}}, lse{{n.b, n.heads, c}};
-    kernels().attention_block_forward({}, q, k, v, heads, triangle, y, lse);
+    kernels().attention_block_forward({}, q, k, v, heads, triangle, {}, y, lse);
     Array dq{of_queries, gap}, dk{of_keys, gap}, dv{of_keys, gap};
     Array want_dq{of_queries, gap}, want_dk{of_keys, gap}, want_dv{of_keys, gap};
     for (Array* each : {&dq, &dk, &dv, &want_dq, &want_dk, &want_dv}) each->set(0.0F);
-    kernels().attention_block_backward({}, dy, q, k, v, whole_y, whole_lse, heads, triangle, dq, dk,
-                                       dv);
+    kernels().attention_block_backward({}, dy, q, k, v, whole_y, whole_lse, heads, triangle, {}, dq,
+                                       dk, dv);
 
     Doubles want_y(y.doubles().size()), want_lse(lse.doubles().size());
     for (std::int64_t i = 0; i < c; ++i) {
       const AttentionBlock one{first + i, 1, first_key, i + 1};
       Array row{{n.b, 1, n.h()}}, row_lse{{n.b, n.heads, 1}};
-      kernels().attention_block_forward({}, q, k, v, heads, one, row, row_lse);
-      kernels().attention_block_backward({}, dy, q, k, v, whole_y, whole_lse, heads, one, want_dq,
-                                         want_dk, want_dv);
+      kernels().attention_block_forward({}, q, k, v, heads, one, {}, row, row_lse);
+      kernels().attention_block_backward({}, dy, q, k, v, whole_y, whole_lse, heads, one, {},
+                                         want_dq, want_dk, want_dv);
       for (std::int64_t b = 0; b < n.b; ++b) {
         for (std::int64_t e = 0; e < n.h(); ++e)
           want_y[static_cast<std::size_t>((b * c + i) * n.h() + e)] =
@@ -218,10 +220,10 @@ TEST_CASE("a merge is correct for scores in the thousands, and changes no other 
 TEST_CASE("a block that is no part of q and k throws, naming its rows") {
   Array q{{1, 4, 4}}, k{{1, 3, 4}}, y{{1, 2, 4}}, lse{{1, 2, 2}};
   CHECK_THROWS_WITH_AS(
-      kernels().attention_block_forward({}, q, k, k, 2, {3, 2, 0, 3}, y, lse),
+      kernels().attention_block_forward({}, q, k, k, 2, {3, 2, 0, 3}, {}, y, lse),
       "attention_block_forward: the block of queries [3, 5) and keys [0, 3) does not fit q (1, 4, "
       "4) and k (1, 3, 4): its rows must be theirs, and there must be a key",
       std::invalid_argument);
-  CHECK_THROWS_AS(kernels().attention_block_forward({}, q, k, k, 2, {0, 2, 3, 0}, y, lse),
+  CHECK_THROWS_AS(kernels().attention_block_forward({}, q, k, k, 2, {0, 2, 3, 0}, {}, y, lse),
                   std::invalid_argument);
 }

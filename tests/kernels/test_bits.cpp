@@ -54,10 +54,11 @@ std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
                                  output({b, s, h}, gap), output({b, s, h}, gap));
     const AttentionBlock block{1, s - 1, 0, s / 2};
     Array &part = output({b, s - 1, h}), &part_lse = output({b, 3, s - 1});
-    kernels().attention_block_forward({}, q, k, v, 3, block, part, part_lse);
+    kernels().attention_block_forward({}, q, k, v, 3, block, {}, part, part_lse);
     kernels().attention_merge({}, part, part_lse, 3, 1, y, lse);
-    kernels().attention_block_backward({}, dy, q, k, v, y, lse, 3, block, output({b, s, h}, gap),
-                                       output({b, s, h}, gap), output({b, s, h}, gap));
+    kernels().attention_block_backward({}, dy, q, k, v, y, lse, 3, block, {},
+                                       output({b, s, h}, gap), output({b, s, h}, gap),
+                                       output({b, s, h}, gap));
   }
   {
     const Array logits = input({rows, out});
