@@ -1,12 +1,14 @@
 #include "core/model/attention.h"
 
+#include "core/model/rotary.h"
+
 namespace lockstep {
 
 Tensor AttentionCore::forward(Tensor qkv, Stash& stash) {
-  const std::int64_t b = qkv.shape()[0], s = qkv.shape()[1], width = qkv.shape()[2] / 3;
-  Tensor y = ops_.activation({b, s, width}, "attention output");
-  Tensor lse = ops_.statistic({b, heads_, s}, "attention log-sum-exps");
-  ops_.attention_forward(third(qkv, 0), third(qkv, 1), third(qkv, 2), heads_, y, lse);
+  const auto [q, k, v] = split_qkv(qkv, heads_);
+  Tensor y = ops_.activation(q.shape, "attention output");
+  Tensor lse = ops_.statistic({q.shape[0], heads_.queries, q.shape[1]}, "attention log-sum-exps");
+  ops_.attention_forward(q, k, v, heads_.queries, y, lse);
   stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(lse)};
   return y;
 }
@@ -14,9 +16,9 @@ Tensor AttentionCore::forward(Tensor qkv, Stash& stash) {
 Tensor AttentionCore::backward_input(Tensor dy, Stash& stash) {
   const Saved& saved = stash.saved<Saved>(this);
   Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
-  ops_.attention_backward(dy, third(saved.qkv, 0), third(saved.qkv, 1), third(saved.qkv, 2),
-                          saved.y, saved.lse, {}, heads_, third(dqkv, 0), third(dqkv, 1),
-                          third(dqkv, 2));
+  const auto [q, k, v] = split_qkv(saved.qkv, heads_);
+  const auto [dq, dk, dv] = split_qkv(dqkv, heads_);
+  ops_.attention_backward(dy, q, k, v, saved.y, saved.lse, {}, heads_.queries, dq, dk, dv);
   stash.drop(this);
   return dqkv;
 }
@@ -27,14 +29,17 @@ Attention::Attention(const LayerSite& site, const ModelBuilder& builder) {
   add(builder.linear(site, {.weight = spec(BlockSlot::qkv_weight),
                             .bias = spec(BlockSlot::qkv_bias),
                             .in = h,
-                            .out = 3 * h,
+                            .out = site.config.qkv_width(),
+                            .layout = weight_layout(site.config),
                             .split = LinearSplit::column,
                             .output = "qkv"}));
+  if (site.config.llama) add(std::make_unique<Rotary>(site, builder.heads(site)));
   add(builder.attention_core(site));
   add(builder.linear(site, {.weight = spec(BlockSlot::projection_weight),
                             .bias = spec(BlockSlot::projection_bias),
                             .in = h,
                             .out = h,
+                            .layout = weight_layout(site.config),
                             .split = LinearSplit::row,
                             .output = "attention projection"}));
 }

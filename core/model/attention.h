@@ -5,21 +5,25 @@
 
 namespace lockstep {
 
-/// Returns the queries (0), keys (1) or values (2): a third of the columns of qkv (b, s, 3w).
-inline View third(View qkv, int which) {
-  const std::int64_t width = qkv.shape.last() / 3;
-  return qkv.columns(which * width, width);
+/// The queries (b, s, w), keys and values (b, s, w') in one tensor (b, s, w + 2 w').
+struct QueriesKeysValues {
+  View q, k, v;
+};
+inline QueriesKeysValues split_qkv(View qkv, Heads heads) {
+  const std::int64_t d = qkv.shape.last() / (heads.queries + 2 * heads.keys);
+  const std::int64_t w = heads.queries * d, kv = heads.keys * d;
+  return {qkv.columns(0, w), qkv.columns(w, kv), qkv.columns(w + kv, kv)};
 }
 
 /// Causal attention without parameters: maps queries, keys and values, side by side in one tensor
-/// (b, s, 3w), to (b, s, w). Ring attention can replace this layer. The stash keeps the input and
-/// the log-sum-exps (3 b s w + a b s elements), and shares the output with the output projection,
-/// which keeps it as its own input. The (s, s) probabilities are never stored (FlashAttention, Dao
-/// 2022).
+/// (b, s, w + 2 w'), to (b, s, w). Ring attention can replace this layer. The stash keeps the input
+/// and the log-sum-exps, b s (w + 2 w') + a b s elements, and shares the output with the output
+/// projection, which keeps it as its own input. The (s, s) probabilities are never stored
+/// (FlashAttention, Dao 2022).
 class AttentionCore : public Layer {
  public:
-  /// `heads` is the number of heads on this rank.
-  AttentionCore(const LayerSite& site, int heads)
+  /// `heads` are those on this rank.
+  AttentionCore(const LayerSite& site, Heads heads)
       : ops_(site.device, site.layer, site.config.dtype), heads_(heads) {}
 
   Tensor forward(Tensor qkv, Stash& stash) override;
@@ -32,10 +36,11 @@ class AttentionCore : public Layer {
   };
 
   Ops ops_;
-  int heads_;
+  Heads heads_;
 };
 
-/// Multi-head attention (Vaswani 2017): the qkv Linear, the core and the output projection.
+/// Multi-head attention (Vaswani 2017): the qkv Linear, in a Llama the rotary positions, the core
+/// and the output projection.
 class Attention : public Chain {
  public:
   Attention(const LayerSite& site, const ModelBuilder& builder);

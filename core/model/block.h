@@ -1,11 +1,12 @@
 #pragma once
 
-#include "core/model/layernorm.h"
+#include "core/model/builder.h"
+#include "core/model/norm.h"
 
 namespace lockstep {
 
-/// One transformer block, pre-LayerNorm (Radford 2019):
-///   x = x + attention(ln_1(x)); y = x + mlp(ln_2(x)).
+/// One transformer block, which normalizes before each part (Radford 2019):
+///   x = x + attention(norm_1(x)); y = x + mlp(norm_2(x)).
 class Block : public Layer {
  public:
   Block(const LayerSite& site, const ModelBuilder& builder);
@@ -18,7 +19,7 @@ class Block : public Layer {
 
  private:
   Ops ops_;
-  std::unique_ptr<LayerNorm> ln_1_, ln_2_;
+  std::unique_ptr<Norm> norm_1_, norm_2_;
   std::unique_ptr<Layer> attention_, mlp_;
 };
 

@@ -7,6 +7,7 @@
 #include "core/model/layernorm.h"
 #include "core/model/linear.h"
 #include "core/model/mlp.h"
+#include "core/model/rmsnorm.h"
 
 namespace lockstep {
 
@@ -19,8 +20,9 @@ std::unique_ptr<TokenLayer> ModelBuilder::embedding(const LayerSite& site) const
 std::unique_ptr<Layer> ModelBuilder::linear(const LayerSite& site, const LinearSpec& spec) const {
   return std::make_unique<Linear>(site, spec);
 }
-std::unique_ptr<LayerNorm> ModelBuilder::layernorm(const LayerSite& site, const ParameterSpec& gain,
-                                                   const ParameterSpec& bias) const {
+std::unique_ptr<Norm> ModelBuilder::norm(const LayerSite& site, const ParameterSpec& gain,
+                                         const ParameterSpec& bias) const {
+  if (bias.shape.rank() == 0) return std::make_unique<RmsNorm>(site, gain);
   return std::make_unique<LayerNorm>(site, gain, bias);
 }
 std::unique_ptr<Layer> ModelBuilder::attention_core(const LayerSite& site) const {
@@ -38,7 +40,7 @@ std::unique_ptr<LossLayer> ModelBuilder::loss(const LayerSite& site) const {
 
 namespace {
 
-const ModelBuilder gpt_2;
+const ModelBuilder plain;
 
 }  // namespace
 
@@ -47,12 +49,12 @@ void set_model(Plan& plan, const GptConfig& config) {
 }
 
 void set_builder(Plan& plan, std::shared_ptr<const ModelBuilder> builder) {
-  auto parameters = (builder ? *builder : gpt_2).parameters(plan.model());
+  auto parameters = (builder ? *builder : plain).parameters(plan.model());
   plan.set_model(plan.model(), std::move(builder), std::move(parameters));
 }
 
 const ModelBuilder& builder_of(const Plan& plan) {
-  return plan.builder() ? *plan.builder() : gpt_2;
+  return plan.builder() ? *plan.builder() : plain;
 }
 
 }  // namespace lockstep

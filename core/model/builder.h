@@ -12,7 +12,8 @@
 
 namespace lockstep {
 
-class LayerNorm;
+class Norm;
+class RotaryTable;
 
 /// The configuration, device and storage with which a layer is built. Needed only during
 /// construction.
@@ -30,6 +31,8 @@ struct LayerSite {
   AxisGroups* groups = nullptr;
   /// How the ranks of the cp axis divide the positions of each sequence (context_positions).
   ContextLayout context = ContextLayout::contiguous;
+  /// The angles of a Llama's positions; null in a GPT-2.
+  std::shared_ptr<const RotaryTable> rotary{};
 
   /// Returns this rank's group along `axis`, or null if the axis has only one rank.
   Group* group(Axis axis) const {
@@ -47,6 +50,18 @@ struct LayerSite {
 /// The dimension along which tensor parallelism would split a Linear (Shoeybi 2019): its outputs
 /// (column) or its inputs (row).
 enum class LinearSplit { column, row };
+
+/// The attention heads on a rank. Grouped-query attention (Ainslie 2023): `queries / keys` heads of
+/// queries share one head of keys and values. In GPT-2, there are as many of both.
+struct Heads {
+  int queries = 1;
+  int keys = 1;  ///< and as many of values
+};
+
+/// Returns the layout of the weights of a block's Linears, which is that of Hugging Face's files.
+inline WeightLayout weight_layout(const GptConfig& config) {
+  return config.llama ? WeightLayout::out_in : WeightLayout::in_out;
+}
 
 /// The description of a Linear.
 struct LinearSpec {
@@ -69,9 +84,10 @@ struct LinearSpec {
   View tied_gradient{};
 };
 
-/// Builds the layers of a model. A lesson that changes the model derives from this class, overrides
-/// the functions that build the changed layers, and passes the builder to its Plan. The run, the
-/// single-device reference, predictions, sampling and the meta device then all use this builder.
+/// Builds the layers of a model, a GPT-2 or a Llama. A lesson that changes the model derives from
+/// this class, overrides the functions that build the changed layers, and passes the builder to its
+/// Plan. The run, the single-device reference, predictions, sampling and the meta device then all
+/// use this builder.
 class ModelBuilder {
  public:
   virtual ~ModelBuilder() = default;
@@ -80,13 +96,16 @@ class ModelBuilder {
   virtual std::vector<ParameterSpec> parameters(const GptConfig& config) const;
   virtual std::unique_ptr<TokenLayer> embedding(const LayerSite& site) const;
   virtual std::unique_ptr<Layer> linear(const LayerSite& site, const LinearSpec& spec) const;
-  virtual std::unique_ptr<LayerNorm> layernorm(const LayerSite& site, const ParameterSpec& gain,
-                                               const ParameterSpec& bias) const;
+  /// LayerNorm, or RMSNorm if `bias` has an empty shape.
+  virtual std::unique_ptr<Norm> norm(const LayerSite& site, const ParameterSpec& gain,
+                                     const ParameterSpec& bias) const;
   /// Returns the positions of each sequence whose tokens are on this rank; empty means all.
   virtual std::vector<Positions> positions(const LayerSite&) const { return {}; }
-  /// Returns the number of attention heads on this rank.
-  virtual int heads(const LayerSite& site) const { return site.config.heads; }
-  /// Maps the rank's queries, keys and values side by side, (b, s, 3w), to (b, s, w).
+  virtual Heads heads(const LayerSite& site) const {
+    return {site.config.heads, site.config.kv_heads()};
+  }
+  /// Maps the rank's queries, keys and values side by side, (b, s, w + 2 w'), to (b, s, w). In a
+  /// Llama, they already have rotary positions.
   virtual std::unique_ptr<Layer> attention_core(const LayerSite& site) const;
   virtual std::unique_ptr<Layer> mlp(const LayerSite& site) const;
   /// Builds a whole block, (b, s, h) -> (b, s, h), from the layers above.
@@ -103,9 +122,9 @@ void set_model(Plan& plan, T GptConfig::*setting, const std::type_identity_t<T>&
   config.*setting = value;
   set_model(plan, config);
 }
-/// Sets the builder of the plan's model; null selects the default GPT-2 builder.
+/// Sets the builder of the plan's model; null selects the default builder.
 void set_builder(Plan& plan, std::shared_ptr<const ModelBuilder> builder);
-/// Returns the plan's builder, or the default GPT-2 builder if the plan has none.
+/// Returns the plan's builder, or the default builder if the plan has none.
 const ModelBuilder& builder_of(const Plan& plan);
 
 }  // namespace lockstep

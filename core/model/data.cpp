@@ -108,16 +108,18 @@ void move_to(Device device, Batch& batch) {
   const Queue queue = device.compute.queue();
   const auto n = static_cast<std::int64_t>(batch.tokens.size());
   const View tokens{
-      gpu->allocate(2 * batch.tokens.size() * sizeof(std::int32_t), queue), {2 * n}, DType::i32};
+      gpu->allocate(3 * batch.tokens.size() * sizeof(std::int32_t), queue), {3 * n}, DType::i32};
   batch.copy = {tokens.data, [gpu, queue](void* data) { gpu->release(data, queue); }};
-  std::vector<std::int32_t> all = batch.tokens;  // tokens, then targets
+  std::vector<std::int32_t> all = batch.tokens;  // tokens, then targets, then positions
   all.insert(all.end(), batch.targets.begin(), batch.targets.end());
+  all.insert(all.end(), batch.positions.begin(), batch.positions.end());
   device.compute.write(all.data(), tokens);
   std::int64_t first = 0;
   for (Microbatch& each : batch.microbatches) {
     const Shape shape = each.tokens.shape;
     each.tokens = tokens.columns(first, shape.elements()).reshaped(shape);
     each.targets = tokens.columns(n + first, shape.elements()).reshaped(shape);
+    each.positions = tokens.columns(2 * n + first, shape.elements()).reshaped(shape);
     first += shape.elements();
   }
 }
@@ -131,7 +133,7 @@ std::int64_t positions_of(const BatchShape& shape, int sequence) {
   return positions;
 }
 
-/// Adds the microbatches, whose tokens and targets lie one after another.
+/// Adds the microbatches, whose tokens, targets and positions lie one after another.
 void divide(Batch& batch, const BatchShape& shape, int sequence) {
   const std::int64_t m = shape.microbatches, b = shape.size, s = positions_of(shape, sequence);
   const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * sequence);
@@ -140,7 +142,8 @@ void divide(Batch& batch, const BatchShape& shape, int sequence) {
     const auto part = [&](std::vector<std::int32_t>& tokens) {
       return View{stored ? tokens.data() + i * b * s : nullptr, {b, s}, DType::i32};
     };
-    batch.microbatches.push_back({part(batch.tokens), part(batch.targets), scale, i == m - 1});
+    batch.microbatches.push_back(
+        {part(batch.tokens), part(batch.targets), scale, i == m - 1, part(batch.positions)});
   }
 }
 
@@ -160,6 +163,7 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
   Batch batch;
   batch.tokens.reserve(static_cast<std::size_t>(m * b * s));
   batch.targets.reserve(batch.tokens.capacity());
+  batch.positions.reserve(batch.tokens.capacity());
   const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
   const std::uint64_t windows = tokens() - static_cast<std::size_t>(sequence_);
   for (std::int64_t sample = 0; sample < m * b; ++sample) {
@@ -170,6 +174,7 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
       for (std::int64_t i = begin; i < end; ++i) {
         batch.tokens.push_back(token(start + static_cast<std::size_t>(i)));
         batch.targets.push_back(token(start + static_cast<std::size_t>(i) + 1));
+        batch.positions.push_back(static_cast<std::int32_t>(i));
       }
   }
   divide(batch, shape, sequence_);

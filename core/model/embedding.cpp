@@ -12,8 +12,12 @@ Embedding::Embedding(const LayerSite& site, std::vector<Positions> positions)
 Tensor Embedding::forward(View tokens, Stash& stash) {
   Tensor x =
       ops_.activation({tokens.shape[0], tokens.shape[1], tokens_.shape[1]}, "embedding output");
-  positions_.with_values(
-      [&](View rows) { ops_.embedding_forward(tokens, tokens_.value, rows, x); });
+  positions_.with_values([&](View rows) {
+    if (rows.shape.rank() > 0)
+      ops_.embedding_forward(tokens, tokens_.value, rows, x);
+    else
+      ops_.embedding_part_forward(tokens, all_tokens(), tokens_.value, {}, x);
+  });
   stash.of<Saved>(this).tokens = tokens;
   return x;
 }
@@ -26,7 +30,10 @@ void Embedding::backward_weight(Stash& stash) {
   const Saved& saved = stash.saved<Saved>(this);
   if (!tokens_.frozen)
     positions_.with_gradients([&](View rows) {
-      ops_.embedding_backward(saved.tokens, saved.dx, tokens_.gradient, rows);
+      if (rows.shape.rank() > 0)
+        ops_.embedding_backward(saved.tokens, saved.dx, tokens_.gradient, rows);
+      else
+        ops_.embedding_part_backward(saved.tokens, all_tokens(), saved.dx, tokens_.gradient, {});
     });
   stash.drop(this);
 }

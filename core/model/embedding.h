@@ -7,8 +7,8 @@
 namespace lockstep {
 
 /// x (b, c, h) = token_table[tokens] + the rows of the position table for c positions, by default
-/// all s of the sequence. The stash keeps the View of the tokens and, between the two halves of the
-/// backward pass, also dx.
+/// all s of the sequence; in a Llama, without the latter. The stash keeps the View of the tokens
+/// and, between the two halves of the backward pass, also dx.
 class Embedding : public TokenLayer {
  public:
   /// `positions` are those of the tokens in each sequence; empty means all.
@@ -18,7 +18,8 @@ class Embedding : public TokenLayer {
   void backward_input(Tensor dx, Stash& stash) override;
   void backward_weight(Stash& stash) override;
   void collect(std::vector<Parameter*>& parameters) override {
-    parameters.insert(parameters.end(), {&tokens_, &positions_.parameter()});
+    parameters.push_back(&tokens_);
+    positions_.collect(parameters);
   }
   Parameter& table() override { return tokens_; }
 
@@ -27,6 +28,8 @@ class Embedding : public TokenLayer {
     View tokens;
     Tensor dx;
   };
+
+  VocabularyPart all_tokens() const { return {0, tokens_.shape[0]}; }
 
   Ops ops_;
   Parameter tokens_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "core/model/head.h"
 #include "core/model/losses.h"
 #include "core/model/ops.h"
+#include "core/model/rotary.h"
 
 namespace lockstep {
 
@@ -33,7 +35,10 @@ Unit unit_of(int index, Part& part) {
 Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_t seed,
          const ModelBuilder& builder, Storage storage, const std::map<int, Slice>& slices,
          AxisGroups* groups, ContextLayout context)
-    : config_(valid(config)), device_(device), stage_(stage) {
+    : config_(valid(config)),
+      device_(device),
+      stage_(stage),
+      rotary_(config_.llama ? std::make_shared<const RotaryTable>(config_, device_) : nullptr) {
   const auto site = [&](int layer) {
     return LayerSite{.config = config_,
                      .device = device_,
@@ -42,7 +47,8 @@ Gpt::Gpt(const GptConfig& config, Device device, StageLayers stage, std::uint64_
                      .storage = storage,
                      .slices = slices.empty() ? nullptr : &slices,
                      .groups = groups,
-                     .context = context};
+                     .context = context,
+                     .rotary = rotary_};
   };
   const LayerSite ends = site(-1);
   if (stage_.embedding) {
@@ -118,17 +124,8 @@ void Gpt::outwards(void (LayerHooks::*hook)(const Unit&), const Unit& unit) {
   for (auto hooks = hooks_.rbegin(); hooks != hooks_.rend(); ++hooks) ((*hooks)->*hook)(unit);
 }
 
-namespace {
-
-/// The model's own state for one microbatch.
-struct Remembered {
-  bool last = false;
-};
-
-}  // namespace
-
 Tensor Gpt::forward(const Microbatch& microbatch, Tensor x, Stash& stash) {
-  stash.of<Remembered>(this).last = microbatch.last;
+  stash.set_microbatch(microbatch);
   const auto with_hooks = [&](const Unit& unit, auto&& run) {
     inwards(&LayerHooks::before_forward, unit);
     run();
@@ -167,8 +164,7 @@ void Gpt::weight_half_done(const Unit& unit, bool last) {
 }
 
 Tensor Gpt::backward(Tensor dy, Stash& stash) {
-  const bool last = stash.saved<Remembered>(this).last;
-  stash.drop(this);
+  const bool last = stash.microbatch().last;
   const auto with_hooks = [&](const Unit& unit, auto&& run) {
     inwards(&LayerHooks::before_backward, unit);
     run();
@@ -209,8 +205,7 @@ Tensor Gpt::backward_input(Tensor dy, Stash& stash) {
 }
 
 void Gpt::backward_weight(Stash& stash) {
-  const bool last = stash.saved<Remembered>(this).last;
-  stash.drop(this);
+  const bool last = stash.microbatch().last;
   if (head_) {
     head_->backward_weight(stash);
     weight_half_done(units_.back(), last);
@@ -248,8 +243,15 @@ void Gpt::zero_gradients() {
 
 Tensor Gpt::logits(View tokens) {
   if (!embedding_ || !head_) throw std::logic_error{"Gpt::logits: needs the whole model"};
-  const auto forget = [](auto&& run) {
-    Stash stash;
+  Tensor positions;
+  if (rotary_) {
+    std::vector<std::int32_t> places(static_cast<std::size_t>(tokens.shape[1]));
+    std::iota(places.begin(), places.end(), 0);
+    positions = Tensor{device_.memory, {tokens.shape[1]}, MemoryCategory::activations, DType::i32};
+    device_.compute.write(places.data(), positions);
+  }
+  const auto forget = [&](auto&& run) {
+    Stash stash{Microbatch{.tokens = tokens, .targets = {}, .positions = positions}};
     return run(stash);
   };
   Tensor x = forget([&](Stash& stash) { return embedding_->forward(tokens, stash); });

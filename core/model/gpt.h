@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-/// GPT-2, or one pipeline stage of it, with explicit forward and backward passes. The losses and
-/// gradients of a pipeline of stages are bitwise identical to those of the whole model.
+/// A GPT-2 or a Llama, or one pipeline stage of it, with explicit forward and backward passes. The
+/// losses and gradients of a pipeline of stages are bitwise identical to those of the whole model.
 class Gpt {
  public:
   /// Builds the layers of `stage` and fills them with initial values that depend only on the seed
@@ -104,6 +104,7 @@ class Gpt {
   GptConfig config_;
   Device device_;
   StageLayers stage_;
+  std::shared_ptr<const RotaryTable> rotary_;  ///< of a Llama
   std::unique_ptr<TokenLayer> embedding_;
   std::vector<std::unique_ptr<Layer>> blocks_;
   std::unique_ptr<Layer> head_;

@@ -1,12 +1,12 @@
 #include "core/model/head.h"
 
-#include "core/model/layernorm.h"
+#include "core/model/norm.h"
 
 namespace lockstep {
 
 Head::Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied,
            View tied_gradient) {
-  add(builder.layernorm(site, final_gain_spec(site.config), final_bias_spec(site.config)));
+  add(builder.norm(site, final_gain_spec(site.config), final_bias_spec(site.config)));
   add(builder.linear(site, {.weight = head_spec(site.config),
                             .bias = {},
                             .in = site.config.hidden,

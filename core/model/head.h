@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-/// Final LayerNorm and output head without bias: (b, s, h) -> logits (b, s, V). With `tied`, the
+/// Final norm and output head without bias: (b, s, h) -> logits (b, s, V). With `tied`, the
 /// head reads that token table and adds its gradient to `tied_gradient` (V, h); finish_gradients
 /// adds the result to the table's own gradient. Without `tied`, the head owns a Parameter
 /// (head_spec).

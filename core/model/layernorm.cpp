@@ -21,10 +21,7 @@ Tensor LayerNorm::forward(Tensor x, Stash& stash) {
 }
 
 Tensor LayerNorm::forward_of_sum(View x, Tensor& branch, Stash& stash) {
-  if (!ops_.fuses()) {
-    ops_.add(x, branch, branch);
-    return forward(branch.share(), stash);
-  }
+  if (!ops_.fuses()) return Norm::forward_of_sum(x, branch, stash);
   return normalized(branch.share(), stash, [&](const Tensor& y, const Saved& saved) {
     ops_.add_layernorm_forward(x, saved.x, saved.x, gain_.value, bias_.value, y, saved.mean,
                                saved.rstd);
@@ -51,11 +48,7 @@ Tensor LayerNorm::backward_input(Tensor dy, Stash& stash) {
 }
 
 Tensor LayerNorm::backward_input_plus(Tensor dy, View other, Stash& stash) {
-  if (!ops_.fuses()) {
-    Tensor dx = backward_input(std::move(dy), stash);
-    ops_.add(other, dx, dx);
-    return dx;
-  }
+  if (!ops_.fuses()) return Norm::backward_input_plus(std::move(dy), other, stash);
   const View up = dy;
   return gradient(std::move(dy), stash, [&](const Tensor& dx, const Saved& saved) {
     ops_.layernorm_backward_input_add(up, saved.x, gain_.value, saved.mean, saved.rstd, other, dx);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/model/builder.h"
-#include "core/model/ops.h"
+#include "core/model/norm.h"
 
 namespace lockstep {
 
@@ -10,10 +10,10 @@ namespace lockstep {
 /// The input half also adds the gradients of gain and bias. Both halves read the same x and dy, so
 /// deferring these gradients would make a pipeline hold 2 b s h elements in order to compute 2 h
 /// numbers.
-class LayerNorm : public Layer {
+class LayerNorm : public Norm {
  public:
   LayerNorm(const LayerSite& site, const ParameterSpec& gain, const ParameterSpec& bias)
-      : ops_(site.device, site.layer, site.config.dtype),
+      : Norm(site.device, site.layer, site.config.dtype),
         gain_(site.parameter(gain)),
         bias_(site.parameter(bias)) {}
 
@@ -21,13 +21,9 @@ class LayerNorm : public Layer {
   Tensor backward_input(Tensor dy, Stash& stash) override;
   void backward_weight(Stash&) override {}
 
-  // A residual connection adds before its LayerNorm, and adds its gradient after it. On a GPU, one
-  // kernel does both.
-
-  /// Adds x to `branch` in place, and returns forward() of the sum.
-  Tensor forward_of_sum(View x, Tensor& branch, Stash& stash);
-  /// Returns backward_input(dy) + other.
-  Tensor backward_input_plus(Tensor dy, View other, Stash& stash);
+  /// On a GPU, one kernel adds and normalizes.
+  Tensor forward_of_sum(View x, Tensor& branch, Stash& stash) override;
+  Tensor backward_input_plus(Tensor dy, View other, Stash& stash) override;
 
   void collect(std::vector<Parameter*>& parameters) override {
     parameters.insert(parameters.end(), {&gain_, &bias_});
@@ -45,7 +41,6 @@ class LayerNorm : public Layer {
   template <class Launch>
   Tensor gradient(Tensor dy, Stash& stash, Launch launch);
 
-  Ops ops_;
   Parameter gain_, bias_;
 };
 

@@ -7,7 +7,8 @@ namespace lockstep {
 PositionTable::PositionTable(const LayerSite& site, std::vector<Positions> own)
     : ops_(site.device, site.layer, site.config.dtype),
       own_(std::move(own)),
-      parameter_(site.parameter(position_table_spec(site.config))) {}
+      parameter_(site.config.llama ? Parameter{}
+                                   : site.parameter(position_table_spec(site.config))) {}
 
 Tensor PositionTable::gathered(View table) const {
   std::int64_t count = 0;

@@ -8,31 +8,35 @@
 namespace lockstep {
 
 /// The position table of an embedding, and those of its rows that the rank's tokens use. Every rank
-/// that embeds tokens has the whole table.
+/// that embeds tokens has the whole table. A Llama has none: its positions are in attention
+/// (rotary.h).
 class PositionTable {
  public:
   /// `own` are the positions of the rank's tokens in each sequence; empty means all.
   PositionTable(const LayerSite& site, std::vector<Positions> own);
 
-  /// Calls use(rows) with the values of the own rows, (c, h).
+  /// Calls use(rows) with the values of the own rows, (c, h), or an empty view without a table.
   template <class Use>
   void with_values(const Use& use) const {
-    if (own_.empty()) return use(parameter_.value);
+    if (own_.empty() || !exists()) return use(parameter_.value);
     const Tensor rows = gathered(parameter_.value);
     use(rows);
   }
-  /// Calls add(rows), which adds to the gradients of the own rows, (c, h).
+  /// Calls add(rows), which adds to the gradients of the own rows, (c, h), or an empty view.
   template <class Add>
   void with_gradients(const Add& add) {
-    if (own_.empty()) return add(parameter_.gradient);
+    if (own_.empty() || !exists()) return add(parameter_.gradient);
     const Tensor rows = gathered(parameter_.gradient);
     add(rows);
     for_rows(parameter_.gradient, rows, [&](View table, View own) { ops_.copy(own, table); });
   }
 
-  Parameter& parameter() { return parameter_; }
+  void collect(std::vector<Parameter*>& parameters) {
+    if (exists()) parameters.push_back(&parameter_);
+  }
 
  private:
+  bool exists() const { return parameter_.shape.rank() > 0; }
   Tensor gathered(View table) const;
   /// Calls visit(rows of the table, own rows) for each range of positions.
   template <class Visit>

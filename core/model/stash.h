@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/model/microbatch.h"
+
 namespace lockstep {
 
 /// The tensors that one microbatch keeps between its forward and backward passes: for each layer, a
@@ -14,8 +16,15 @@ namespace lockstep {
 class Stash {
  public:
   Stash() = default;
+  /// An empty stash for the tensors of `microbatch`.
+  explicit Stash(const Microbatch& microbatch) : microbatch_(microbatch) {}
   Stash(Stash&&) = default;
   Stash& operator=(Stash&&) = default;
+
+  /// The microbatch whose tensors these are; Gpt::forward sets it. For layers that need to know
+  /// where a token is in its text.
+  const Microbatch& microbatch() const { return microbatch_; }
+  void set_microbatch(const Microbatch& microbatch) { microbatch_ = microbatch; }
 
   /// Returns the entry of `layer`, which is created on first use. Throws std::logic_error if the
   /// entry has another type.
@@ -61,6 +70,7 @@ class Stash {
     return holder;
   }
 
+  Microbatch microbatch_;
   std::unordered_map<const void*, std::unique_ptr<Entry>> entries_;
 };
 

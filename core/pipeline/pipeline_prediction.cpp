@@ -26,7 +26,8 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches) {
   Gpt model{plan, plan.place(plan.rank_holding(stage)), stage, {memory, compute}};
   const Boundary between = plan.boundary(microbatches);
   const Shape tokens{between.shape[0], between.shape[1]};
-  const Microbatch microbatch{View{nullptr, tokens, DType::i32}, View{nullptr, tokens, DType::i32}};
+  const View shape{nullptr, tokens, DType::i32};
+  const Microbatch microbatch{.tokens = shape, .targets = shape, .positions = shape};
   const auto boundary = [&](bool there) {
     return there ? Tensor{memory, between.shape, MemoryCategory::activations, between.dtype}
                  : Tensor{};

@@ -71,6 +71,20 @@ void check_heads(const GptConfig& model, const std::string& flags, Axis axis, in
                   .by = parts,
                   .into = fmt::format("{} equal groups", parts)},
                  find_ways, otherwise);
+  // A head of keys and values stays on one rank, with all the heads of queries that share it.
+  check_division(
+      {.flags = fmt::format("{} and --kv-heads {}", flags, model.kv_heads()),
+       .whole = model.kv_heads(),
+       .items = "heads of keys and values",
+       .by = parts,
+       .into = fmt::format("{} equal groups", parts)},
+      [&] {
+        std::vector<std::string> ways = nearest_divisors(fmt::format("--{}", name_of(axis)),
+                                                         model.kv_heads() / others, size, 2);
+        ways.push_back(fmt::format("--kv-heads {}", heads));
+        return ways;
+      },
+      otherwise);
 }
 
 void check_batch(const Plan& plan, const std::vector<int>& microbatches) {

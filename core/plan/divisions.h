@@ -36,9 +36,10 @@ std::vector<std::string> nearest_multiples(const std::string& flag, std::int64_t
 std::vector<std::string> nearest_divisors(const std::string& flag, std::int64_t whole,
                                           std::int64_t value, std::int64_t least = 1);
 
-/// Throws UsageError unless the model's heads divide into equal groups, one for each of the `size`
-/// ranks along `axis`, if they already divide into `others` groups. `flags` begins the message,
-/// such as "--tp 4 with --heads 6"; `otherwise` ends it, such as ", or --method ring".
+/// Throws UsageError unless the model's heads, and its heads of keys and values, divide into equal
+/// groups, one for each of the `size` ranks along `axis`, if they already divide into `others`
+/// groups. `flags` begins the message, such as "--tp 4 with --heads 6"; `otherwise` ends it, such
+/// as ", or --method ring".
 void check_heads(const GptConfig& model, const std::string& flags, Axis axis, int size,
                  int others = 1, const std::string& otherwise = {});
 

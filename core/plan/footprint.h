@@ -25,7 +25,13 @@ namespace lockstep {
 ///   ln_f     x             N h          loss     logits        N V
 ///            mean, rstd    2 N                   losses, lse   2 N
 ///   lm_head  x             N h
-/// in total 2 N h + N V + 4 N. The embedding keeps only a View of the tokens. (Korthikanti 2022
+/// in total 2 N h + N V + 4 N.
+///
+/// In a Llama, a norm has no mean, k and v have g d columns each, and the MLP's inner tensors are
+/// SwiGLU's x, 2 N f, and its output, N f: in total N (6 h + 2 g d + 3 f) + (2 + a) N for a block,
+/// and 2 N h + N V + 3 N for the head. Rotary positions keep nothing.
+///
+/// The embedding keeps only a View of the tokens. (Korthikanti 2022
 /// counts 34 b s h + 5 b s² a bytes per block, in 16 bits with dropout masks and stored
 /// probabilities. Lockstep stores neither, and the formula also includes LayerNorm's inputs.)
 struct Footprint {
@@ -42,11 +48,15 @@ struct Footprint {
   /// The forward pass only allocates, so its peak is at its end. The peak is the size of the
   /// output, N h, if the stage sends one.
   std::int64_t forward_working = 0;
-  /// The peak is in the uppermost block's MLP, before the block has released anything: it consists
-  /// of dy (N h), which is kept for the residual connection, and the gradient of width 4 h (4 N h).
-  /// On the last stage the head's stash is already released by then, so the peak is that of 5 N h
-  /// elements less `head`. It is at least N h elements less 2 N f32, which the head's Linear needs
-  /// when it writes dx while dlogits occupy the logits' memory, and at least 0.
+  /// What the backward pass of a block needs beyond its stash. The peak is in its MLP, before the
+  /// block has released anything: dy (N h), which is kept for the residual connection, and the
+  /// gradient of the MLP's activation (4 N h, or N f); together 5 N h in GPT-2. If f is very small,
+  /// it is later: when fc computes its dx beside dy, or when attention's backward pass begins.
+  std::int64_t block_working = 0;
+  /// The peak of a whole stage is in its uppermost block. On the last stage the head's stash is
+  /// already released by then, so the peak is that of block_working less `head`. It is at least N h
+  /// elements less 2 N f32, which the head's Linear needs when it writes dx while dlogits occupy
+  /// the logits' memory, and at least 0.
   std::int64_t backward_working = 0;
 
   /// Returns the peak of MemoryCategory::activations when `held` microbatches run their forward

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/base/error.h"
 #include "core/plan/divisions.h"
 #include "core/plan/gpt_parameters.h"
@@ -26,9 +28,14 @@ void GptConfig::validate() const {
   at_least_one("--vocab", vocabulary, "token");
   constexpr int most_layers = 1 << 16;
   constexpr double most_parameters = 1e17;  // larger byte counts do not fit into 64 bits
+  if (llama) {
+    at_least_one("--kv-heads", llama->kv_heads, "head of keys");
+    at_least_one("--mlp-width", llama->mlp_width, "column");
+  }
   const double h = hidden;
   if (layers > most_layers ||
-      (12.0 * layers * h + sequence + 2.0 * vocabulary) * h > most_parameters)
+      (layers * (4.0 * h + 3.0 * std::max(mlp_width(), hidden)) + sequence + 2.0 * vocabulary) * h >
+          most_parameters)
     throw UsageError{fmt::format(
         "--layers {} --hidden {} --vocab {}: this model is too large to count; use at most {} "
         "layers and {:.0e} parameters",
@@ -43,6 +50,19 @@ void GptConfig::validate() const {
                    ways.push_back(nearest_multiples("--hidden", heads, hidden).back());
                    return ways;
                  });
+  if (llama) {
+    check_division({.flags = fmt::format("--kv-heads {} with --heads {}", llama->kv_heads, heads),
+                    .whole = heads,
+                    .items = "heads",
+                    .by = llama->kv_heads,
+                    .into = fmt::format("{} equal groups", llama->kv_heads)},
+                   [&] { return nearest_divisors("--kv-heads", heads, llama->kv_heads); });
+    if (head_width() % 2 != 0)
+      throw UsageError{
+          fmt::format("--heads {} with --hidden {}: rotary positions turn pairs of columns, and "
+                      "heads of {} columns are odd; use --hidden {}",
+                      heads, hidden, head_width(), hidden + heads)};
+  }
   if (trained_count() == 0)
     throw UsageError{"--freeze: every unit would be frozen; leave at least one to train"};
 }

@@ -2,19 +2,45 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/view.h"
 
 namespace lockstep {
 
-/// The configuration of a GPT-2 model: learned positions, pre-LayerNorm, tanh-GELU, MLP of width 4
-/// h.
+/// How Llama 3.1 stretches the wavelengths of rotary positions for sequences that are longer than
+/// those of its first training ("rope_scaling" of type "llama3" in config.json).
+struct RotaryScaling {
+  double factor = 8;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  double original_sequence = 8192;
+  bool operator==(const RotaryScaling&) const = default;
+};
+
+/// The settings that a Llama has and a GPT-2 lacks.
+struct LlamaConfig {
+  int kv_heads = 2;       ///< g, heads of keys and of values; divides the heads of queries
+  int mlp_width = 176;    ///< f
+  double theta = 10000;   ///< the base of the rotary positions' wavelengths
+  double epsilon = 1e-5;  ///< RMSNorm's
+  std::optional<RotaryScaling> scaling{};
+  bool operator==(const LlamaConfig&) const = default;
+};
+
+/// The configuration of a decoder-only transformer of one of two families:
+///
+///   GPT-2   learned positions; LayerNorm; tanh-GELU with an MLP of width 4 h; biases (Radford
+///   2019) Llama   rotary positions; RMSNorm; SwiGLU with an MLP of width f; grouped-query
+///   attention; no
+///           biases (Touvron 2023, Grattafiori 2024)
 struct GptConfig {
   int layers = 8;        ///< L
   int hidden = 64;       ///< h
   int heads = 4;         ///< a; divides h
-  int sequence = 64;     ///< s, the number of learned positions
+  int sequence = 64;     ///< s; for GPT-2, also the number of learned positions
   int vocabulary = 256;  ///< V
   bool tied = false;     ///< the output head is the token table, as in GPT-2 itself
 
@@ -27,11 +53,42 @@ struct GptConfig {
   /// statistics (LayerNorm's, log-sum-exps, losses) and optimizer states are always f32.
   DType dtype = DType::f32;
 
+  std::optional<LlamaConfig> llama{};  ///< unset: the model is a GPT-2
+
+  /// d = h / a, the columns of one head.
+  int head_width() const { return hidden / heads; }
+  /// Returns g, the heads of keys and of values; in GPT-2, there are as many as heads of queries.
+  int kv_heads() const { return llama ? llama->kv_heads : heads; }
+  /// The columns of keys, or of values: g d.
+  int kv_width() const { return kv_heads() * head_width(); }
+  /// The columns of queries, keys and values together: h + 2 g d.
+  int qkv_width() const { return hidden + 2 * kv_width(); }
+  /// The columns of the MLP's activation: 4 h, or f.
+  int mlp_width() const { return llama ? llama->mlp_width : 4 * hidden; }
+  /// The columns that the MLP's first Linear computes: 4 h, or 2 f (SwiGLU's gate and its factor).
+  int mlp_inner_width() const { return llama ? 2 * llama->mlp_width : 4 * hidden; }
+  /// The vectors of h elements that a norm has, gain and bias or gain alone, and also the
+  /// statistics that it keeps per row: mean and rstd, or rstd alone.
+  int norm_vectors() const { return llama ? 1 : 2; }
+  /// The elements of a block's matrices: 12 h², or 2 h² + 2 g d h + 3 f h. A forward pass takes
+  /// twice as many FLOPs per token, and attention's besides.
+  double matrix_elements_per_block() const {
+    const double h = hidden;
+    return h * (qkv_width() + h + mlp_inner_width() + mlp_width());
+  }
+  /// The elements that a block saves per token for the backward pass, without statistics: 16 h, or
+  /// 6 h + 2 g d + 3 f (core/plan/footprint.h).
+  std::int64_t saved_per_block() const {
+    return std::int64_t{5} * hidden + qkv_width() + mlp_inner_width() + mlp_width();
+  }
+
   /// Throws UsageError for an invalid configuration; the one-line message names the flag, its value
   /// and valid values.
   void validate() const;
-  /// Returns 12 L h² + 13 L h + (V + s) h (Narayanan 2021), plus 2 h for the final LayerNorm, which
-  /// that formula omits, plus V h for an untied head.
+  /// Returns the number of parameters. GPT-2: 12 L h² + 13 L h + (V + s) h (Narayanan 2021), plus 2
+  /// h for the final LayerNorm, which that formula omits. Llama: L (2 h² + 2 g d h + 3 f h + 2 h) +
+  /// V h
+  /// + h. Either way, plus V h for an untied head.
   std::int64_t parameter_count() const;
   /// Returns the parameter count without frozen units.
   std::int64_t trained_count() const;

@@ -32,9 +32,9 @@ ParameterSpec of_unit(int unit, const GptConfig& config, ParameterSpec spec) {
 }  // namespace
 
 ParameterSpec token_table_spec(const GptConfig& config) {
-  return of_unit(
-      0, config,
-      matrix("transformer.wte.weight", token_table_order, config.vocabulary, config.hidden));
+  return of_unit(0, config,
+                 matrix(config.llama ? "model.embed_tokens.weight" : "transformer.wte.weight",
+                        token_table_order, config.vocabulary, config.hidden));
 }
 
 ParameterSpec position_table_spec(const GptConfig& config) {
@@ -43,7 +43,40 @@ ParameterSpec position_table_spec(const GptConfig& config) {
 
 namespace {
 
-ParameterSpec block_slot(const GptConfig& config, int layer, BlockSlot slot) {
+ParameterSpec llama_slot(const GptConfig& config, int layer, BlockSlot slot) {
+  const std::int64_t h = config.hidden, f = config.mlp_width(), kv = config.kv_width();
+  const int order = block_order(layer, static_cast<int>(slot));
+  const auto name = [&](const char* part) {
+    return fmt::format("model.layers.{}.{}.weight", layer, part);
+  };
+  const auto stacked = [&](const char* whole, const std::vector<StackedTensor>& parts) {
+    std::int64_t rows = 0;
+    for (const StackedTensor& part : parts) rows += part.rows;
+    ParameterSpec spec = matrix(name(whole), order, rows, h);
+    spec.stacked = parts;
+    return spec;
+  };
+  switch (slot) {
+    case BlockSlot::ln_1_weight:
+      return vector(name("input_layernorm"), order, h, 1);
+    case BlockSlot::qkv_weight:
+      return stacked("self_attn.qkv_proj", {{name("self_attn.q_proj"), h},
+                                            {name("self_attn.k_proj"), kv},
+                                            {name("self_attn.v_proj"), kv}});
+    case BlockSlot::projection_weight:
+      return matrix(name("self_attn.o_proj"), order, h, h);
+    case BlockSlot::ln_2_weight:
+      return vector(name("post_attention_layernorm"), order, h, 1);
+    case BlockSlot::fc_weight:
+      return stacked("mlp.gate_up_proj", {{name("mlp.gate_proj"), f}, {name("mlp.up_proj"), f}});
+    case BlockSlot::mlp_projection_weight:
+      return matrix(name("mlp.down_proj"), order, h, f);
+    default:
+      return {};  // a bias
+  }
+}
+
+ParameterSpec gpt2_slot(const GptConfig& config, int layer, BlockSlot slot) {
   const std::int64_t h = config.hidden;
   const int order = block_order(layer, static_cast<int>(slot));
   const auto name = [&](const char* part) {
@@ -86,16 +119,18 @@ ParameterSpec block_slot(const GptConfig& config, int layer, BlockSlot slot) {
 }  // namespace
 
 ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot) {
-  return of_unit(layer + 1, config, block_slot(config, layer, slot));
+  return of_unit(layer + 1, config,
+                 config.llama ? llama_slot(config, layer, slot) : gpt2_slot(config, layer, slot));
 }
 
 ParameterSpec final_gain_spec(const GptConfig& config) {
-  return of_unit(
-      config.layers + 1, config,
-      vector("transformer.ln_f.weight", block_order(config.layers, 0), config.hidden, 1));
+  return of_unit(config.layers + 1, config,
+                 vector(config.llama ? "model.norm.weight" : "transformer.ln_f.weight",
+                        block_order(config.layers, 0), config.hidden, 1));
 }
 
 ParameterSpec final_bias_spec(const GptConfig& config) {
+  if (config.llama) return {};
   return of_unit(config.layers + 1, config,
                  vector("transformer.ln_f.bias", block_order(config.layers, 1), config.hidden, 0));
 }
@@ -112,10 +147,16 @@ const char* role_of(const ParameterSpec& spec) {
                                    {".attn.c_proj.", "attention projection"},
                                    {".mlp.c_fc.", "MLP, h to 4h"},
                                    {".mlp.c_proj.", "MLP, 4h to h"},
+                                   {".self_attn.qkv_proj.", "qkv"},
+                                   {".self_attn.o_proj.", "attention projection"},
+                                   {".mlp.gate_up_proj.", "MLP, h to 2f"},
+                                   {".mlp.down_proj.", "MLP, f to h"},
                                    {".moe.router.", "router"},
                                    {".moe.experts.", "experts"},
                                    {".ln_", "layernorms"},
+                                   {"norm.", "RMSNorms"},
                                    {".wte.", "token table"},
+                                   {".embed_tokens.", "token table"},
                                    {".wpe.", "position table"},
                                    {"lm_head.", "head"}})
     if (spec.name.find(part) != std::string::npos) return role;
@@ -123,13 +164,17 @@ const char* role_of(const ParameterSpec& spec) {
 }
 
 std::vector<ParameterSpec> gpt_parameters(const GptConfig& config) {
-  std::vector<ParameterSpec> specs{token_table_spec(config), position_table_spec(config)};
+  std::vector<ParameterSpec> specs{token_table_spec(config)};
+  const auto add = [&](ParameterSpec spec) {
+    if (spec.shape.rank() > 0) specs.push_back(std::move(spec));
+  };
+  if (!config.llama) add(position_table_spec(config));
   for (int layer = 0; layer < config.layers; ++layer)
     for (int slot = 0; slot < block_slots; ++slot)
-      specs.push_back(block_spec(config, layer, static_cast<BlockSlot>(slot)));
-  specs.push_back(final_gain_spec(config));
-  specs.push_back(final_bias_spec(config));
-  if (!config.tied) specs.push_back(head_spec(config));
+      add(block_spec(config, layer, static_cast<BlockSlot>(slot)));
+  add(final_gain_spec(config));
+  add(final_bias_spec(config));
+  if (!config.tied) add(head_spec(config));
   return specs;
 }
 

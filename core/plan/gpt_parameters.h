@@ -15,15 +15,23 @@ namespace lockstep {
 struct Cut {
   Axis axis = Axis::tp;
   int dimension = 0;
-  int sections = 1;
+  std::vector<std::int64_t> sections{};
   std::int64_t grain = 1;
   bool operator==(const Cut&) const = default;
+};
+
+/// A tensor of a checkpoint that is a part of a parameter: some of its rows.
+struct StackedTensor {
+  std::string name;
+  std::int64_t rows = 0;
+  bool operator==(const StackedTensor&) const = default;
 };
 
 /// Describes a parameter, without storage: its name, shape, position in the whole model, and
 /// initial values.
 struct ParameterSpec {
-  std::string name;  ///< Hugging Face's name for GPT-2
+  /// Hugging Face's name; that of a parameter with `stacked` tensors is in their style.
+  std::string name;
   Shape shape;
   /// Position in the whole model. Orders have gaps, so that a lesson can replace a layer with one
   /// that has more parameters (`block_order`). The order selects the random stream for the initial
@@ -37,6 +45,9 @@ struct ParameterSpec {
   /// The cuts that determine a rank's part; without cuts, a rank holds the whole parameter. Set by
   /// the builder of split layers.
   std::vector<Cut> cuts{};
+  /// The tensors that Hugging Face stores in place of this one, which has their rows one after
+  /// another: q, k and v, for example, so that one product computes all three. Usually empty.
+  std::vector<StackedTensor> stacked{};
 
   bool is_cut_along(Axis axis) const {
     return std::ranges::any_of(cuts, [&](const Cut& cut) { return cut.axis == axis; });
@@ -48,7 +59,8 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
-/// The parameters of one block, in order.
+/// The parameters of one block, in order, by what they do. In a Llama, the norms are RMSNorms, `fc`
+/// computes SwiGLU's gate and factor, and no layer has a bias.
 enum class BlockSlot {
   ln_1_weight,
   ln_1_bias,
@@ -75,19 +87,20 @@ inline int ParameterSpec::unit() const {
   return order / orders_of_a_unit;
 }
 inline int ParameterSpec::layer() const {
-  return name.starts_with("transformer.h.") ? unit() - 1 : -1;
+  return name.starts_with("transformer.h.") || name.starts_with("model.layers.") ? unit() - 1 : -1;
 }
 /// Returns what a parameter does in the model, such as "qkv", for reports of the memory.
 const char* role_of(const ParameterSpec& spec);
 
-// GPT-2's initialisation (Radford 2019, as in Hugging Face's GPT2PreTrainedModel): weights from
-// N(0, 0.02), with the two projections onto the residual stream scaled by 1/√(2L); biases 0; gains
-// 1.
+// The initialisation is Hugging Face's: weights from N(0, 0.02), gains 1, biases 0. In GPT-2
+// (Radford 2019), the two projections onto the residual stream are scaled by 1/√(2L).
 ParameterSpec token_table_spec(const GptConfig& config);     ///< (V, h)
-ParameterSpec position_table_spec(const GptConfig& config);  ///< (s, h)
-/// Matrices are (in, out), as in GPT-2.
+ParameterSpec position_table_spec(const GptConfig& config);  ///< (s, h), in GPT-2 only
+/// Matrices of blocks are (in, out) in GPT-2, and (out, in) in Llama. A parameter that the model
+/// lacks has an empty shape.
 ParameterSpec block_spec(const GptConfig& config, int layer, BlockSlot slot);
 ParameterSpec final_gain_spec(const GptConfig& config);
+/// Has an empty shape if the model lacks it.
 ParameterSpec final_bias_spec(const GptConfig& config);
 /// (V, h): the token table if tied, otherwise a separate parameter.
 ParameterSpec head_spec(const GptConfig& config);

@@ -144,6 +144,12 @@ void Plan::validate() const {
   layers_of(0);
   const int tp = mesh.size(Axis::tp);
   check_heads(model_, fmt::format("--tp {} with --heads {}", tp, model_.heads), Axis::tp, tp);
+  check_division({.flags = fmt::format("--tp {} with --mlp-width {}", tp, model_.mlp_width()),
+                  .whole = model_.mlp_width(),
+                  .items = "columns of the MLP",
+                  .by = tp,
+                  .into = fmt::format("{} equal parts", tp)},
+                 [&] { return nearest_multiples("--mlp-width", tp, model_.mlp_width()); });
   if (const int cp = mesh.size(Axis::cp); cp > 1)
     context_positions(batch.context, model_.sequence, 0, cp);
   check_batch(*this, {batch.microbatches});

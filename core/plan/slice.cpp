@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 namespace lockstep {
@@ -62,28 +63,34 @@ struct Extent {
   std::int64_t local = 0;
 
   void cut(const DimensionCut& cut) {
-    if (cut.parts < 1 || cut.part < 0 || cut.part >= cut.parts || cut.sections < 1 ||
-        cut.grain < 1 || local % cut.sections != 0)
-      throw std::invalid_argument(fmt::format("part {} of {} of {} elements in {} sections",
-                                              cut.part, cut.parts, local, cut.sections));
-    const std::int64_t section = local / cut.sections;
+    const std::vector<std::int64_t> sections =
+        cut.sections.empty() ? std::vector{local} : cut.sections;
+    if (cut.parts < 1 || cut.part < 0 || cut.part >= cut.parts || cut.grain < 1 ||
+        std::ranges::min(sections) < 0 ||
+        std::accumulate(sections.begin(), sections.end(), std::int64_t{0}) != local)
+      throw std::invalid_argument(fmt::format("part {} of {} of {} elements in sections of [{}]",
+                                              cut.part, cut.parts, local,
+                                              fmt::join(sections, ", ")));
     const std::int64_t unit = cut.parts * cut.grain;
-    const std::int64_t each = (section + unit - 1) / unit * cut.grain;
     std::vector<ElementRange> kept;
-    for (int s = 0; s < cut.sections; ++s) {
-      const std::int64_t begin = s * section + std::min(section, cut.part * each);
-      const std::int64_t end = s * section + std::min(section, (cut.part + 1) * each);
+    std::int64_t before = 0, stored = 0;  // the earlier sections' elements, and those of this part
+    for (const std::int64_t section : sections) {
+      const std::int64_t each = (section + unit - 1) / unit * cut.grain;
+      const std::int64_t begin = before + std::min(section, cut.part * each);
+      const std::int64_t end = before + std::min(section, (cut.part + 1) * each);
       for (const ElementRange& old : intervals) {
         const std::int64_t first = std::max(begin, old.local);
         const std::int64_t last = std::min(end, old.local + old.count);
         if (first < last)
           kept.push_back({.whole = old.whole + first - old.local,
-                          .local = s * each + first - begin,
+                          .local = stored + first - begin,
                           .count = last - first});
       }
+      before += section;
+      stored += each;
     }
     intervals = std::move(kept);
-    local = cut.sections * each;
+    local = stored;
   }
 };
 

@@ -21,9 +21,9 @@ struct DimensionCut {
   int dimension = 0;
   int part = 0;   ///< index of this part
   int parts = 1;  ///< number of ranks
-  /// Number of equal adjacent blocks that are divided separately: 3 for the q, k and v columns of
-  /// one matrix.
-  int sections = 1;
+  /// The sizes of adjacent blocks that are divided separately: those of the q, k and v columns of
+  /// one matrix, for example. Empty: the dimension is one block.
+  std::vector<std::int64_t> sections{};
   /// The size of a part is a multiple of this number of rows or columns: for example, the number of
   /// columns of one head. All parts have the same size: if the dimension does not divide evenly,
   /// the last parts are padded.

@@ -17,8 +17,12 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
   fmt::print("Lesson {}: {} rank{} ({})", info.name, ranks, ranks > 1 ? "s" : "",
              platform.launch == Launch::mpi ? "processes under mpirun" : "threads");
   if (info.model)
-    fmt::print(", {} layers, hidden {}, {} heads, sequence {}", model.layers, model.hidden,
-               model.heads, model.sequence);
+    fmt::print(", {}{} layers, hidden {}, {} heads{}, sequence {}", model.llama ? "Llama, " : "",
+               model.layers, model.hidden, model.heads,
+               model.llama ? fmt::format(" ({} of keys and values), MLP {}", model.kv_heads(),
+                                         model.mlp_width())
+                           : "",
+               model.sequence);
   fmt::print("\n");
   if (!hosts.empty()) fmt::print("{}\n", hosts);
   if (gpus.any) fmt::print("{}\n", gpus.summary(options));

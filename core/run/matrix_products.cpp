@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/model/builder.h"
+
 namespace lockstep {
 
 void load_matrix_products(Stream& compute, const Options& options) {
@@ -11,19 +13,22 @@ void load_matrix_products(Stream& compute, const Options& options) {
   const int most_microbatches = std::ranges::max(options.microbatches());
   const std::int64_t rows = std::max(1, options.plan.microbatch_size(most_microbatches)) *
                             static_cast<std::int64_t>(model.sequence) / cp;
-  const std::int64_t h = model.hidden, part = std::max<std::int64_t>(1, h / tp);
+  const std::int64_t h = model.hidden;
+  const auto part = [tp](std::int64_t width) { return std::max<std::int64_t>(1, width / tp); };
+  const WeightLayout blocks = weight_layout(model);
+  const bool biases = !model.llama;
   struct Product {
     std::int64_t in, out;
     bool has_bias;
     WeightLayout layout;
   };
   const Product products[] = {
-      {h, 3 * part, true, WeightLayout::in_out},  // queries, keys and values
-      {part, h, true, WeightLayout::in_out},      // projections; without a bias if it is cut
-      {part, h, false, WeightLayout::in_out},
-      {h, 4 * part, true, WeightLayout::in_out},  // feed-forward
-      {4 * part, h, true, WeightLayout::in_out},
-      {4 * part, h, false, WeightLayout::in_out},
+      {h, part(model.qkv_width()), biases, blocks},
+      {part(h), h, biases, blocks},  // projections; without a bias if it is cut
+      {part(h), h, false, blocks},
+      {h, part(model.mlp_inner_width()), biases, blocks},
+      {part(model.mlp_width()), h, biases, blocks},
+      {part(model.mlp_width()), h, false, blocks},
       {h, (model.vocabulary + tp - 1) / tp, false, WeightLayout::out_in},  // head
   };
   Gpu& gpu = *compute.gpu();

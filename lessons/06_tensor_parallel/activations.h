@@ -51,29 +51,31 @@ inline double activation_bytes(const std::vector<SavedActivation>& saved, std::i
 
 /// The activations that one of our blocks saves.
 inline std::vector<SavedActivation> block_activations(const GptConfig& config) {
-  const double wide = static_cast<double>(size_of(config.dtype)) * config.hidden, f32 = 4;
+  const double width = static_cast<double>(size_of(config.dtype)), f32 = 4;
+  const double wide = width * config.hidden, norm = f32 * config.norm_vectors();
+  const double inner = width * config.mlp_inner_width();
   return {
       {"ln_1: x", wide, Divided::tokens},
-      {"ln_1: mean, rstd", 2 * f32, Divided::tokens},
+      {"ln_1: mean, rstd", norm, Divided::tokens},
       {"qkv: x", wide, Divided::gathered},
-      {"attention: q, k, v", 3 * wide, Divided::features},
+      {"attention: q, k, v", width * config.qkv_width(), Divided::features},
       {"attention: y, the projection's x", wide, Divided::features},
       {"attention: log-sum-exps", f32 * config.heads, Divided::features},
       {"ln_2: x", wide, Divided::tokens},
-      {"ln_2: mean, rstd", 2 * f32, Divided::tokens},
+      {"ln_2: mean, rstd", norm, Divided::tokens},
       {"fc: x", wide, Divided::gathered},
-      {"GELU: x", 4 * wide, Divided::features},
-      {"MLP's projection: x", 4 * wide, Divided::features},
+      {config.llama ? "SwiGLU: x" : "GELU: x", inner, Divided::features},
+      {"MLP's projection: x", width * config.mlp_width(), Divided::features},
   };
 }
 
-/// The activations that the final LayerNorm, the head and the loss save, on each of t ranks. The
+/// The activations that the final norm, the head and the loss save, on each of t ranks. The
 /// vocabulary may be padded.
 inline std::vector<SavedActivation> head_activations(const GptConfig& config, int t) {
   const double width = static_cast<double>(size_of(config.dtype)), f32 = 4;
   return {
       {"ln_f: x", width * config.hidden, Divided::tokens},
-      {"ln_f: mean, rstd", 2 * f32, Divided::tokens},
+      {"ln_f: mean, rstd", f32 * config.norm_vectors(), Divided::tokens},
       {"lm_head: x", width * config.hidden, Divided::gathered},
       {"loss: logits", width * static_cast<double>(part_of(config.vocabulary, t)),
        Divided::not_at_all},

@@ -17,13 +17,19 @@ struct TensorSizes {
                plan.model().sequence),
         layers(plan.model().layers),
         whole(width_of(plan) * tokens * plan.model().hidden),
-        part(whole / t) {}
+        part(whole / t),
+        mlp(width_of(plan) * tokens * plan.model().mlp_width() / t),
+        inner(width_of(plan) * tokens * plan.model().mlp_inner_width() / t),
+        qkv(width_of(plan) * tokens * plan.model().qkv_width() / t) {}
 
   int t;                ///< ranks along tp
   std::int64_t tokens;  ///< N
   std::int64_t layers;
   std::int64_t whole;  ///< F: bytes of a tensor between two layers, N h elements
   std::int64_t part;   ///< F/t, in bytes
+  // A rank's bytes of the MLP's activation and of what fc computes, in GPT-2 4 F/t each, and of
+  // queries, keys and values, in GPT-2 3 F/t.
+  std::int64_t mlp, inner, qkv;
 
   /// Bytes of mean and rstd, or of losses and log-sum-exps, of all N tokens.
   std::int64_t statistics() const { return 8 * tokens; }
@@ -63,9 +69,9 @@ inline std::int64_t tensor_saved_by_head(const TensorSizes& sizes, const GptConf
       activation_bytes(head_activations(config, sizes.t), sizes.tokens, parts));
 }
 
-/// Returns the peak of the activations, in bytes: what all blocks and the head save (4 F + 12 F/t
-/// per block, 4 N statistics and a N/t log-sum-exps: activations.h), and what the larger of two
-/// moments of the backward pass needs beyond that.
+/// Returns the peak of the activations, in bytes: what all blocks and the head save (in GPT-2 4 F +
+/// 12 F/t per block, 4 N statistics and a N/t log-sum-exps: activations.h), and what the larger of
+/// two moments of the backward pass needs beyond that.
 inline std::int64_t tensor_activations(const TensorSizes& sizes, const GptConfig& config) {
   const Divisors parts = tensor_divisors(sizes.t);
   const std::int64_t F = sizes.whole, F_t = sizes.part;
@@ -74,8 +80,11 @@ inline std::int64_t tensor_activations(const TensorSizes& sizes, const GptConfig
   const std::int64_t in_head = F - sizes.statistics();
   // In the last block's MLP, once what the head saved is released: dy and the gradient of the
   // projection's input (4 F/t), or, with the MLP's saved 8 F/t released, dy, the gradient of fc's
-  // output (4 F/t) and dx.
-  const std::int64_t in_block = std::max(F + 4 * F_t, 2 * F - 4 * F_t) - head;
+  // output (4 F/t) and dx. With a very thin MLP, in its attention, whose gradients are of q, k and
+  // v.
+  const std::int64_t in_attention =
+      sizes.qkv + F_t - F - sizes.mlp - sizes.inner - 4 * config.norm_vectors() * sizes.tokens;
+  const std::int64_t in_block = std::max({F + sizes.mlp, 2 * F - sizes.mlp, in_attention}) - head;
   return sizes.layers * tensor_saved_per_block(sizes, config, parts) + head +
          std::max({std::int64_t{0}, in_head, in_block});
 }

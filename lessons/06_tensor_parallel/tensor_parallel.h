@@ -107,7 +107,8 @@ class VocabularyParallelEmbedding : public TokenLayer {
     stash.drop(this);
   }
   void collect(std::vector<Parameter*>& parameters) override {
-    parameters.insert(parameters.end(), {&tokens_, &positions_.parameter()});
+    parameters.push_back(&tokens_);
+    positions_.collect(parameters);
   }
   Parameter& table() override { return tokens_; }
 
@@ -183,24 +184,29 @@ class VocabularyParallelCrossEntropy : public LossLayer {
 /// table. Their gradients are the same on all ranks without communication, because they depend only
 /// on activations (and their gradients) that are the same on all ranks.
 inline std::vector<Cut> tensor_cuts(const GptConfig& config, const ParameterSpec& spec) {
-  constexpr int rows = 0, columns = 1, elements = 0;
-  const Cut by_tokens{.axis = Axis::tp, .dimension = rows};
-  if (spec.order == head_spec(config).order || spec.order == token_table_order) return {by_tokens};
+  constexpr int tokens = 0, elements = 0;
+  if (spec.order == head_spec(config).order || spec.order == token_table_order)
+    return {{.axis = Axis::tp, .dimension = tokens}};
   const int unit = spec.unit();
   if (unit < 1 || unit > config.layers) return {};
-  const std::int64_t head = config.hidden / config.heads;  // a rank takes whole heads
-  const auto of_heads = [&](int dimension, int sections) {
-    return Cut{.axis = Axis::tp, .dimension = dimension, .sections = sections, .grain = head};
-  };
+  // The dimensions of a matrix along which Megatron's columns and rows lie: those of its outputs
+  // and of its inputs.
+  const bool in_out = weight_layout(config) == WeightLayout::in_out;
+  const int columns = in_out ? 1 : 0, rows = in_out ? 0 : 1;
+  // A rank takes whole heads of queries, keys and values, in a Llama more of queries than of the
+  // others, and then the same columns of SwiGLU's gate and of its factor.
+  const std::int64_t head = config.head_width();
+  const std::vector<std::int64_t> qkv{config.hidden, config.kv_width(), config.kv_width()};
+  const std::vector<std::int64_t> inner(config.llama ? 2 : 1, config.mlp_width());
   switch (static_cast<BlockSlot>(spec.order - block_order(unit - 1, 0))) {
     case BlockSlot::qkv_weight:
-      return {of_heads(columns, 3)};  // of q, of k and of v
+      return {{.axis = Axis::tp, .dimension = columns, .sections = qkv, .grain = head}};
     case BlockSlot::qkv_bias:
-      return {of_heads(elements, 3)};
+      return {{.axis = Axis::tp, .dimension = elements, .sections = qkv, .grain = head}};
     case BlockSlot::projection_weight:
-      return {of_heads(rows, 1)};
+      return {{.axis = Axis::tp, .dimension = rows, .grain = head}};
     case BlockSlot::fc_weight:
-      return {{.axis = Axis::tp, .dimension = columns}};
+      return {{.axis = Axis::tp, .dimension = columns, .sections = inner}};
     case BlockSlot::fc_bias:
       return {{.axis = Axis::tp, .dimension = elements}};
     case BlockSlot::mlp_projection_weight:
@@ -236,10 +242,14 @@ class TensorParallel : public ModelBuilder {
     return layers;
   }
 
-  /// Heads are independent of each other, so attention itself needs no communication.
-  int heads(const LayerSite& site) const override {
+  /// Heads are independent of each other, so attention itself needs no communication. The heads of
+  /// queries that share a head of keys and values stay together, so t must divide g, the number of
+  /// the latter. (With t > g, others keep copies of keys and values on several ranks.)
+  Heads heads(const LayerSite& site) const override {
+    const Heads all = ModelBuilder::heads(site);
     const Group* ranks = site.group(Axis::tp);
-    return ranks == nullptr ? site.config.heads : site.config.heads / ranks->size();
+    const int t = ranks == nullptr ? 1 : ranks->size();
+    return {all.queries / t, all.keys / t};
   }
 
   std::unique_ptr<TokenLayer> embedding(const LayerSite& site) const override {

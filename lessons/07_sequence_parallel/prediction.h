@@ -13,10 +13,10 @@ inline Divisors sequence_divisors(int t, bool regather) {
   return {.features = t, .tokens = t, .gathered = regather ? t : 1};
 }
 
-/// Returns the peak of the activations, in bytes: what all blocks and the head save (2 F + 14 F/t
-/// per block, or 16 F/t with `regather`, and 1/t of the statistics and log-sum-exps), and what the
-/// larger of two moments of the backward pass needs beyond that. An exchange has a whole tensor and
-/// a shard at the same time.
+/// Returns the peak of the activations, in bytes: what all blocks and the head save (in GPT-2 2 F +
+/// 14 F/t per block, or 16 F/t with `regather`, and 1/t of the statistics and log-sum-exps), and
+/// what the larger of two moments of the backward pass needs beyond that. An exchange has a whole
+/// tensor and a shard at the same time.
 inline std::int64_t sequence_activations(const TensorSizes& sizes, const GptConfig& config,
                                          bool regather) {
   if (sizes.t == 1) return tensor_activations(sizes, config);
@@ -27,8 +27,8 @@ inline std::int64_t sequence_activations(const TensorSizes& sizes, const GptConf
   // weight's gradient is computed after dx has been scattered, so that its shard is there, too.
   const std::int64_t in_head = F - sizes.statistics() + (regather ? F_t : 0);
   // In the last block's MLP: the projection gathers its dy (F, beside the shard), and computes 4
-  // F/t.
-  const std::int64_t in_block = F + 5 * F_t - head;
+  // F/t. If that is very thin, fc's dx (F), and its shard, take more.
+  const std::int64_t in_block = F + F_t + std::max(sizes.mlp, F_t - sizes.mlp) - head;
   return sizes.layers * tensor_saved_per_block(sizes, config, parts) + head +
          std::max({std::int64_t{0}, in_head, in_block});
 }
@@ -37,8 +37,8 @@ inline std::int64_t sequence_activations(const TensorSizes& sizes, const GptConf
 /// reduce-scatters and four all-gathers of N h elements per block replace lesson 6's all-reduces:
 /// still 8 b s h (t-1)/t elements, or 10 b s h (t-1)/t with `regather`, which gathers two more
 /// tensors per block. The embedding scatters forward and gathers backward, the head the reverse.
-/// Once per step, each unit's LayerNorms sum their gradients: 4 h elements per block, and 2 h for
-/// the head.
+/// Once per step, each unit's norms sum their gradients: 4 h elements per block, and 2 h for the
+/// head (in a Llama, half of that).
 inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place, bool regather) {
   const std::int64_t m = plan.batch.microbatches, width = width_of(plan);
   const std::int64_t h = plan.model().hidden;
@@ -51,12 +51,14 @@ inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place,
   predicted.bytes_sent[Operation::all_gather] =
       m * (width * (4 * sizes.layers + 2 + (regather ? 2 * sizes.layers + 1 : 0)) * half +
            sizes.loss_sends());
-  predicted.bytes_sent[Operation::all_reduce] = width * (sizes.layers * sums(4 * h) + sums(2 * h));
+  const std::int64_t norm = plan.model().norm_vectors() * h;
+  predicted.bytes_sent[Operation::all_reduce] =
+      width * (sizes.layers * sums(2 * norm) + sums(norm));
 
   set_states(predicted, plan, place);
   predicted.peak_bytes[MemoryCategory::activations] =
       sequence_activations(sizes, plan.model(), regather);
-  const std::int64_t summed = sizes.t > 1 ? 4 * h : 0;  // LayerNormSums' buffer
+  const std::int64_t summed = sizes.t > 1 ? 2 * norm : 0;  // LayerNormSums' buffer
   predicted.peak_bytes[MemoryCategory::communication] = std::max(
       {width * collectives.scratch(Operation::reduce_scatter, exchanged), sizes.gathered_by_loss(),
        width * (summed + collectives.scratch(Operation::all_reduce, summed))});

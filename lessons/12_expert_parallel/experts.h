@@ -1,12 +1,14 @@
 #pragma once
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "core/model/builder.h"
 #include "core/model/ops.h"
+#include "lessons/06_tensor_parallel/tensor_parallel.h"
 
 namespace lockstep {
 
@@ -19,28 +21,36 @@ enum class ExpertSlot {
   projection_bias
 };
 
-inline ParameterSpec expert_spec(const GptConfig& config, int layer, ExpertSlot slot, int experts) {
-  const std::int64_t h = config.hidden, n = experts;
-  const auto like = [&](BlockSlot dense, const char* name, const Shape& shape) {
-    ParameterSpec spec = block_spec(config, layer, dense);
-    spec.name = fmt::format("transformer.h.{}.moe.{}", layer, name);
-    spec.order = block_order(layer, static_cast<int>(slot));
-    spec.shape = shape;
-    return spec;
-  };
+/// Returns the parameter of an MLP that E experts have E times, one after another.
+inline BlockSlot dense_slot(ExpertSlot slot) {
   switch (slot) {
-    case ExpertSlot::router:
-      return like(BlockSlot::fc_weight, "router.weight", {h, n});
-    case ExpertSlot::fc_weight:
-      return like(BlockSlot::fc_weight, "experts.fc.weight", {n, h, 4 * h});
     case ExpertSlot::fc_bias:
-      return like(BlockSlot::fc_bias, "experts.fc.bias", {n, 4 * h});
+      return BlockSlot::fc_bias;
     case ExpertSlot::projection_weight:
-      return like(BlockSlot::mlp_projection_weight, "experts.proj.weight", {n, 4 * h, h});
+      return BlockSlot::mlp_projection_weight;
     case ExpertSlot::projection_bias:
-      break;
+      return BlockSlot::mlp_projection_bias;
+    default:
+      return BlockSlot::fc_weight;
   }
-  return like(BlockSlot::mlp_projection_bias, "experts.proj.bias", {n, h});
+}
+
+/// Returns a parameter of the experts, which are MLPs of the model's family: in a Llama, with
+/// SwiGLU and without biases, whose specs have an empty shape.
+inline ParameterSpec expert_spec(const GptConfig& config, int layer, ExpertSlot slot, int experts) {
+  constexpr const char* names[] = {"router.weight", "experts.fc.weight", "experts.fc.bias",
+                                   "experts.proj.weight", "experts.proj.bias"};
+  ParameterSpec spec = block_spec(config, layer, dense_slot(slot));
+  if (spec.shape.rank() == 0) return spec;
+  spec.name = fmt::format("{}.{}.moe.{}", config.llama ? "model.layers" : "transformer.h", layer,
+                          names[static_cast<int>(slot) - static_cast<int>(ExpertSlot::router)]);
+  spec.order = block_order(layer, static_cast<int>(slot));
+  spec.stacked.clear();
+  const std::int64_t n = experts, first = spec.shape[0];
+  spec.shape = slot == ExpertSlot::router ? Shape{config.hidden, n}
+               : spec.shape.rank() == 2   ? Shape{n, first, spec.shape[1]}
+                                          : Shape{n, first};
+  return spec;
 }
 
 /// Returns whether a parameter belongs to one expert, so that only the ranks with this expert have
@@ -63,12 +73,15 @@ inline std::vector<ParameterSpec> with_experts(std::vector<ParameterSpec> specs,
   for (int layer = 0; layer < config.layers; ++layer)
     for (const ExpertSlot slot : {ExpertSlot::router, ExpertSlot::fc_weight, ExpertSlot::fc_bias,
                                   ExpertSlot::projection_weight, ExpertSlot::projection_bias}) {
-      ParameterSpec& spec = specs.emplace_back(expert_spec(config, layer, slot, experts));
-      if (slot == ExpertSlot::router) continue;
-      spec.cuts = {{.axis = axis, .dimension = 0}};
-      if (axis == Axis::tp || slot == ExpertSlot::projection_bias) continue;
-      const bool columns = slot == ExpertSlot::fc_weight;
-      spec.cuts.push_back({.axis = Axis::tp, .dimension = columns ? 2 : 1});
+      ParameterSpec spec = expert_spec(config, layer, slot, experts);
+      if (spec.shape.rank() == 0) continue;
+      if (slot != ExpertSlot::router) spec.cuts = {{.axis = axis, .dimension = 0}};
+      if (slot != ExpertSlot::router && axis != Axis::tp)
+        for (Cut cut : tensor_cuts(config, block_spec(config, layer, dense_slot(slot)))) {
+          ++cut.dimension;  // the first one is the experts'
+          spec.cuts.push_back(cut);
+        }
+      specs.push_back(std::move(spec));
     }
   std::ranges::sort(specs, {}, &ParameterSpec::order);
   return specs;
@@ -93,8 +106,9 @@ inline View rows_of(View matrix, std::int64_t first, std::int64_t count) {
       .reshaped({count, width});
 }
 
-/// Returns the i-th of the matrices, or vectors, of which `all` consists.
+/// Returns the i-th of the matrices, or vectors, of which `all` consists; nothing of an empty view.
 inline View item_of(View all, std::int64_t i) {
+  if (all.shape.rank() == 0) return {};
   const Shape& shape = all.shape;
   const Shape item = shape.rank() == 3 ? Shape{shape[1], shape[2]} : Shape{shape[1]};
   return all.reshaped({all.elements()})
@@ -102,13 +116,13 @@ inline View item_of(View all, std::int64_t i) {
       .reshaped(item);
 }
 
-/// The experts of this rank. Each applies its own h -> 4h -> GELU -> h to its rows of one matrix,
-/// in which the rows of expert 0 come first.
+/// The experts of this rank. Each applies its own MLP to its rows of one matrix, in which the rows
+/// of expert 0 come first.
 class Experts {
  public:
   struct Saved {
     std::vector<std::int64_t> counts;  ///< rows by expert
-    Tensor x, inner, activated;        ///< (R, h), (R, 4h), (R, 4h)
+    Tensor x, inner, activated;        ///< (R, h), (R, 4h or 2f), (R, 4h or f)
     Tensor dinner, dy;                 ///< between the two halves of the backward pass
   };
 
@@ -117,6 +131,8 @@ class Experts {
   Experts(const LayerSite& site, int experts, bool adds_bias = true)
       : ops_(site.device, site.layer, site.config.dtype),
         adds_bias_(adds_bias),
+        swiglu_(site.config.llama.has_value()),
+        layout_(weight_layout(site.config)),
         fc_(parameter(site, ExpertSlot::fc_weight, experts)),
         fc_bias_(parameter(site, ExpertSlot::fc_bias, experts)),
         projection_(parameter(site, ExpertSlot::projection_weight, experts)),
@@ -126,18 +142,22 @@ class Experts {
     saved.counts = std::move(counts);
     saved.x = std::move(x);
     const std::int64_t rows = saved.x.shape()[0], h = saved.x.shape()[1];
-    saved.inner = ops_.activation({rows, inner_width()}, "GELU input");
-    saved.activated = ops_.activation({rows, inner_width()}, "GELU output");
+    const std::int64_t width = inner_width();
+    saved.inner = ops_.activation({rows, width}, swiglu_ ? "SwiGLU input" : "GELU input");
+    saved.activated = ops_.activation({rows, swiglu_ ? width / 2 : width},
+                                      swiglu_ ? "SwiGLU output" : "GELU output");
     Tensor y = ops_.activation({rows, h}, "expert output");
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_forward(of_expert(saved.x), item_of(fc_.value, e), item_of(fc_bias_.value, e),
-                          of_expert(saved.inner), WeightLayout::in_out);
+                          of_expert(saved.inner), layout_);
     });
-    if (rows > 0) ops_.gelu_forward(saved.inner, saved.activated);
+    if (rows > 0)
+      swiglu_ ? ops_.swiglu_forward(saved.inner, saved.activated)
+              : ops_.gelu_forward(saved.inner, saved.activated);
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_forward(of_expert(saved.activated), item_of(projection_.value, e),
                           adds_bias_ ? item_of(projection_bias_.value, e) : View{}, of_expert(y),
-                          WeightLayout::in_out);
+                          layout_);
     });
     return y;
   }
@@ -145,17 +165,23 @@ class Experts {
   Tensor backward_input(Tensor dy, Saved& saved) const {
     const std::int64_t rows = saved.x.shape()[0], h = saved.x.shape()[1];
     saved.dy = std::move(dy);
-    saved.dinner = ops_.activation({rows, inner_width()}, activation_gradients);
+    saved.dinner = ops_.activation(saved.activated.shape(), activation_gradients);
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_backward_input(of_expert(saved.dy), item_of(projection_.value, e),
-                                 of_expert(saved.dinner), WeightLayout::in_out);
+                                 of_expert(saved.dinner), layout_);
     });
-    if (rows > 0) ops_.gelu_backward(saved.inner, saved.dinner, saved.dinner);
+    if (swiglu_) {  // the gradient, twice as wide as that of the output, overwrites the input
+      if (rows > 0) ops_.swiglu_backward(saved.inner, saved.dinner, saved.inner);
+      saved.dinner = std::move(saved.inner);
+      saved.dinner.call(activation_gradients);
+    } else if (rows > 0) {
+      ops_.gelu_backward(saved.inner, saved.dinner, saved.dinner);
+    }
     saved.inner.reset();
     Tensor dx = ops_.activation({rows, h}, activation_gradients);
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_backward_input(of_expert(saved.dinner), item_of(fc_.value, e), of_expert(dx),
-                                 WeightLayout::in_out);
+                                 layout_);
     });
     return dx;
   }
@@ -164,21 +190,24 @@ class Experts {
     each(saved, [&](std::int64_t e, auto of_expert) {
       ops_.linear_backward_weight(of_expert(saved.activated), of_expert(saved.dy),
                                   item_of(projection_.gradient, e),
-                                  item_of(projection_bias_.gradient, e), WeightLayout::in_out);
+                                  item_of(projection_bias_.gradient, e), layout_);
       ops_.linear_backward_weight(of_expert(saved.x), of_expert(saved.dinner),
-                                  item_of(fc_.gradient, e), item_of(fc_bias_.gradient, e),
-                                  WeightLayout::in_out);
+                                  item_of(fc_.gradient, e), item_of(fc_bias_.gradient, e), layout_);
     });
   }
 
   void collect(std::vector<Parameter*>& parameters) {
-    parameters.insert(parameters.end(), {&fc_, &fc_bias_, &projection_, &projection_bias_});
+    for (Parameter* parameter : {&fc_, &fc_bias_, &projection_, &projection_bias_})
+      if (parameter->shape.rank() > 0) parameters.push_back(parameter);
   }
 
  private:
-  std::int64_t inner_width() const { return fc_bias_.slice.local()[1]; }
+  std::int64_t inner_width() const {
+    return fc_.slice.local()[layout_ == WeightLayout::in_out ? 2 : 1];
+  }
   static Parameter parameter(const LayerSite& site, ExpertSlot slot, int experts) {
-    return site.parameter(expert_spec(site.config, site.layer, slot, experts));
+    const ParameterSpec spec = expert_spec(site.config, site.layer, slot, experts);
+    return spec.shape.rank() > 0 ? site.parameter(spec) : Parameter{};
   }
   /// Calls run(e, of_expert) for each expert that has rows; of_expert selects its rows of a matrix.
   template <class Run>
@@ -193,7 +222,8 @@ class Experts {
   }
 
   Ops ops_;
-  bool adds_bias_;
+  bool adds_bias_, swiglu_;
+  WeightLayout layout_;
   Parameter fc_, fc_bias_, projection_, projection_bias_;
 };
 

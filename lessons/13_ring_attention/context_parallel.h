@@ -26,9 +26,9 @@ inline ContextMethod context_method(const std::string& name) {
   throw UsageError("--method " + name + ": must be one of ring, ulysses, gather");
 }
 
-/// Builds GPT-2 with each sequence divided among the ranks of the cp axis. Only attention and the
-/// rows of the position table differ from the layers of `Base`; the loss is a sum over tokens. On
-/// one device, it builds the layers of `Base`.
+/// Builds a model with each sequence divided among the ranks of the cp axis. Only attention and the
+/// rows of GPT-2's position table differ from the layers of `Base`; the loss is a sum over tokens.
+/// On one device, it builds the layers of `Base`.
 template <class Base = ModelBuilder>
 class ContextParallel : public Base {
  public:
@@ -46,7 +46,7 @@ class ContextParallel : public Base {
   std::unique_ptr<Layer> attention_core(const LayerSite& site) const override {
     Group* ranks = site.group(Axis::cp);
     if (ranks == nullptr) return Base::attention_core(site);
-    const int heads = this->heads(site);
+    const Heads heads = this->heads(site);
     switch (method_) {
       case ContextMethod::ulysses:
         return std::make_unique<UlyssesAttention>(site, *ranks, heads);

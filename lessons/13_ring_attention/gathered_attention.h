@@ -4,13 +4,14 @@
 
 namespace lockstep {
 
-/// Attention that gathers the keys and values of all ranks before it computes (Llama 3, section
-/// 3.3.2). It sends nearly the same bytes as ring attention, but no message overlaps with compute,
-/// and a rank holds the keys of the whole sequence. They are not saved: the backward pass gathers
-/// them again.
+/// Attention that gathers the keys and values of all ranks in one collective (Llama 3, section
+/// 3.3.2), while it computes the attention to its own. It sends nearly the same bytes as ring
+/// attention, but only the block of the rank's own keys can hide them, and a rank holds the keys of
+/// the whole sequence. In return, no rank waits for its neighbours between blocks. The gathered
+/// keys are not saved: the backward pass gathers them again.
 class GatheredAttention : public Layer {
  public:
-  GatheredAttention(const LayerSite& site, Group& ranks, int heads)
+  GatheredAttention(const LayerSite& site, Group& ranks, Heads heads)
       : memory_(site.device.memory),
         ops_(site.device, site.layer, site.config.dtype),
         ranks_(ranks),
@@ -18,30 +19,35 @@ class GatheredAttention : public Layer {
         heads_(heads) {}
 
   Tensor forward(Tensor qkv, Stash& stash) override {
-    const View q = third(qkv, 0);
+    const View q = split_qkv(qkv, heads_).q;
     Tensor y = ops_.activation(q.shape, "attention output");
-    Tensor lse = ops_.statistic({q.shape[0], heads_, q.shape[1]}, "attention log-sum-exps");
-    const Tensor all = gathered(qkv);
-    for_sources(
-        [&](int source) { attention_.forward(source, q, ranks_.chunk(all, source), y, lse); });
+    Tensor lse = ops_.statistic({q.shape[0], heads_.queries, q.shape[1]}, "attention log-sum-exps");
+    const Tensor all = with_own_keys_values(qkv);
+    Work gather = ranks_.all_gather(all);
+    for_sources(gather, [&](int source) {
+      attention_.forward(source, q, ranks_.chunk(all, source), y, lse);
+    });
     stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(lse)};
     return y;
   }
 
   Tensor backward_input(Tensor dy, Stash& stash) override {
     const Saved& saved = stash.saved<Saved>(this);
-    const View q = third(saved.qkv, 0);
+    const View q = split_qkv(saved.qkv, heads_).q;
     Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
-    const Tensor all = gathered(saved.qkv), gradients = of_all_ranks(q);
-    for_sources([&](int source) {
+    const auto [dq, dk, dv] = split_qkv(dqkv, heads_);
+    const Tensor all = with_own_keys_values(saved.qkv), gradients = of_all_ranks(dk);
+    Work gather = ranks_.all_gather(all);
+    for_sources(gather, [&](int source) {
       const View part = ranks_.chunk(gradients, source);
-      if (!attention_.backward(source, {saved.y, saved.lse, dy}, q, ranks_.chunk(all, source),
-                               third(dqkv, 0), part))
+      if (!attention_.backward(source, {saved.y, saved.lse, dy}, q, ranks_.chunk(all, source), dq,
+                               part))
         ops_.fill(part, 0);
     });
     ranks_.reduce_scatter(gradients).wait();
-    const View own = ranks_.chunk(gradients, ranks_.rank());
-    for (const int i : {0, 1}) ops_.copy(half_of(own, i, q), third(dqkv, 1 + i));
+    const auto [own_dk, own_dv] = split_message(ranks_.chunk(gradients, ranks_.rank()), q);
+    ops_.copy(own_dk, dk);
+    ops_.copy(own_dv, dv);
     stash.drop(this);
     return dqkv;
   }
@@ -52,28 +58,32 @@ class GatheredAttention : public Layer {
     Tensor qkv, y, lse;
   };
 
-  /// Visits the ranks in the ring's order: this rank first, and then the previous ones.
+  /// Visits this rank first, whose keys need not travel, then waits for the others' and visits them
+  /// in the ring's order.
   template <class Visit>
-  void for_sources(const Visit& visit) const {
+  void for_sources(Work& gather, const Visit& visit) const {
     const int n = ranks_.size();
-    for (int step = 0; step < n; ++step) visit((ranks_.rank() + n - step) % n);
+    visit(ranks_.rank());
+    gather.wait();
+    for (int step = 1; step < n; ++step) visit((ranks_.rank() + n - step) % n);
   }
 
-  /// Allocates two (b, c, w) for each rank.
-  Tensor of_all_ranks(View q) const {
-    const Shape& one = q.shape;
+  /// Allocates K and V, (2, b, c, w'), for each rank.
+  Tensor of_all_ranks(View k) const {
+    const Shape& one = k.shape;
     return {memory_,
             {2 * ranks_.size(), one[0], one[1], one[2]},
             MemoryCategory::communication,
-            q.dtype,
+            k.dtype,
             "keys and values"};
   }
-  Tensor gathered(View qkv) const {
-    const View q = third(qkv, 0);
-    Tensor all = of_all_ranks(q);
-    const View own = ranks_.chunk(all, ranks_.rank());
-    for (const int i : {0, 1}) ops_.copy(third(qkv, 1 + i), half_of(own, i, q));
-    ranks_.all_gather(all).wait();
+  /// Returns memory for all ranks' keys and values, in which this rank's are.
+  Tensor with_own_keys_values(View qkv) const {
+    const auto [q, k, v] = split_qkv(qkv, heads_);
+    Tensor all = of_all_ranks(k);
+    const auto [own_k, own_v] = split_message(ranks_.chunk(all, ranks_.rank()), q);
+    ops_.copy(k, own_k);
+    ops_.copy(v, own_v);
     return all;
   }
 
@@ -81,7 +91,7 @@ class GatheredAttention : public Layer {
   Ops ops_;
   Group& ranks_;
   AttentionByRank attention_;
-  int heads_;
+  Heads heads_;
 };
 
 }  // namespace lockstep

@@ -41,33 +41,41 @@ inline AttentionBlock visible_block(ContextLayout layout, int self, int source, 
   return earlier ? AttentionBlock{0, c, 0, chunk} : AttentionBlock{chunk, chunk, 0, c};
 }
 
-/// One message: K and V, or dK and dV, of one rank's tokens, side by side. (2, b, c, w)
-inline Tensor keys_values_message(Memory& memory, View q) {
-  const Shape& one = q.shape;
-  Tensor message{memory, {2, one[0], one[1], one[2]}, MemoryCategory::communication, q.dtype};
+/// One message: K and V, or dK and dV, of one rank's tokens, side by side, (2, b, c, w'), with w' =
+/// g d columns for g heads of keys. Grouped-query attention makes it a/g times smaller than
+/// GPT-2's.
+inline Tensor keys_values_message(Memory& memory, View k) {
+  const Shape& one = k.shape;
+  Tensor message{memory, {2, one[0], one[1], one[2]}, MemoryCategory::communication, k.dtype};
   message.call("keys and values");
   return message;
 }
-/// Returns the first or the second (b, c, w) of such a message. `q` has that shape.
-inline View half_of(View message, int which, View q) {
-  const std::int64_t n = q.elements();
-  return message.reshaped({2 * n}).columns(which * n, n).reshaped(q.shape);
+struct KeysValues {
+  View k, v;
+};
+/// Returns the two halves (b, c, w') of such a message, whose tokens are those of q (b, c, w).
+inline KeysValues split_message(View message, View q) {
+  const std::int64_t n = message.elements() / 2, b = q.shape[0], c = q.shape[1];
+  const auto half = [&](int which) {
+    return message.reshaped({2 * n}).columns(which * n, n).reshaped({b, c, n / (b * c)});
+  };
+  return {half(0), half(1)};
 }
 
 /// The causal attention of this rank's queries to one rank's keys at a time.
 class AttentionByRank {
  public:
   /// `heads` is the number of heads on this rank.
-  AttentionByRank(const LayerSite& site, Group& ranks, int heads)
+  AttentionByRank(const LayerSite& site, Group& ranks, Heads heads)
       : ops_(site.device, site.layer, site.config.dtype),
         layout_(site.context),
         rank_(ranks.rank()),
-        heads_(heads) {}
+        heads_(heads.queries) {}
 
   /// Computes y (b, c, w) and lse (b, heads, c) from this rank's own keys, or merges into them the
   /// attention to the keys of `source`. Call it for this rank first.
   void forward(int source, View q, View keys_values, View y, View lse) const {
-    const View k = half_of(keys_values, 0, q), v = half_of(keys_values, 1, q);
+    const auto [k, v] = split_message(keys_values, q);
     // In all layouts, a rank's own rows are in order, so the mask is the usual one.
     if (source == rank_) return ops_.attention_forward(q, k, v, heads_, y, lse);
     const AttentionBlock block = block_of(source, q);
@@ -89,8 +97,8 @@ class AttentionByRank {
   /// none of the keys. Call it for this rank first.
   bool backward(int source, const Output& out, View q, View keys_values, View dq,
                 View gradients) const {
-    const View k = half_of(keys_values, 0, q), v = half_of(keys_values, 1, q);
-    const View dk = half_of(gradients, 0, q), dv = half_of(gradients, 1, q);
+    const auto [k, v] = split_message(keys_values, q);
+    const auto [dk, dv] = split_message(gradients, q);
     if (source == rank_) {
       ops_.attention_backward(out.dy, q, k, v, out.y, out.lse, {}, heads_, dq, dk, dv);
       return true;
@@ -116,7 +124,7 @@ class AttentionByRank {
 /// for this rank's tokens: the others' keys come by again in the backward pass.
 class RingAttention : public Layer {
  public:
-  RingAttention(const LayerSite& site, Group& ranks, int heads)
+  RingAttention(const LayerSite& site, Group& ranks, Heads heads)
       : memory_(site.device.memory),
         ops_(site.device, site.layer, site.config.dtype),
         ranks_(ranks),
@@ -124,10 +132,10 @@ class RingAttention : public Layer {
         heads_(heads) {}
 
   Tensor forward(Tensor qkv, Stash& stash) override {
-    const View q = third(qkv, 0);
+    const View q = split_qkv(qkv, heads_).q;
     Tensor y = ops_.activation(q.shape, "attention output");
-    Tensor lse = ops_.statistic({q.shape[0], heads_, q.shape[1]}, "attention log-sum-exps");
-    Tensor held = own_keys_values(qkv), arriving = keys_values_message(memory_, q);
+    Tensor lse = ops_.statistic({q.shape[0], heads_.queries, q.shape[1]}, "attention log-sum-exps");
+    Tensor held = own_keys_values(qkv), arriving = like(held);
     for (int step = 0; step < ranks_.size(); ++step) {
       Hop hop = is_last(step) ? Hop{} : pass_on(held, arriving);
       attention_.forward(source_of(step), q, held, y, lse);
@@ -143,16 +151,16 @@ class RingAttention : public Layer {
   /// they arrive while the rank computes its part.
   Tensor backward_input(Tensor dy, Stash& stash) override {
     const Saved& saved = stash.saved<Saved>(this);
-    const View q = third(saved.qkv, 0);
+    const View q = split_qkv(saved.qkv, heads_).q;
     Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
-    Tensor held = own_keys_values(saved.qkv), arriving = keys_values_message(memory_, q);
-    Tensor part = keys_values_message(memory_, q), sums = keys_values_message(memory_, q),
-           arriving_sums = keys_values_message(memory_, q);
+    const auto [dq, dk, dv] = split_qkv(dqkv, heads_);
+    Tensor held = own_keys_values(saved.qkv), arriving = like(held);
+    Tensor part = like(held), sums = like(held), arriving_sums = like(held);
     Hop sums_hop;
     for (int step = 0; step < ranks_.size(); ++step) {
       Hop hop = is_last(step) ? Hop{} : pass_on(held, arriving);
-      const bool sees = attention_.backward(source_of(step), {saved.y, saved.lse, dy}, q, held,
-                                            third(dqkv, 0), step == 0 ? sums : part);
+      const bool sees = attention_.backward(source_of(step), {saved.y, saved.lse, dy}, q, held, dq,
+                                            step == 0 ? sums : part);
       if (step > 0) {
         sums_hop.wait();
         std::swap(sums, arriving_sums);
@@ -163,7 +171,9 @@ class RingAttention : public Layer {
       std::swap(held, arriving);
     }
     sums_hop.wait();
-    for (const int i : {0, 1}) ops_.copy(half_of(arriving_sums, i, q), third(dqkv, 1 + i));
+    const auto [own_dk, own_dv] = split_message(arriving_sums, q);
+    ops_.copy(own_dk, dk);
+    ops_.copy(own_dv, dv);
     stash.drop(this);
     return dqkv;
   }
@@ -192,17 +202,24 @@ class RingAttention : public Layer {
 
   /// Messages must be contiguous, so K and V are copied from their columns.
   Tensor own_keys_values(View qkv) const {
-    const View q = third(qkv, 0);
-    Tensor own = keys_values_message(memory_, q);
-    for (const int i : {0, 1}) ops_.copy(third(qkv, 1 + i), half_of(own, i, q));
+    const auto [q, k, v] = split_qkv(qkv, heads_);
+    Tensor own = keys_values_message(memory_, k);
+    const auto [own_k, own_v] = split_message(own, q);
+    ops_.copy(k, own_k);
+    ops_.copy(v, own_v);
     return own;
+  }
+  Tensor like(const Tensor& message) const {
+    Tensor another{memory_, message.shape(), MemoryCategory::communication, message.dtype()};
+    another.call("keys and values");
+    return another;
   }
 
   Memory& memory_;
   Ops ops_;
   Group& ranks_;
   AttentionByRank attention_;
-  int heads_;
+  Heads heads_;
 };
 
 }  // namespace lockstep

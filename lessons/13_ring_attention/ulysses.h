@@ -1,5 +1,6 @@
 #pragma once
 
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -12,35 +13,39 @@ namespace lockstep {
 
 /// Ulysses (Jacobs 2023): heads are independent of each other, so an all-to-all exchanges tokens
 /// for heads. Before attention, every rank has all heads of its own tokens; during attention, all
-/// tokens of a/N heads. The attention itself is that of one device.
+/// tokens of a/N heads. The attention itself is that of one device. With grouped heads, N must
+/// divide the heads of keys, too.
 class UlyssesAttention : public Layer {
  public:
-  /// N must divide `heads`, the number of heads on this rank outside attention.
-  UlyssesAttention(const LayerSite& site, Group& ranks, int heads)
+  /// N must divide the numbers of `heads`, which are those on this rank outside attention.
+  UlyssesAttention(const LayerSite& site, Group& ranks, Heads heads)
       : memory_(site.device.memory),
         ops_(site.device, site.layer, site.config.dtype),
         ranks_(ranks),
-        core_(site, heads / ranks.size()) {
+        heads_(heads),
+        core_(site, {heads.queries / ranks.size(), heads.keys / ranks.size()}) {
     for (int rank = 0; rank < ranks.size(); ++rank)
       positions_.push_back(
           context_positions(site.context, site.config.sequence, rank, ranks.size()));
   }
 
   Tensor forward(Tensor qkv, Stash& stash) override {
-    return tokens_of(core_.forward(heads_of(std::move(qkv), 3), stash), 1);
+    const std::vector<int> parts{heads_.queries, heads_.keys, heads_.keys};
+    return tokens_of(core_.forward(heads_of(std::move(qkv), parts), stash), {heads_.queries});
   }
   Tensor backward_input(Tensor dy, Stash& stash) override {
-    return tokens_of(core_.backward_input(heads_of(std::move(dy), 1), stash), 3);
+    const std::vector<int> parts{heads_.queries, heads_.keys, heads_.keys};
+    return tokens_of(core_.backward_input(heads_of(std::move(dy), {heads_.queries}), stash), parts);
   }
   void backward_weight(Stash&) override {}
 
  private:
-  /// Returns (b, s, n w/N), all tokens of this rank's heads, from (b, c, n w), all heads of its
-  /// tokens. `n` tensors lie side by side: q, k and v, or dy alone.
-  Tensor heads_of(Tensor tokens, int n) const {
+  /// Returns (b, s, w/N), all tokens of this rank's heads, from (b, c, w), all heads of its tokens.
+  /// Several tensors lie side by side, q, k and v, or dy alone: `parts` are their heads.
+  Tensor heads_of(Tensor tokens, const std::vector<int>& parts) const {
     const Shape& own = tokens.shape();
     const Tensor out = message(own), in = message(own);
-    copy_heads(tokens, out, n, /*into_messages=*/true);
+    copy_heads(tokens, out, parts, /*into_messages=*/true);
     Tensor heads =
         ops_.activation({own[0], own[1] * ranks_.size(), own[2] / ranks_.size()}, "own heads");
     tokens.reset();
@@ -49,7 +54,7 @@ class UlyssesAttention : public Layer {
     return heads;
   }
   /// The inverse of heads_of.
-  Tensor tokens_of(Tensor heads, int n) const {
+  Tensor tokens_of(Tensor heads, const std::vector<int>& parts) const {
     const Shape& all = heads.shape();
     Tensor tokens =
         ops_.activation({all[0], all[1] / ranks_.size(), all[2] * ranks_.size()}, "own tokens");
@@ -57,11 +62,11 @@ class UlyssesAttention : public Layer {
     copy_positions(heads, out, /*into_messages=*/true);
     heads.reset();
     ranks_.all_to_all(out, in).wait();
-    copy_heads(tokens, in, n, /*into_messages=*/false);
+    copy_heads(tokens, in, parts, /*into_messages=*/false);
     return tokens;
   }
 
-  /// Allocates one chunk (b, c, n w/N) per rank.
+  /// Allocates one chunk (b, c, w/N) per rank.
   Tensor message(const Shape& tokens) const {
     return {memory_, tokens, MemoryCategory::communication, ops_.dtype(),
             "tokens and heads in flight"};
@@ -70,14 +75,19 @@ class UlyssesAttention : public Layer {
     into_messages ? ops_.copy(tensor, message) : ops_.copy(message, tensor);
   }
   /// Copies between the columns of each rank's heads and that rank's chunk.
-  void copy_heads(View tokens, View messages, int n, bool into_messages) const {
-    const std::int64_t width = tokens.shape.last() / n, part = width / ranks_.size();
-    for (int rank = 0; rank < ranks_.size(); ++rank) {
-      const View chunk =
-          ranks_.chunk(messages, rank).reshaped({tokens.shape[0], tokens.shape[1], n * part});
-      for (int i = 0; i < n; ++i)
-        copy(tokens.columns(i * width + rank * part, part), chunk.columns(i * part, part),
-             into_messages);
+  void copy_heads(View tokens, View messages, const std::vector<int>& parts,
+                  bool into_messages) const {
+    const std::int64_t b = tokens.shape[0], c = tokens.shape[1], w = tokens.shape[2];
+    const int n = ranks_.size();
+    const std::int64_t d = w / std::accumulate(parts.begin(), parts.end(), 0);
+    for (int rank = 0; rank < n; ++rank) {
+      const View chunk = ranks_.chunk(messages, rank).reshaped({b, c, w / n});
+      std::int64_t first = 0;
+      for (const int heads : parts) {
+        const std::int64_t own = heads / n * d;
+        copy(tokens.columns(first + rank * own, own), chunk.columns(first / n, own), into_messages);
+        first += heads * d;
+      }
     }
   }
   /// Copies between the positions of each rank and that rank's chunk. A range of positions of every
@@ -100,6 +110,7 @@ class UlyssesAttention : public Layer {
   Memory& memory_;
   Ops ops_;
   Group& ranks_;
+  Heads heads_;
   AttentionCore core_;
   std::vector<std::vector<Positions>> positions_;  ///< by rank
 };

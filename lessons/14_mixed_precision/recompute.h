@@ -38,16 +38,16 @@ inline Recompute recompute_of(const std::string& word) {
 /// that backward recomputes. This attention's backward has four products per head; core's has five.
 class KeepingAttentionCore : public Layer {
  public:
-  KeepingAttentionCore(const LayerSite& site, int heads)
+  KeepingAttentionCore(const LayerSite& site, Heads heads)
       : ops_(site.device, site.layer, site.config.dtype), heads_(heads) {}
 
   Tensor forward(Tensor qkv, Stash& stash) override {
-    const std::int64_t b = qkv.shape()[0], s = qkv.shape()[1], width = qkv.shape()[2] / 3;
-    Tensor y = ops_.activation({b, s, width}, "attention output");
-    Tensor probabilities = ops_.statistic({b, heads_, s, s}, "attention probabilities");
-    const Tensor log_sums = ops_.statistic({b, heads_, s}, "attention log-sum-exps");
-    ops_.attention_forward(third(qkv, 0), third(qkv, 1), third(qkv, 2), heads_, y, log_sums,
-                           probabilities);
+    const auto [q, k, v] = split_qkv(qkv, heads_);
+    const std::int64_t b = q.shape[0], s = q.shape[1], a = heads_.queries;
+    Tensor y = ops_.activation(q.shape, "attention output");
+    Tensor probabilities = ops_.statistic({b, a, s, s}, "attention probabilities");
+    const Tensor log_sums = ops_.statistic({b, a, s}, "attention log-sum-exps");
+    ops_.attention_forward(q, k, v, heads_.queries, y, log_sums, probabilities);
     stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(probabilities)};
     return y;
   }
@@ -55,9 +55,10 @@ class KeepingAttentionCore : public Layer {
   Tensor backward_input(Tensor dy, Stash& stash) override {
     const Saved& saved = stash.saved<Saved>(this);
     Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
-    ops_.attention_backward(dy, third(saved.qkv, 0), third(saved.qkv, 1), third(saved.qkv, 2),
-                            saved.y, {}, saved.probabilities, heads_, third(dqkv, 0),
-                            third(dqkv, 1), third(dqkv, 2));
+    const auto [q, k, v] = split_qkv(saved.qkv, heads_);
+    const auto [dq, dk, dv] = split_qkv(dqkv, heads_);
+    ops_.attention_backward(dy, q, k, v, saved.y, {}, saved.probabilities, heads_.queries, dq, dk,
+                            dv);
     stash.drop(this);
     return dqkv;
   }
@@ -69,13 +70,8 @@ class KeepingAttentionCore : public Layer {
     Tensor qkv, y, probabilities;
   };
 
-  static View third(View qkv, int which) {
-    const std::int64_t width = qkv.shape.last() / 3;
-    return qkv.columns(which * width, width);
-  }
-
   Ops ops_;
-  int heads_;
+  Heads heads_;
 };
 
 /// A block that keeps only its input and runs forward again when its gradient arrives. If the
@@ -88,7 +84,7 @@ class RecomputedBlock : public Layer {
 
   Tensor forward(Tensor x, Stash& stash) override {
     stash.of<Saved>(this).x = x.share();
-    Stash temporary;
+    Stash temporary{stash.microbatch()};
     return block_->forward(std::move(x), temporary);
   }
 
@@ -119,6 +115,7 @@ class RecomputedBlock : public Layer {
   /// already used it.
   Stash& forward_again(Stash& stash) {
     Saved& saved = stash.saved<Saved>(this);
+    saved.again.set_microbatch(stash.microbatch());
     compute_.range({.name = "recompute", .category = Category::recompute, .layer = layer_},
                    [&] { block_->forward(std::move(saved.x), saved.again); });
     return saved.again;

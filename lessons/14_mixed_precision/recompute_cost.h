@@ -10,7 +10,7 @@ namespace lockstep {
 
 /// Bytes of activations that one microbatch of `batch` sequences saves per block, with N = b s
 /// tokens. The N h terms are elements of config.dtype, all others are f32. core/plan/footprint.h
-/// lists the tensors:
+/// lists the tensors, those of a Llama too; in GPT-2:
 ///
 ///   none        16 N h + 4 N + a s N   the core keeps the probabilities (a s N) instead of the
 ///                                      log-sum-exps (a N)
@@ -49,9 +49,10 @@ struct RecomputeBytes {
     if (mode != Recompute::full) return;
     // The last block's backward pass comes first, when the head has released what it saved. The
     // block again has the rest of its tensors, and then needs as much as without recomputation: dy,
-    // and 4 N h elements in its MLP.
+    // and 4 N h elements in its MLP (or, if that is thin, at first dy and the output).
     const std::int64_t rest = usual.block - block;
-    peak = std::max(peak, saved - usual.head + rest + 5 * usual.boundary);
+    const std::int64_t working = std::max(usual.block_working, 2 * usual.boundary);
+    peak = std::max(peak, saved - usual.head + rest + working);
   }
 
   std::int64_t saved = 0;  ///< kept from the forward pass to the backward pass
@@ -62,12 +63,12 @@ struct RecomputeBytes {
 /// matrix products only, with causal attention counted half, as in core/model/ops.h.
 ///
 /// Selective mode recomputes q kᵀ, one product per head: b s² h per block. Full mode runs the
-/// forward pass again, 24 N h² for the four Linears and 2 b s² h for attention, and also recomputes
-/// the probabilities, because its blocks use selective recomputation too.
+/// forward pass again, 24 N h² for GPT-2's four Linears and 2 b s² h for attention, and also
+/// recomputes the probabilities, because its blocks use selective recomputation too.
 inline double extra_flops(const GptConfig& config, int blocks, int batch, Recompute mode) {
   const double b = batch, s = config.sequence, h = config.hidden;
   const double product = b * s * s * h;
-  const double forward = 24 * b * s * h * h + 2 * product;
+  const double forward = 2 * b * s * config.matrix_elements_per_block() + 2 * product;
   switch (mode) {
     case Recompute::none:
       return 0;
@@ -80,12 +81,13 @@ inline double extra_flops(const GptConfig& config, int blocks, int batch, Recomp
 }
 
 /// FLOPs of one microbatch of the whole model without recomputation and with nothing frozen: three
-/// times the forward pass's 24 N h² + 2 b s² h per block and 2 N h V for the head (Narayanan 2021,
-/// without recomputation and with attention counted half).
+/// times the forward pass's 24 N h² (in GPT-2) + 2 b s² h per block and 2 N h V for the head
+/// (Narayanan 2021, without recomputation and with attention counted half).
 inline double model_flops(const GptConfig& config, int batch) {
   const double b = batch, s = config.sequence, h = config.hidden;
   const double L = config.layers, V = config.vocabulary;
-  return 3 * (L * (24 * b * s * h * h + 2 * b * s * s * h) + 2 * b * s * h * V);
+  return 3 * (L * (2 * b * s * config.matrix_elements_per_block() + 2 * b * s * s * h) +
+              2 * b * s * h * V);
 }
 
 }  // namespace lockstep

@@ -82,6 +82,7 @@ def _chunks_of_mesh(draw, model):
     return draw.choice((False, 2, 3)) if model.get('--schedule') in ('interleaved', 'breadth-first', 'zb-h1') else False
 
 
+SHARED_LINKS = ('a100', 'h100', 'b200')    # clusters whose ranks share links, which takes threads
 FEW = (1, 2, 2, 3, 4, 5, 8)
 FAMILIES = {
     'collectives': Family('lesson_01_collectives', {'': (2, 3, 4, 5, 6, 7, 8)}, {
@@ -139,8 +140,8 @@ FAMILIES = {
 }
 
 
-def draw_configuration(kind, seed, launches):
-    """Returns the possible configuration that `kind` and `seed` determine."""
+def draw_configuration(kind, seed, launches, model=None):
+    """Returns the possible configuration that `kind` and `seed` determine. `model` is that of --model if it is given."""
     draw = random.Random(f'{kind} {seed}')
     family = FAMILIES[kind]
     axes = {axis: draw.choice(sizes) for axis, sizes in family.axes.items()}
@@ -158,7 +159,7 @@ def draw_configuration(kind, seed, launches):
     flags['--launch'] = draw.choice(launches)
     flags['--clock'] = draw.choice(('wall', 'modelled'))
     if flags['--clock'] == 'modelled':
-        real = ('a100', 'h100', 'b200') if flags['--launch'] == 'threads' else ()    # they share links
+        real = SHARED_LINKS if flags['--launch'] == 'threads' else ()
         flags['--cluster'] = draw.choice(('free', 'classroom', 'ethernet', *real))
     counts_own = '--algorithm' in flags or flags.get('--precision', 'f32') != 'f32'    # MPI has no 16-bit floats
     if flags['--launch'] == 'mpi' and flags['--clock'] == 'wall' and not counts_own and draw.random() < 0.3:
@@ -167,7 +168,23 @@ def draw_configuration(kind, seed, launches):
         flags['--split'] = _split(draw, flags['--layers'], axes['pp'] * _chunks(family, flags))
     if flags['--clock'] == 'modelled' and draw.random() < 0.2:
         flags['--slow'] = f'{draw.randrange(configuration.ranks)}={draw.uniform(0.5, 3):.2g}'
+    if family.trains:
+        _make_llama(random.Random(f'model {kind} {seed}'), axes, flags, model)
     return configuration
+
+
+def _make_llama(draw, axes, flags, model):
+    """Replaces the GPT-2 by a Llama of the same size, in some of the configurations or as `model` says."""
+    drawn = draw.choice(('gpt2', 'gpt2', 'gpt2', 'llama', 'llama'))
+    if (model or drawn) != 'llama':
+        return
+    tp, heads = axes.get('tp', 1), flags['--heads']
+    divided = tp * (axes.get('cp', 1) if flags.get('--method') == 'ulysses' else 1)
+    groups = [size for size in range(1, heads // divided + 1) if heads // divided % size == 0]
+    flags['--model'] = 'llama'
+    flags['--hidden'] += flags['--hidden'] // heads % 2 * heads    # heads of an even width
+    flags['--kv-heads'] = divided * draw.choice(groups)
+    flags['--mlp-width'] = tp * draw.randint(1, 3 * flags['--hidden'] // tp + 1)
 
 
 def _chunks(family, flags):
@@ -219,6 +236,10 @@ def make_impossible(configuration, seed):
     flags, axes = configuration.flags, configuration.axes
     ways = {'--heads': flags['--hidden'] + 1, '--vocab': draw.randint(1, 255), '--steps': 0, '--sequence': 0,
             '--ranks': 0, '--microbatches': flags['--batch'] + 1, '--layers': 0, '--batch': 0, '--cluster': 'al00'}
+    if '--model' in flags:
+        ways['--heads'] = flags['--hidden'] + 1
+        ways['--kv-heads'] = flags['--heads'] + 1
+        ways['--model'] = 'gpt2'    # has no --kv-heads
     if '--precision' in flags:
         ways['--precision'] = 'fp32'
     if axes.get('dp', 1) > 1:

@@ -55,7 +55,11 @@ std::vector<DimensionCut> any_cuts(RandomIntegers& random, const Shape& shape,
   for (int n = random.below(3); n > 0; --n) {
     DimensionCut cut{.dimension = random.below(shape.rank()), .parts = 1 + random.below(4)};
     const std::int64_t extent = shape[cut.dimension];
-    if (random.below(2) == 0 && extent % 3 == 0 && cuts.empty()) cut.sections = 3;
+    if (random.below(2) == 0 && cuts.empty()) {
+      const std::int64_t first = random.below(static_cast<int>(extent) + 1);
+      const std::int64_t second = random.below(static_cast<int>(extent - first) + 1);
+      cut.sections = {first, second, extent - first - second};
+    }
     if (random.below(2) == 0) cut.grain = 1 + random.below(3);
     // A second cut of a dimension may make sections uneven, so only `parts` is used.
     parts.push_back(cut.parts);
@@ -131,13 +135,22 @@ TEST_CASE("the parts of a cut tensor have every element once, and keep their ord
 }
 
 TEST_CASE("the columns of q, k and v that belong to some heads are three boxes") {
-  const DimensionCut heads{.dimension = 1, .part = 1, .parts = 4, .sections = 3, .grain = 4};
+  const DimensionCut heads{
+      .dimension = 1, .part = 1, .parts = 4, .sections = {16, 16, 16}, .grain = 4};
   const Slice slice{{16, 48}, {&heads, 1}};
   CHECK(slice.text() == "[0:16, 4:8] + [0:16, 20:24] + [0:16, 36:40] of [16, 48]");
   CHECK(slice.local() == Shape{16, 12});
   CHECK(slice.json() ==
         R"({"whole":[16,48],"local":[16,12],"boxes":[{"begin":[0,4],"extent":[16,4]},)"
         R"({"begin":[0,20],"extent":[16,4]},{"begin":[0,36],"extent":[16,4]}]})");
+}
+
+TEST_CASE("with grouped heads, a rank has more columns of q than of k and v") {
+  const DimensionCut heads{
+      .dimension = 0, .part = 1, .parts = 2, .sections = {16, 8, 8}, .grain = 4};
+  const Slice slice{{32, 16}, {&heads, 1}};
+  CHECK(slice.text() == "[8:16, 0:16] + [20:24, 0:16] + [28:32, 0:16] of [32, 16]");
+  CHECK(slice.local() == Shape{16, 16});
 }
 
 TEST_CASE("a vocabulary that does not divide is padded on its last ranks") {
@@ -166,8 +179,8 @@ TEST_CASE("impossible slices are rejected") {
     return complaint_of<std::invalid_argument>([&] { Slice({4, 6}, {&how, 1}); });
   };
   CHECK(cut({.dimension = 2}) == "a cut of dimension 2 of a tensor that has 2");
-  CHECK(cut({.part = 2, .parts = 2}) == "part 2 of 2 of 4 elements in 1 sections");
-  CHECK(cut({.sections = 3}) == "part 0 of 1 of 4 elements in 3 sections");
+  CHECK(cut({.part = 2, .parts = 2}) == "part 2 of 2 of 4 elements in sections of [4]");
+  CHECK(cut({.sections = {3, 2}}) == "part 0 of 1 of 4 elements in sections of [3, 2]");
   CHECK(complaint_of<std::invalid_argument>([] { Slice({4}).range(2, 3); }) ==
         "elements 2 to 5 of a slice that stores 4");
 }

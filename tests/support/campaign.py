@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 
-def parse_arguments(description, count):
-    """Parses the flags that all campaigns have. `count` is the default number of cases."""
+def parse_arguments(description, count, add=lambda parser: None):
+    """Parses the flags that all campaigns have, and those that `add` adds. `count` is the default number of cases."""
     parser = argparse.ArgumentParser(description=description)
     tree = Path(__file__).resolve().parents[2]
     parser.add_argument('--build', type=Path, default=tree / 'build' / 'release')
@@ -23,6 +23,7 @@ def parse_arguments(description, count):
     parser.add_argument('--kind', default='', help='only kinds whose names match this regular expression')
     parser.add_argument('--results', type=Path, help='a file with one line of JSON per case')
     parser.add_argument('--table', action='store_true', help='only print the table of --results')
+    add(parser)
     return parser.parse_args()
 
 

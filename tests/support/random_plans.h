@@ -21,9 +21,9 @@ class SplitModel : public ModelBuilder {
     for (ParameterSpec spec : gpt_parameters(config)) {
       const auto ends = [&](const char* end) { return spec.name.ends_with(end); };
       if (ends("attn.c_attn.weight"))
-        spec.cuts = {{.dimension = 1, .sections = 3, .grain = head}};
+        spec.cuts = {{.dimension = 1, .sections = {h, h, h}, .grain = head}};
       else if (ends("attn.c_attn.bias"))
-        spec.cuts = {{.dimension = 0, .sections = 3, .grain = head}};
+        spec.cuts = {{.dimension = 0, .sections = {h, h, h}, .grain = head}};
       else if (ends("attn.c_proj.weight"))
         spec.cuts = {{.dimension = 0, .grain = head}};
       else if (ends("mlp.c_fc.weight"))

@@ -16,57 +16,107 @@ namespace lockstep {
 
 namespace {
 
-/// Returns whether a tensor may be ignored: Hugging Face stores each block's causal mask as a
-/// tensor, and may store a tied head too.
+/// Returns whether a tensor may be ignored: Hugging Face stores each block's causal mask or rotary
+/// frequencies as a tensor, and may store a tied head too.
 bool is_buffer(const std::string& name, bool tied) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         (tied && name == "lm_head.weight");
+         name.ends_with(".rotary_emb.inv_freq") || (tied && name == "lm_head.weight");
 }
 
-std::string with_prefix(const std::string& name) {
-  return name.starts_with("transformer.") || name == "lm_head.weight" ? name
-                                                                      : "transformer." + name;
+/// transformers' names with the prefix that a model without a head leaves out.
+std::string with_prefix(const std::string& name, bool llama) {
+  const std::string prefix = llama ? "model." : "transformer.";
+  return name.starts_with(prefix) || name == "lm_head.weight" ? name : prefix + name;
+}
+
+/// Returns the parts in the order of their rows, as boxes of the parameter that consists of them.
+SavedTensor stacked(const ParameterSpec& spec, const std::vector<const SavedTensor*>& parts) {
+  SavedTensor whole{spec.name, parts.front()->dtype, extents_of(spec.shape), {}};
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::int64_t rows = spec.stacked[i].rows;
+    for (SavedBox box : parts[i]->boxes) {
+      box.name = parts[i]->name_of(box);
+      box.box = {.begin = {row}, .extent = {rows, spec.shape[1]}};
+      whole.boxes.push_back(std::move(box));
+    }
+    row += rows;
+  }
+  return whole;
 }
 
 /// Maps each parameter's name to its tensor. Throws UsageError for the first tensor that is missing
 /// or unknown, or that does not match the configuration.
-std::map<std::string, const SavedTensor*> matched(const std::string& path,
-                                                  const SavedTensors& saved, const Plan& plan) {
+std::map<std::string, SavedTensor> matched(const std::string& path, const SavedTensors& saved,
+                                           const Plan& plan) {
   const GptConfig& config = plan.model();
   const auto unfit = [&](const std::string& name, const std::string& what) {
     return UsageError{fmt::format(
-        "--load {}: tensor {} {}; load a checkpoint of a model with --layers {} --hidden {} "
+        "--load {}: tensor {} {}; load a checkpoint of a {} with --layers {} --hidden {} "
         "--sequence {} --vocab {} and {} head, or give the flags of this one's model",
-        path, name, what, config.layers, config.hidden, config.sequence, config.vocabulary,
-        config.tied ? "a tied" : "an untied")};
+        path, name, what, config.llama ? "Llama" : "GPT-2", config.layers, config.hidden,
+        config.sequence, config.vocabulary, config.tied ? "a tied" : "an untied")};
   };
-  std::map<std::string, const SavedTensor*> tensors;
-  const std::vector<ParameterSpec>& specs = plan.parameters();
+  // The tensors that the file may have: the parameters, or those that are stacked in them.
+  std::map<std::string, std::vector<std::int64_t>> wanted;
+  for (const ParameterSpec& spec : plan.parameters()) {
+    wanted[spec.name] = extents_of(spec.shape);
+    for (const auto& [name, rows] : spec.stacked) wanted[name] = {rows, spec.shape[1]};
+  }
+  std::map<std::string, const SavedTensor*> found;
   for (const SavedTensor& tensor : saved.tensors()) {
     if (is_buffer(tensor.name, config.tied)) continue;
-    const std::string name = with_prefix(tensor.name);
-    const auto spec = std::ranges::find(specs, name, &ParameterSpec::name);
-    if (spec == specs.end()) throw unfit(tensor.name, "is not a parameter of this model");
-    if (tensor.dtype != "F32") throw unfit(tensor.name, "is " + tensor.dtype + ", not F32");
-    if (const auto wanted = extents_of(spec->shape); tensor.shape != wanted)
-      throw unfit(tensor.name, fmt::format("has shape [{}], not [{}]",
-                                           fmt::join(tensor.shape, ", "), fmt::join(wanted, ", ")));
-    if (!tensors.emplace(name, &tensor).second)
-      throw unfit(tensor.name, "appears twice, with and without `transformer.`");
+    const std::string name = with_prefix(tensor.name, config.llama.has_value());
+    const auto shape = wanted.find(name);
+    if (shape == wanted.end()) throw unfit(tensor.name, "is not a parameter of this model");
+    if (tensor.dtype != "F32" && tensor.dtype != "BF16" && tensor.dtype != "F16")
+      throw unfit(tensor.name, "is " + tensor.dtype + ", not F32, BF16 or F16");
+    if (tensor.shape != shape->second)
+      throw unfit(tensor.name,
+                  fmt::format("has shape [{}], not [{}]", fmt::join(tensor.shape, ", "),
+                              fmt::join(shape->second, ", ")));
+    if (!found.emplace(name, &tensor).second)
+      throw unfit(tensor.name, fmt::format("appears twice, with and without `{}.`",
+                                           config.llama ? "model" : "transformer"));
   }
-  for (const ParameterSpec& spec : specs)
-    if (!tensors.contains(spec.name)) throw unfit(spec.name, "is missing");
+  std::map<std::string, SavedTensor> tensors;
+  for (const ParameterSpec& spec : plan.parameters()) {
+    const auto get = [&](const std::string& name) {
+      const auto tensor = found.find(name);
+      if (tensor == found.end()) throw unfit(name, "is missing");
+      return tensor->second;
+    };
+    const bool in_parts = !spec.stacked.empty() && found.contains(spec.stacked.front().name);
+    if (!in_parts) {
+      tensors[spec.name] = *get(spec.name);
+      continue;
+    }
+    std::vector<const SavedTensor*> parts;
+    for (const StackedTensor& part : spec.stacked) parts.push_back(get(part.name));
+    tensors[spec.name] = stacked(spec, parts);
+  }
   return tensors;
 }
 
-/// Checks the number of heads, which shapes do not reveal, against config.json.
+/// Checks what shapes do not reveal against config.json: the number of heads, and RMSNorm's and the
+/// positions' constants.
 void check_config(const std::string& path, const GptConfig& config) {
-  const std::optional<int> heads = described_model(path).heads;
+  const ModelDescription described = described_model(path);
+  const std::optional<int> heads = described.heads;
   if (heads && *heads != config.heads)
     throw UsageError{
         fmt::format("--load {}: its model has {} heads, but --heads is {}; use "
                     "--heads {}",
                     path, *heads, config.heads, *heads)};
+  if (!described.llama || !config.llama) return;
+  const LlamaConfig &theirs = *described.llama, &ours = *config.llama;
+  if (theirs.epsilon != ours.epsilon || theirs.theta != ours.theta ||
+      theirs.scaling != ours.scaling)
+    throw UsageError{fmt::format(
+        "--load {}: its config.json has rms_norm_eps {} and rope_theta {}{}, but this model has {} "
+        "and {}{}; load another model",
+        path, theirs.epsilon, theirs.theta, theirs.scaling ? " with rope_scaling" : "",
+        ours.epsilon, ours.theta, ours.scaling ? " with rope_scaling" : "")};
 }
 
 /// Throws UsageError if a tied model's file has an lm_head.weight that differs from the token
@@ -94,11 +144,11 @@ void check_tied(const std::string& path, SavedTensors& saved, const GptConfig& c
         "--load {}: its model has an untied head, lm_head.weight; leave out --tied", path)};
 }
 
-std::map<std::string, const SavedTensor*> checked(const std::string& path, SavedTensors& saved,
-                                                  const Plan& plan) {
+std::map<std::string, SavedTensor> checked(const std::string& path, SavedTensors& saved,
+                                           const Plan& plan) {
   auto tensors = matched(path, saved, plan);
   check_config(path, plan.model());
-  check_tied(path, saved, plan.model(), *tensors.at(token_table_spec(plan.model()).name));
+  check_tied(path, saved, plan.model(), tensors.at(token_table_spec(plan.model()).name));
   return tensors;
 }
 
@@ -118,7 +168,7 @@ void load_checkpoint(const std::string& path, const Plan& plan, Device device,
   const auto tensors = checked(path, saved, plan);
   for (const Parameter* parameter : parameters)
     if (parameter->value)
-      read_to(device, saved, *tensors.at(parameter->name), parameter->slice,
+      read_to(device, saved, tensors.at(parameter->name), parameter->slice,
               {parameter->value, parameter->master});
 }
 

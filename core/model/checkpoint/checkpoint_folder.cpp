@@ -27,8 +27,9 @@ namespace {
 /// name.
 bool is_own_file(const std::string& name) {
   constexpr const char* names[] = {manifest_name, "model.safetensors", "config.json",
-                                   "optimizer.safetensors"};
-  return std::ranges::find(names, name) != std::end(names) || is_shard_file(name) ||
+                                   "optimizer.safetensors", index_name};
+  const bool part = name.starts_with("model-") && name.ends_with(".safetensors");
+  return std::ranges::find(names, name) != std::end(names) || part || is_shard_file(name) ||
          name.starts_with(token_prefix);
 }
 

@@ -154,7 +154,7 @@ std::string lines_of(const std::vector<SavedTensor>& tensors) {
   std::vector<std::string> lines;
   for (const SavedTensor& tensor : tensors) {
     std::vector<std::string> boxes;
-    for (const auto& [box, file, crc32] : tensor.boxes) {
+    for (const auto& [box, file, crc32, name] : tensor.boxes) {
       const auto rank = static_cast<std::size_t>(box.extent.rank());
       boxes.push_back(fmt::format(R"({{"begin":{},"extent":{},"file":"{}","crc32":"{}"}})",
                                   list_of({box.begin.data(), rank}),
@@ -186,6 +186,7 @@ UsageError damaged(const std::string& folder, const std::string& why) {
 }  // namespace
 
 std::string SavedTensor::name_of(const SavedBox& saved) const {
+  if (!saved.name.empty()) return saved.name;
   return saved.crc32 ? shard_name(name, saved.box) : name;
 }
 

@@ -16,6 +16,7 @@ struct SavedBox {
   Box box;
   std::string file;                      ///< in the checkpoint's folder
   std::optional<std::uint32_t> crc32{};  ///< of its elements; known of all boxes in shards
+  std::string name{};  ///< in the file, if neither shard_name() nor the tensor's own
   bool operator==(const SavedBox&) const = default;
 };
 
@@ -62,6 +63,8 @@ struct Manifest {
 };
 
 constexpr const char* manifest_name = "manifest.json";
+/// The list of which tensor is in which file, as transformers names it.
+constexpr const char* index_name = "model.safetensors.index.json";
 
 /// Returns the text of a folder's manifest, or nothing if there is none. Throws UsageError if it
 /// can't be read.

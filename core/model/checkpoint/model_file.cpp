@@ -18,49 +18,141 @@ namespace {
 
 using Use = JsonReader::Field::Use;
 
-/// Reads the keys of transformers' GPT2Config. Throws JsonError for a value of the wrong type, and
-/// UsageError for another model than GPT-2.
-ModelDescription description_from(std::string_view text, const std::string& path) {
-  JsonReader in{text};
-  ModelDescription model{.tied = true};  // the default in transformers
-  const auto size = [&](const char* key, std::optional<int>& value) {
-    return JsonReader::Field{
-        key, [&] { value = static_cast<int>(in.whole(1, std::numeric_limits<int>::max())); },
-        Use::optional};
-  };
-  const auto ours = [&](const char* key, const char* value) {
-    return JsonReader::Field{
+/// Reads the keys of transformers' configurations.
+class ConfigReader {
+ public:
+  /// `path` is that of the checkpoint, for messages.
+  ConfigReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
+
+  /// Throws JsonError for a value of the wrong type, and UsageError for a model that Lockstep does
+  /// not have.
+  ModelDescription description() {
+    std::string type = "gpt2";
+    JsonReader first{text_};
+    first.object({{"model_type", [&] { type = first.string(); }, Use::optional}});
+    first.end();
+    if (type != "gpt2" && type != "llama")
+      throw UsageError{
+          fmt::format("--load {}: its config.json has model_type {}, but Lockstep has only gpt2 "
+                      "and llama; load "
+                      "another model",
+                      path_, excerpt(type))};
+    return type == "llama" ? llama() : gpt2();
+  }
+
+ private:
+  ModelDescription gpt2() {
+    ModelDescription model{.tied = true};  // the default in transformers
+    in_.object({size("n_layer", model.layers),
+                size("n_embd", model.hidden),
+                size("n_head", model.heads),
+                size("n_positions", model.sequence),
+                size("vocab_size", model.vocabulary),
+                {"tie_word_embeddings", [&] { model.tied = in_.boolean(); }, Use::optional},
+                ours("activation_function", "\"gelu_new\""),
+                ours("layer_norm_epsilon", "1e-5"),
+                ours("scale_attn_weights", "true"),
+                ours("scale_attn_by_inverse_layer_idx", "false"),
+                ours("add_cross_attention", "false")});
+    in_.end();
+    return model;
+  }
+
+  ModelDescription llama() {
+    ModelDescription model{.tied = false};
+    // What transformers' LlamaConfig has for a key that is missing.
+    std::optional<int> kv_heads, mlp_width = 11008, head_width;
+    LlamaConfig settings{.theta = 10000, .epsilon = 1e-6};
+    in_.object({size("num_hidden_layers", model.layers),
+                size("hidden_size", model.hidden),
+                size("num_attention_heads", model.heads),
+                size("max_position_embeddings", model.sequence),
+                size("vocab_size", model.vocabulary),
+                size("num_key_value_heads", kv_heads),
+                size("intermediate_size", mlp_width),
+                size("head_dim", head_width),
+                {"tie_word_embeddings", [&] { model.tied = in_.boolean(); }, Use::optional},
+                {"rms_norm_eps", [&] { settings.epsilon = positive(); }, Use::optional},
+                {"rope_theta", [&] { settings.theta = positive(); }, Use::optional},
+                {"rope_scaling", [&] { rotary(settings); }, Use::optional},
+                {"rope_parameters", [&] { rotary(settings); }, Use::optional},
+                ours("hidden_act", "\"silu\""),
+                ours("attention_bias", "false"),
+                ours("mlp_bias", "false")});
+    in_.end();
+    if (!kv_heads) kv_heads = model.heads;
+    if (head_width && model.hidden && model.heads &&
+        std::int64_t{*head_width} * *model.heads != *model.hidden)
+      throw UsageError{fmt::format(
+          "--load {}: its config.json has head_dim {}, but Lockstep's heads have hidden_size / "
+          "num_attention_heads = {} / {} columns; load another model",
+          path_, *head_width, *model.hidden, *model.heads)};
+    settings.kv_heads = kv_heads.value_or(0);
+    settings.mlp_width = *mlp_width;
+    model.llama = settings;
+    return model;
+  }
+
+  /// Reads "rope_scaling", or transformers 5's "rope_parameters", which has theta, too.
+  void rotary(LlamaConfig& settings) {
+    if (in_.kind() == JsonReader::Kind::null) {
+      in_.skip();
+      return;
+    }
+    std::string type = "default";
+    RotaryScaling scaling;
+    const auto read = [&](const char* key, double& value) {
+      return JsonReader::Field{key, [&] { value = positive(); }, Use::optional};
+    };
+    in_.object({{"rope_type", [&] { type = in_.string(); }, Use::optional},
+                read("rope_theta", settings.theta),
+                read("factor", scaling.factor),
+                read("low_freq_factor", scaling.low_frequency_factor),
+                read("high_freq_factor", scaling.high_frequency_factor),
+                read("original_max_position_embeddings", scaling.original_sequence)});
+    if (type != "default" && type != "llama3")
+      throw UsageError{fmt::format(
+          "--load {}: its config.json has rope_type {}, but Lockstep has only default and llama3; "
+          "load another model",
+          path_, excerpt(type))};
+    if (type == "llama3") settings.scaling = scaling;
+  }
+
+  double positive() {
+    JsonReader again = in_;
+    const double value = in_.number();
+    if (!(value > 0 && value < 1e12)) again.unfit(again.skip(), "a number above 0, below 1e12");
+    return value;
+  }
+  JsonReader::Field size(const char* key, std::optional<int>& value) {
+    return {
         key,
-        [&in, &path, key, value] {
-          const bool is_number = in.kind() == JsonReader::Kind::number;
-          JsonReader again = in;
-          const std::string_view theirs = in.skip();
-          JsonReader expected{value};
-          if (is_number ? expected.kind() != JsonReader::Kind::number ||
-                              again.number() != expected.number()
-                        : theirs != value)
-            throw UsageError{fmt::format(
-                "--load {}: its config.json has {} {}, but Lockstep's GPT-2 has {}; load another "
-                "model",
-                path, key, excerpt(theirs), value)};
-        },
+        [this, &value] { value = static_cast<int>(in_.whole(1, std::numeric_limits<int>::max())); },
         Use::optional};
-  };
-  in.object({size("n_layer", model.layers),
-             size("n_embd", model.hidden),
-             size("n_head", model.heads),
-             size("n_positions", model.sequence),
-             size("vocab_size", model.vocabulary),
-             {"tie_word_embeddings", [&] { model.tied = in.boolean(); }, Use::optional},
-             ours("model_type", "\"gpt2\""),
-             ours("activation_function", "\"gelu_new\""),
-             ours("layer_norm_epsilon", "1e-5"),
-             ours("scale_attn_weights", "true"),
-             ours("scale_attn_by_inverse_layer_idx", "false"),
-             ours("add_cross_attention", "false")});
-  in.end();
-  return model;
-}
+  }
+  /// A key whose value, if it is there, must be the one that Lockstep's models have.
+  JsonReader::Field ours(const char* key, const char* value) {
+    return {key,
+            [this, key, value] {
+              const bool is_number = in_.kind() == JsonReader::Kind::number;
+              JsonReader again = in_;
+              const std::string_view theirs = in_.skip();
+              JsonReader expected{value};
+              if (is_number ? expected.kind() != JsonReader::Kind::number ||
+                                  again.number() != expected.number()
+                            : theirs != value)
+                throw UsageError{fmt::format(
+                    "--load {}: its config.json has {} {}, but Lockstep's model has {}; load "
+                    "another model",
+                    path_, key, excerpt(theirs), value)};
+            },
+            Use::optional};
+  }
+
+  std::string_view text_;
+  const std::string& path_;
+  JsonReader in_{text_};
+};
 
 /// Throws UsageError if these sizes are all there and do not fit together.
 void check_sizes(const ModelDescription& model) {
@@ -69,7 +161,8 @@ void check_sizes(const ModelDescription& model) {
               .hidden = *model.hidden,
               .heads = *model.heads,
               .sequence = *model.sequence,
-              .vocabulary = *model.vocabulary}
+              .vocabulary = *model.vocabulary,
+              .llama = model.llama}
         .validate();
 }
 
@@ -88,7 +181,8 @@ ModelDescription described_model(const std::string& path) {
   };
   ModelDescription model;
   try {
-    model = description_from(content_of(file), path);
+    const std::string text = content_of(file);
+    model = ConfigReader{text, path}.description();
   } catch (const InputError& unreadable) {
     throw unfit(unreadable.what());
   } catch (const JsonError& malformed) {
@@ -102,24 +196,64 @@ ModelDescription described_model(const std::string& path) {
   return model;
 }
 
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json gpt2_config(const GptConfig& config) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"vocab_size", config.vocabulary},
+          {"n_positions", config.sequence},
+          {"n_embd", config.hidden},
+          {"n_layer", config.layers},
+          {"n_head", config.heads},
+          {"activation_function", "gelu_new"},
+          {"layer_norm_epsilon", 1e-5},
+          {"tie_word_embeddings", config.tied},
+          {"resid_pdrop", 0.0},
+          {"embd_pdrop", 0.0},
+          {"attn_pdrop", 0.0},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", nullptr},
+          {"torch_dtype", "float32"}};
+}
+
+json llama_config(const GptConfig& config) {
+  const LlamaConfig& llama = *config.llama;
+  json scaling = nullptr;
+  if (llama.scaling)
+    scaling = {{"rope_type", "llama3"},
+               {"factor", llama.scaling->factor},
+               {"low_freq_factor", llama.scaling->low_frequency_factor},
+               {"high_freq_factor", llama.scaling->high_frequency_factor},
+               {"original_max_position_embeddings",
+                static_cast<std::int64_t>(llama.scaling->original_sequence)}};
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"vocab_size", config.vocabulary},
+          {"max_position_embeddings", config.sequence},
+          {"hidden_size", config.hidden},
+          {"intermediate_size", llama.mlp_width},
+          {"num_hidden_layers", config.layers},
+          {"num_attention_heads", config.heads},
+          {"num_key_value_heads", llama.kv_heads},
+          {"hidden_act", "silu"},
+          {"rms_norm_eps", llama.epsilon},
+          {"rope_theta", llama.theta},
+          {"rope_scaling", scaling},
+          {"attention_bias", false},
+          {"mlp_bias", false},
+          {"tie_word_embeddings", config.tied},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", nullptr},
+          {"torch_dtype", "float32"}};
+}
+
+}  // namespace
+
 std::string config_json(const GptConfig& config) {
-  const nlohmann::ordered_json document = {{"architectures", {"GPT2LMHeadModel"}},
-                                           {"model_type", "gpt2"},
-                                           {"vocab_size", config.vocabulary},
-                                           {"n_positions", config.sequence},
-                                           {"n_embd", config.hidden},
-                                           {"n_layer", config.layers},
-                                           {"n_head", config.heads},
-                                           {"activation_function", "gelu_new"},
-                                           {"layer_norm_epsilon", 1e-5},
-                                           {"tie_word_embeddings", config.tied},
-                                           {"resid_pdrop", 0.0},
-                                           {"embd_pdrop", 0.0},
-                                           {"attn_pdrop", 0.0},
-                                           {"bos_token_id", nullptr},
-                                           {"eos_token_id", nullptr},
-                                           {"torch_dtype", "float32"}};
-  return document.dump(2) + "\n";
+  return (config.llama ? llama_config(config) : gpt2_config(config)).dump(2) + "\n";
 }
 
 }  // namespace lockstep

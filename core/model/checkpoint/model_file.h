@@ -11,15 +11,18 @@ namespace lockstep {
 struct ModelDescription {
   std::optional<int> layers, hidden, heads, sequence, vocabulary;
   std::optional<bool> tied;
+  std::optional<LlamaConfig> llama{};  ///< set if the model is a Llama
   bool operator==(const ModelDescription&) const = default;
 };
 
 /// Reads the config.json of a checkpoint's folder, as transformers writes it. Returns an empty
 /// description if there is none. Throws UsageError, which names the file, the key and its value, if
-/// it is malformed, or describes a variant of GPT-2 that computes something else.
+/// it is malformed, or describes a model other than a GPT-2 or a Llama, or a variant of these that
+/// computes something else.
 ModelDescription described_model(const std::string& path);
 
-/// Returns the text of config.json, with the fields that transformers' GPT2Config needs.
+/// Returns the text of config.json, with the fields that transformers' GPT2Config or LlamaConfig
+/// needs.
 std::string config_json(const GptConfig& config);
 
 }  // namespace lockstep

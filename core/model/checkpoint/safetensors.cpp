@@ -9,11 +9,13 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "core/base/error.h"
 #include "core/base/json_reader.h"
 #include "core/base/printable.h"
 #include "core/plan/slice.h"
+#include "kernels/element.h"
 
 namespace lockstep {
 
@@ -45,6 +47,13 @@ const char* dtype_name(DType dtype) {
       break;
   }
   return "I32";
+}
+
+/// Returns the dtype of a tensor of 16-bit floating-point elements.
+std::optional<DType> narrow_type(const SafetensorsFile::Entry& entry) {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    if (entry.dtype == dtype_name(dtype)) return dtype;
+  return {};
 }
 
 /// Returns whether the data has the size that dtype and shape require; false if that size exceeds
@@ -173,7 +182,7 @@ const SafetensorsFile::Entry& SafetensorsFile::entry_of(const std::string& name,
                                                         DType wanted) const {
   const Entry* entry = find(name);
   if (entry == nullptr) unfit(fmt::format("has no tensor {}", name));
-  if (entry->dtype != dtype_name(wanted))
+  if (entry->dtype != dtype_name(wanted) && !(wanted == DType::f32 && narrow_type(*entry)))
     unfit(fmt::format("tensor {}: is {}, not {}", name, entry->dtype, dtype_name(wanted)));
   return *entry;
 }
@@ -190,25 +199,33 @@ void SafetensorsFile::read(const std::string& name, View to) {
     unfit(fmt::format("tensor {}: has shape [{}], not [{}]", name, fmt::join(entry.shape, ", "),
                       fmt::join(extents_of(to.shape), ", ")));
   }
-  read_bytes(entry, 0, to);
+  read_part(name, 0, to);
 }
 
 void SafetensorsFile::read_part(const std::string& name, std::int64_t first, View to) {
   const Entry& entry = entry_of(name, to.dtype);
-  const std::uint64_t offset = static_cast<std::uint64_t>(first) * size_of(to.dtype);
-  if (first < 0 || offset + to.bytes() > entry.end - entry.begin)
+  const std::uint64_t width = bytes_of(entry.dtype),
+                      offset = static_cast<std::uint64_t>(first) * width;
+  const auto elements = static_cast<std::uint64_t>(to.elements());
+  if (first < 0 || offset + elements * width > entry.end - entry.begin)
     unfit(fmt::format("tensor {}: has no elements [{}, {})", name, first, first + to.elements()));
-  read_bytes(entry, offset, to);
+  const std::optional<DType> narrow = narrow_type(entry);
+  if (!narrow || to.dtype != DType::f32) return read_bytes(entry, offset, to);
+  std::vector<std::uint16_t> stored(elements);
+  read_bytes(entry, offset, View{stored.data(), {to.elements()}, *narrow});
+  std::ranges::transform(stored, to.f32(),
+                         *narrow == DType::bf16 ? element::from_bf16 : element::from_f16);
 }
 
 Crc32 SafetensorsFile::check_values(const std::string& name, bool may_be_negative) {
   const Entry& entry = entry_of(name, DType::f32);
-  const auto elements = static_cast<std::int64_t>((entry.end - entry.begin) / sizeof(float));
+  const auto elements =
+      static_cast<std::int64_t>((entry.end - entry.begin) / bytes_of(entry.dtype));
   std::vector<float> values(static_cast<std::size_t>(std::min<std::int64_t>(elements, 1 << 18)));
   Crc32 checksum;
   for (std::int64_t first = 0; first < elements;) {
     const auto n = std::min(elements - first, static_cast<std::int64_t>(values.size()));
-    read_bytes(entry, static_cast<std::uint64_t>(first) * sizeof(float), View{values.data(), {n}});
+    read_part(name, first, View{values.data(), {n}});
     checksum.add(values.data(), static_cast<std::size_t>(n) * sizeof(float));
     const auto end = values.begin() + static_cast<std::ptrdiff_t>(n);
     const auto bad = std::find_if(values.begin(), end, [&](float value) {

@@ -47,11 +47,12 @@ class SafetensorsFile {
   /// no such tensor, or if its dtype or shape differs from that of `to`.
   void read(const std::string& name, View to);
   /// Reads elements [first, first + to.elements()) of a tensor in row-major order, whatever the
-  /// tensor's shape. Throws UsageError if the tensor's dtype differs from that of `to`, or if the
-  /// tensor ends before `to` is full.
+  /// tensor's shape. Widens 16-bit floating-point elements if `to` is f32. Otherwise throws
+  /// UsageError if the tensor's dtype differs from that of `to`, or if the tensor ends before `to`
+  /// is full.
   void read_part(const std::string& name, std::int64_t first, View to);
-  /// Reads an f32 tensor and returns its checksum. Throws UsageError if an element is not a finite
-  /// number, or is negative although it may not be.
+  /// Reads an f32 or 16-bit tensor and returns its checksum. Throws UsageError if an element is not
+  /// a finite number, or is negative although it may not be.
   Crc32 check_values(const std::string& name, bool may_be_negative = true);
   /// Throws UsageError, naming the file and the remedy, because of `what`.
   [[noreturn]] void unfit(const std::string& what) const;

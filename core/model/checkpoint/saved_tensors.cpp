@@ -20,7 +20,6 @@ namespace {
 
 constexpr const char* model_name = "model.safetensors";
 constexpr const char* moments_name = "optimizer.safetensors";
-constexpr const char* index_name = "model.safetensors.index.json";  // as transformers names it
 
 UsageError unusable(const std::string& path, const std::string& why) {
   return UsageError{
@@ -203,7 +202,8 @@ void SavedTensors::check_values() {
     }
   for (const SavedTensor& tensor : tensors())
     for (const SavedBox& saved : tensor.boxes)
-      if (tensor.dtype == "F32") check_value(tensor, saved, /*may_be_negative=*/true);
+      if (tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16")
+        check_value(tensor, saved, /*may_be_negative=*/true);
   for (const SavedTensor& tensor : moments())
     for (const SavedBox& saved : tensor.boxes)
       if (tensor.dtype == "F32")

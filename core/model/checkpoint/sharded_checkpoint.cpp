@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/crc32.h"
@@ -110,17 +111,76 @@ std::string save_checkpoint(Transport& ranks, const std::string& path, const Pla
 
 namespace {
 
-/// Collective: all ranks write the whole model's tensors into one file, which rank 0 has created.
-void write_whole_model(CommonFolder& folder, const std::string& name, const std::string& shown,
-                       Device device, const SafetensorsHeader& header,
-                       const std::vector<ParameterSpec>& specs,
-                       const std::vector<TensorPart>& parts, const std::vector<OwnedBox>& mine) {
+/// A file of an exported model: consecutive parameters of the model.
+struct ModelFile {
+  std::string name;
+  std::vector<ParameterSpec> specs;
+  std::uint64_t bytes = 0;  ///< of the tensors
+
+  /// Each parameter is one tensor, or those that are stacked in it.
+  SafetensorsHeader header() const {
+    std::vector<SafetensorsHeader::Entry> entries;
+    for (const ParameterSpec& spec : specs) {
+      if (spec.stacked.empty()) entries.push_back({spec.name, spec.shape});
+      for (const auto& [part, rows] : spec.stacked)
+        entries.push_back({part, {rows, spec.shape[1]}});
+    }
+    return SafetensorsHeader{entries};
+  }
+};
+
+/// Divides the model into files of at most `most_bytes` of tensors each, or of one tensor. Their
+/// names are transformers'.
+std::vector<ModelFile> model_files(const std::vector<ParameterSpec>& specs,
+                                   std::uint64_t most_bytes) {
+  std::vector<ModelFile> files(1);
+  for (const ParameterSpec& spec : specs) {
+    const auto bytes = static_cast<std::uint64_t>(spec.shape.elements()) * sizeof(float);
+    if (files.back().bytes + bytes > most_bytes && files.back().bytes > 0) files.emplace_back();
+    files.back().specs.push_back(spec);
+    files.back().bytes += bytes;
+  }
+  for (std::size_t i = 0; i < files.size(); ++i)
+    files[i].name = files.size() == 1
+                        ? "model.safetensors"
+                        : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, files.size());
+  return files;
+}
+
+/// Returns the text of model.safetensors.index.json: which tensor is in which file.
+std::string index_json(const std::vector<ModelFile>& files) {
+  nlohmann::ordered_json map = nlohmann::ordered_json::object();
+  std::uint64_t bytes = 0;
+  for (const ModelFile& file : files) {
+    bytes += file.bytes;
+    for (const ParameterSpec& spec : file.specs) {
+      if (spec.stacked.empty()) map[spec.name] = file.name;
+      for (const StackedTensor& part : spec.stacked) map[part.name] = file.name;
+    }
+  }
+  return nlohmann::ordered_json{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}}.dump(
+             2) +
+         "\n";
+}
+
+/// Collective: all ranks write their boxes of the file's tensors into it. Rank 0 has created it.
+/// The tensors that are stacked in a parameter follow one another, as its rows do.
+void write_model_file(CommonFolder& folder, const ModelFile& file, const std::string& name,
+                      const std::string& shown, Device device, const std::vector<TensorPart>& parts,
+                      const std::vector<OwnedBox>& all_mine) {
+  std::map<std::string, std::pair<const ParameterSpec*, std::uint64_t>> places;  // offsets of data
+  std::uint64_t offset = file.header().offset(0);
+  for (const ParameterSpec& spec : file.specs) {
+    places[spec.name] = {&spec, offset};
+    offset += static_cast<std::uint64_t>(spec.shape.elements()) * sizeof(float);
+  }
+  std::vector<OwnedBox> mine;
+  for (const OwnedBox& each : all_mine)
+    if (places.contains(parts[each.part].name)) mine.push_back(each);
   folder.write(
       mine.empty() ? "" : name, NewFile::Mode::existing, shown, [&](const WriteAt& write_at) {
         for_each_box(device, parts, mine, [&](std::size_t i, const std::vector<float>& values) {
-          const auto spec =
-              std::ranges::find(specs, parts[mine[i].part].name, &ParameterSpec::name);
-          const std::uint64_t begin = header.offset(static_cast<std::size_t>(spec - specs.begin()));
+          const auto& [spec, begin] = places.at(parts[mine[i].part].name);
           for (const auto& [in_box, in_whole, elements] : Slice{spec->shape}.runs(mine[i].box))
             write_at(begin + static_cast<std::uint64_t>(in_whole) * sizeof(float),
                      values.data() + in_box, static_cast<std::size_t>(elements) * sizeof(float));
@@ -141,35 +201,35 @@ void begin_file(const std::string& path, const std::string& shown,
 }  // namespace
 
 std::string export_model(Transport& ranks, const std::string& flag, const std::string& path,
-                         const Plan& plan, const TrainingState& state) {
+                         const Plan& plan, const TrainingState& state, std::uint64_t most_bytes) {
   const std::vector<TensorPart> parts = tensor_parts(state.device, state.parameters, nullptr);
   const Ownership owners = agree_on_owners(ranks, plan, parts, state.unsound);
   if (!owners.unsound.empty()) return owners.unsound;
 
-  std::vector<SafetensorsHeader::Entry> entries;
-  for (const ParameterSpec& spec : plan.parameters()) entries.push_back({spec.name, spec.shape});
-  const SafetensorsHeader header{entries};
   const std::string shown = fmt::format("{} {}", flag, path);
-  const auto write = [&](const std::string& folder, const std::string& name) {
-    if (ranks.rank() == 0) begin_file(folder + "/" + name, shown, header);
+  const auto write = [&](const std::string& folder, const ModelFile& file,
+                         const std::string& name) {
+    if (ranks.rank() == 0) begin_file(folder + "/" + name, shown, file.header());
     CommonFolder common{ranks, folder};
-    write_whole_model(common, name, shown, state.device, header, plan.parameters(), parts,
-                      owners.mine);
+    write_model_file(common, file, name, shown, state.device, parts, owners.mine);
   };
   if (!path.ends_with(".safetensors")) {
     std::optional<NewFolder> fresh;  // on rank 0
     if (ranks.rank() == 0) fresh.emplace(flag, path);
-    write(fresh ? fresh->partial() : "", "model.safetensors");
+    const std::vector<ModelFile> files = model_files(plan.parameters(), most_bytes);
+    for (const ModelFile& file : files) write(fresh ? fresh->partial() : "", file, file.name);
     if (!fresh) return "";
+    if (files.size() > 1) fresh->write(index_name, index_json(files));
     fresh->write("config.json", config_json(plan.model()));
     fresh->take_place();
     return "";
   }
+  const ModelFile whole = model_files(plan.parameters(), UINT64_MAX).front();
   const std::filesystem::path place = std::filesystem::absolute(path);
   const std::string partial = place.string() + ".partial";
   if (ranks.rank() == 0) ::unlink(partial.c_str());  // a symbolic link itself, not its target
   try {
-    write(place.parent_path().string(), place.filename().string() + ".partial");
+    write(place.parent_path().string(), whole, place.filename().string() + ".partial");
     if (ranks.rank() != 0) return "";
     if (std::rename(partial.c_str(), place.c_str()) != 0)
       throw UsageError{fmt::format("{}: {}; give the name of a file", shown, std::strerror(errno))};

@@ -37,11 +37,16 @@ struct TrainingState {
 std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
                             const TrainingState& state);
 
-/// Collective: writes the model for transformers' GPT2LMHeadModel.from_pretrained: the folder
-/// `path` with config.json and model.safetensors, or that file alone if `path` ends in
-/// .safetensors. All ranks write their own elements into the one file, so none needs memory for the
-/// whole model. `flag` is --export or --save. Otherwise like save_checkpoint().
+/// The size at which transformers divides a model into several files, too.
+constexpr std::uint64_t most_bytes_of_file = 5'000'000'000;
+
+/// Collective: writes the model for transformers' from_pretrained: the folder `path` with
+/// config.json and model.safetensors or, if that would have more than `most_bytes`, several files
+/// and their index; or one file alone if `path` ends in .safetensors. All ranks write their own
+/// elements into each file, so none needs memory for the whole model. `flag` is --export or --save.
+/// Otherwise like save_checkpoint().
 std::string export_model(Transport& ranks, const std::string& flag, const std::string& path,
-                         const Plan& plan, const TrainingState& state);
+                         const Plan& plan, const TrainingState& state,
+                         std::uint64_t most_bytes = most_bytes_of_file);
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/token.h"
 #include "core/model/checkpoint/model_file.h"
+#include "core/plan/model_presets.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
 
@@ -179,9 +180,18 @@ void FlagParser::Impl::shared_flags() {
   word("--microbatches", given.microbatches,
        info.sweeps ? "microbatches per step; several values are used in turn"
                    : "microbatches per step");
+  choice("--model", given.model_name, model_presets(),
+         "the model: gpt2 or llama, small ones whose shape the flags below give, or a published "
+         "model");
   number("--layers", given.model.layers, 1, "transformer blocks");
   number("--hidden", given.model.hidden, 1, "width of the model");
   number("--heads", given.model.heads, 1, "attention heads; must divide --hidden");
+  number("--kv-heads", given.kv_heads,
+         "with --model llama: heads of keys and of values, each shared by a group of heads of "
+         "queries; must divide --heads [half of them, if --tp divides that]");
+  number("--mlp-width", given.mlp_width,
+         "with --model llama: width of the MLP's activation [8/3 of --hidden, rounded up to a "
+         "multiple of 16]");
   number("--sequence", given.model.sequence, 1, "tokens per sequence");
   number("--vocab", given.model.vocabulary, 1, "tokens in the vocabulary; text needs at least 256");
   if (std::ranges::count(info.axes, Axis::pp) > 0)
@@ -214,17 +224,17 @@ void FlagParser::Impl::shared_flags() {
        "train on this file of little-endian uint16 tokens instead of a text: plain, as nanoGPT "
        "writes them, or with the header of llm.c's GPT-2 files (1024 bytes, version 1); GPT-2's "
        "tokens need --vocab 50257");
-  word(
-      "--load", run.load,
-      "resume from a folder that --save wrote, on any mesh; or start from a GPT-2 of transformers: "
-      "its folder, or a safetensors file. A folder's config.json sets the model's flags that are "
-      "not given");
+  word("--load", run.load,
+       "resume from a folder that --save wrote, on any mesh; or start from a GPT-2 or Llama of "
+       "transformers: its folder, or a safetensors file. A folder's config.json sets the model's "
+       "flags that are "
+       "not given");
   word("--save", output.save,
        "write a checkpoint to this folder: each rank's part of the parameters and of the "
        "optimizer's state. SIGTERM or Ctrl-C then ends the run after the current step and saves. "
        "An interrupted save leaves the old checkpoint. To a .safetensors file: the weights only");
   word("--export", output.export_to,
-       "write the trained model to this folder for transformers' GPT2LMHeadModel.from_pretrained");
+       "write the trained model to this folder for transformers' from_pretrained");
 
   app.option_defaults()->group("Output");
   word("--trace", output.trace, "the folder for the run's trace, or none [runs/TIME-LESSON]");
@@ -266,25 +276,54 @@ void FlagParser::Impl::apply_defaults() {
     }
 }
 
-/// Gives the model the shape of the checkpoint to load, except for flags that are given.
+/// Gives the model the shape of the checkpoint to load or of --model, except for flags that are
+/// given.
 void FlagParser::Impl::adopt_model() {
-  if (options->run.load.empty()) return;
-  const ModelDescription saved = described_model(options->run.load);
+  if (!info.model) return;
   GptConfig& model = given.model;
-  for (auto [flag, value, theirs] : {std::tuple{"--layers", &model.layers, saved.layers},
-                                     {"--hidden", &model.hidden, saved.hidden},
-                                     {"--heads", &model.heads, saved.heads},
-                                     {"--sequence", &model.sequence, saved.sequence},
-                                     {"--vocab", &model.vocabulary, saved.vocabulary}})
-    if (app.count(flag) == 0) *value = theirs.value_or(*value);
-  if (app.count("--tied") == 0) model.tied = saved.tied.value_or(model.tied);
+  GptConfig base = model_preset(given.model_name);
+  if (!options->run.load.empty()) {
+    const ModelDescription saved = described_model(options->run.load);
+    base.layers = saved.layers.value_or(base.layers);
+    base.hidden = saved.hidden.value_or(base.hidden);
+    base.heads = saved.heads.value_or(base.heads);
+    base.sequence = saved.sequence.value_or(base.sequence);
+    base.vocabulary = saved.vocabulary.value_or(base.vocabulary);
+    base.tied = saved.tied.value_or(base.tied);
+    if (saved != ModelDescription{}) {
+      if (app.count("--model") > 0 && base.llama.has_value() != saved.llama.has_value())
+        throw UsageError(
+            fmt::format("--model {}: the model of --load {} is a {}; leave --model out",
+                        given.model_name, options->run.load, saved.llama ? "Llama" : "GPT-2"));
+      base.llama = saved.llama;
+    }
+  }
+  for (auto [flag, value, theirs] : {std::tuple{"--layers", &model.layers, base.layers},
+                                     {"--hidden", &model.hidden, base.hidden},
+                                     {"--heads", &model.heads, base.heads},
+                                     {"--sequence", &model.sequence, base.sequence},
+                                     {"--vocab", &model.vocabulary, base.vocabulary}})
+    if (app.count(flag) == 0) *value = theirs;
+  if (app.count("--tied") == 0) model.tied = base.tied;
+  model.llama = base.llama;
+  for (const auto& [flag, value] :
+       {std::pair{"--kv-heads", given.kv_heads}, {"--mlp-width", given.mlp_width}})
+    if (value && !model.llama)
+      throw UsageError(
+          fmt::format("{} {}: a GPT-2 has as many heads of keys as of queries, and an "
+                      "MLP of 4 times --hidden; use --model llama, or leave it out",
+                      flag, *value));
+  if (!model.llama) return;
+  model.llama->kv_heads = given.kv_heads.value_or(model.llama->kv_heads);
+  model.llama->mlp_width = given.mlp_width.value_or(model.llama->mlp_width);
 }
 
 /// Removes the shared flags that shape or train a model.
 void FlagParser::Impl::leave_out_the_model() {
-  for (const char* flag : {"--batch", "--microbatches", "--layers", "--hidden", "--heads",
-                           "--sequence", "--vocab", "--tied", "--lr", "--clip", "--data",
-                           "--tokens", "--load", "--save", "--export", "--parity"})
+  for (const char* flag :
+       {"--batch", "--microbatches", "--model", "--layers", "--hidden", "--heads", "--kv-heads",
+        "--mlp-width", "--sequence", "--vocab", "--tied", "--lr", "--clip", "--data", "--tokens",
+        "--load", "--save", "--export", "--parity"})
     app.remove_option(app.get_option(flag));
   app.get_option("--steps")->description("number of repetitions")->group("Run");
   app.get_option("--seed")->description("seed of the random numbers")->group("Run");

@@ -12,6 +12,7 @@
 #include "core/model/builder.h"
 #include "core/model/data.h"
 #include "core/plan/divisions.h"
+#include "core/plan/model_presets.h"
 #include "core/run/options/check_paths.h"
 
 namespace lockstep {
@@ -277,6 +278,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   output.parity = given.parity == "on";
   platform.pace = given.pace;
   GptConfig model = given.model;
+  if (model.llama) complete_llama(model, plan.mesh.size(Axis::tp));
   model.frozen = frozen_units(given.freeze, model.layers);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (given.precision == name_of(dtype)) model.dtype = dtype;

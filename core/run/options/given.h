@@ -12,7 +12,9 @@ namespace lockstep {
 
 /// The flags as the user gave them, not yet checked against one another.
 struct Given {
+  std::string model_name = "gpt2";
   GptConfig model;
+  std::optional<int> kv_heads, mlp_width;
   std::string order = "tp,cp,dp,pp";  ///< the mesh's axes from the innermost
   std::string microbatches;
   std::string clock = "auto";

@@ -25,7 +25,8 @@ double least_memory(const Options& options) {
       static_cast<double>(config.sequence) * std::max(1, plan.microbatch_size(most_microbatches)) /
       (plan.mesh.size(Axis::cp) *
        plan.mesh.size(Axis::tp));  // context and tensor parallelism divide activations
-  const double per_token = 16.0 * config.hidden + 2.0 * config.hidden + config.vocabulary;
+  const double per_token =
+      static_cast<double>(config.saved_per_block()) + 2.0 * config.hidden + config.vocabulary;
   return bytes + width * tokens * per_token;
 }
 

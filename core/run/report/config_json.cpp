@@ -17,7 +17,8 @@ double shortest(float value) {
 std::string config_json(const Options& options) {
   const auto& [plan, run, platform, output] = options;
   const GptConfig& model = plan.model();
-  nlohmann::ordered_json config{{"layers", model.layers},
+  nlohmann::ordered_json config{{"model", model.llama ? "llama" : "gpt2"},
+                                {"layers", model.layers},
                                 {"hidden", model.hidden},
                                 {"heads", model.heads},
                                 {"sequence", model.sequence},
@@ -30,6 +31,10 @@ std::string config_json(const Options& options) {
                                 {"learning_rate", shortest(plan.optimizer.learning_rate)},
                                 {"clip", shortest(plan.optimizer.clip)},
                                 {"seed", plan.seed}};
+  if (model.llama) {
+    config["kv_heads"] = model.llama->kv_heads;
+    config["mlp_width"] = model.llama->mlp_width;
+  }
   if (!run.data.empty()) config["data"] = run.data;
   if (!run.tokens.empty()) config["tokens"] = run.tokens;
   if (!run.load.empty()) config["load"] = run.load;

@@ -105,11 +105,12 @@ inline ExpertLoad load_of(const Plan& plan, const MixtureOfExperts& moe, Routing
 /// The MLP's parameters of a layer, and its FLOPs per token in the forward pass.
 inline std::int64_t expert_parameters(const GptConfig& config, int experts) {
   const std::int64_t h = config.hidden;
-  return experts * (8 * h * h + 5 * h) + h * experts;
+  const std::int64_t matrices = h * (config.mlp_inner_width() + config.mlp_width());
+  return experts * (matrices + (config.llama ? 0 : 5 * h)) + h * experts;
 }
 inline std::int64_t expert_flops(const GptConfig& config, int experts, int top_k) {
   const std::int64_t h = config.hidden;
-  return top_k * 16 * h * h + 2 * h * experts;
+  return top_k * 2 * h * (config.mlp_inner_width() + config.mlp_width()) + 2 * h * experts;
 }
 
 /// The bytes of the all-to-alls that a rank sends to another member of its expert-parallel group in

@@ -81,7 +81,7 @@ inline AttentionTimes time_attention(const AttentionAlone& alone) {
     };
     AttentionTimes& mine = times[static_cast<std::size_t>(rank.id)];
     Stash stash;
-    layer->forward(activation(3 * model.hidden), stash);
+    layer->forward(activation(model.qkv_width()), stash);
     mine.forward = rank.compute.now();
     layer->backward_input(activation(model.hidden), stash);
     mine.with_backward = rank.compute.now();
@@ -107,7 +107,7 @@ inline std::string attention_table(AttentionAlone alone) {
   constexpr int most_rows = 12, longest = 1 << 24;
   for (int row = 0; row < most_rows && alone.model.sequence <= longest; ++row) {
     const std::int64_t c = alone.block();
-    const std::int64_t bytes = 2 * alone.batch * c * alone.model.hidden *
+    const std::int64_t bytes = 2 * alone.batch * c * alone.model.kv_width() *
                                static_cast<std::int64_t>(size_of(alone.model.dtype));
     const double hop =
         seconds(alone.cluster.transfer(0, 1, bytes) + alone.cluster.latency(0, 1, bytes));

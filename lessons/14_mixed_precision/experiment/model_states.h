@@ -26,7 +26,7 @@ inline MemoryUse counted_states(GptConfig config, DType dtype, int batch) {
   const AdamW optimizer{model.parameters(), {memory, compute}};
   const View tokens{nullptr, {batch, config.sequence}, DType::i32};
   Stash stash;
-  model.forward({.tokens = tokens, .targets = tokens}, {}, stash);
+  model.forward({.tokens = tokens, .targets = tokens, .positions = tokens}, {}, stash);
   model.backward({}, stash);
   return memory.peak();
 }

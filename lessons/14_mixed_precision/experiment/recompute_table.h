@@ -39,7 +39,7 @@ inline Picoseconds run_uncomputed(const GptConfig& config, int batch, Recompute 
 
   const Picoseconds start = stream.now();
   Stash stash;
-  model.forward({.tokens = tokens, .targets = tokens}, {}, stash);
+  model.forward({.tokens = tokens, .targets = tokens, .positions = tokens}, {}, stash);
   count.stash = memory.current().of(MemoryCategory::activations);
   model.backward({}, stash);
   count.peak = memory.peak().of(MemoryCategory::activations);

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan/gpt_config.h"
+
+namespace lockstep {
+
+/// The models that --model names. The first is the default.
+std::vector<std::string> model_presets();
+
+/// Returns the model of that name: "gpt2" and "llama" are toys of the lessons' size, and the others
+/// are published models. In "llama", kv_heads and mlp_width are 0: they follow from the flags
+/// (complete_llama). Throws UsageError for any other name.
+GptConfig model_preset(const std::string& name);
+
+/// Sets what is 0 in `model.llama`: f to 8 h / 3, rounded up to a multiple of 16, so that SwiGLU's
+/// three matrices have about as many elements as GPT-2's two; and g to half of the heads if `tp`,
+/// the number of tensor-parallel ranks, divides that, or else to all of them.
+void complete_llama(GptConfig& model, int tp);
+
+}  // namespace lockstep
