@@ -17,7 +17,7 @@ void DryFigures::fill(Predicted& predicted) const {
 
 void DryRank::run(int microbatches, const std::function<void(const Batch& mine)>& step, int count) {
   const Batch batch =
-      batch_without_tokens(plan.samples(place, microbatches), plan.model().sequence);
+      batch_without_tokens(plan.samples(place, microbatches), plan.model().sequence, plan.seed);
 
   const BytesSent before = transport_.bytes_sent();
   transport_.sent_to().clear();

@@ -8,7 +8,11 @@ Tensor AttentionCore::forward(Tensor qkv, Stash& stash) {
   const auto [q, k, v] = split_qkv(qkv, heads_);
   Tensor y = ops_.activation(q.shape, "attention output");
   Tensor lse = ops_.statistic({q.shape[0], heads_.queries, q.shape[1]}, "attention log-sum-exps");
-  ops_.attention_forward(q, k, v, heads_.queries, y, lse);
+  if (const DocumentMasks* masks = stash.microbatch().masks)
+    ops_.attention_block_forward(q, k, v, heads_.queries, all_rows(q), y, lse, masks->whole.visible,
+                                 masks->whole.pairs);
+  else
+    ops_.attention_forward(q, k, v, heads_.queries, y, lse);
   stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(lse)};
   return y;
 }
@@ -18,7 +22,13 @@ Tensor AttentionCore::backward_input(Tensor dy, Stash& stash) {
   Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
   const auto [q, k, v] = split_qkv(saved.qkv, heads_);
   const auto [dq, dk, dv] = split_qkv(dqkv, heads_);
-  ops_.attention_backward(dy, q, k, v, saved.y, saved.lse, {}, heads_.queries, dq, dk, dv);
+  if (const DocumentMasks* masks = stash.microbatch().masks) {
+    ops_.fill(dqkv, 0);
+    ops_.attention_block_backward(dy, q, k, v, saved.y, saved.lse, heads_.queries, all_rows(q), dq,
+                                  dk, dv, masks->whole.visible, masks->whole.pairs);
+  } else {
+    ops_.attention_backward(dy, q, k, v, saved.y, saved.lse, {}, heads_.queries, dq, dk, dv);
+  }
   stash.drop(this);
   return dqkv;
 }

@@ -15,7 +15,13 @@ inline QueriesKeysValues split_qkv(View qkv, Heads heads) {
   return {qkv.columns(0, w), qkv.columns(w, kv), qkv.columns(w + kv, kv)};
 }
 
-/// Causal attention without parameters: maps queries, keys and values, side by side in one tensor
+/// All queries and all keys, of which a mask leaves those that see each other.
+inline AttentionBlock all_rows(View q) {
+  return {.first_query = 0, .queries = q.shape[1], .first_key = 0, .keys = q.shape[1]};
+}
+
+/// Causal attention without parameters, within each document if several are packed into a sequence:
+/// maps queries, keys and values, side by side in one tensor
 /// (b, s, w + 2 w'), to (b, s, w). Ring attention can replace this layer. The stash keeps the input
 /// and the log-sum-exps, b s (w + 2 w') + a b s elements, and shares the output with the output
 /// projection, which keeps it as its own input. The (s, s) probabilities are never stored

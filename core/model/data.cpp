@@ -8,6 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/input_file.h"
+#include "core/model/packing.h"
 #include "core/model/philox.h"
 
 namespace lockstep {
@@ -106,78 +107,112 @@ void move_to(Device device, Batch& batch) {
   Gpu* gpu = device.compute.gpu();
   if (gpu == nullptr) return;
   const Queue queue = device.compute.queue();
+  std::vector<std::int32_t> all = batch.tokens;  // tokens, targets, positions, masks
+  for (const auto* part : {&batch.targets, &batch.positions, &batch.visible})
+    all.insert(all.end(), part->begin(), part->end());
   const auto n = static_cast<std::int64_t>(batch.tokens.size());
-  const View tokens{
-      gpu->allocate(3 * batch.tokens.size() * sizeof(std::int32_t), queue), {3 * n}, DType::i32};
-  batch.copy = {tokens.data, [gpu, queue](void* data) { gpu->release(data, queue); }};
-  std::vector<std::int32_t> all = batch.tokens;  // tokens, then targets, then positions
-  all.insert(all.end(), batch.targets.begin(), batch.targets.end());
-  all.insert(all.end(), batch.positions.begin(), batch.positions.end());
-  device.compute.write(all.data(), tokens);
+  const View copy{gpu->allocate(all.size() * sizeof(std::int32_t), queue),
+                  {static_cast<std::int64_t>(all.size())},
+                  DType::i32};
+  batch.copy = {copy.data, [gpu, queue](void* data) { gpu->release(data, queue); }};
+  device.compute.write(all.data(), copy);
   std::int64_t first = 0;
   for (Microbatch& each : batch.microbatches) {
     const Shape shape = each.tokens.shape;
-    each.tokens = tokens.columns(first, shape.elements()).reshaped(shape);
-    each.targets = tokens.columns(n + first, shape.elements()).reshaped(shape);
-    each.positions = tokens.columns(2 * n + first, shape.elements()).reshaped(shape);
+    const auto part = [&](std::int64_t of) {
+      return copy.columns(of * n + first, shape.elements()).reshaped(shape);
+    };
+    each.tokens = part(0);
+    each.targets = part(1);
+    each.positions = part(2);
     first += shape.elements();
   }
+  place_masks(batch, copy.columns(3 * n, copy.elements() - 3 * n));
 }
 
 namespace {
 
-/// Returns the number of positions that a rank reads from each sequence.
-std::int64_t positions_of(const BatchShape& shape, int sequence) {
-  std::int64_t positions = shape.positions.empty() ? sequence : 0;
-  for (const auto& [begin, end] : shape.positions) positions += end - begin;
-  return positions;
-}
-
-/// Adds the microbatches, whose tokens, targets and positions lie one after another.
-void divide(Batch& batch, const BatchShape& shape, int sequence) {
-  const std::int64_t m = shape.microbatches, b = shape.size, s = positions_of(shape, sequence);
+/// Adds the microbatches, whose tokens, targets and positions lie one after another, and their
+/// masks.
+void divide(Batch& batch, const BatchShape& shape, int sequence,
+            const std::vector<Documents>& documents) {
+  const std::int64_t m = shape.microbatches, b = shape.size, s = sequence / shape.context.members;
   const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * sequence);
   const bool stored = !batch.tokens.empty();
   for (std::int64_t i = 0; i < m; ++i) {
     const auto part = [&](std::vector<std::int32_t>& tokens) {
       return View{stored ? tokens.data() + i * b * s : nullptr, {b, s}, DType::i32};
     };
-    batch.microbatches.push_back(
-        {part(batch.tokens), part(batch.targets), scale, i == m - 1, part(batch.positions)});
+    if (shape.documents > 0)
+      add_masks(batch, {documents.begin() + i * b, documents.begin() + (i + 1) * b}, shape.context);
+    batch.microbatches.push_back({part(batch.tokens), part(batch.targets), scale, i == m - 1,
+                                  part(batch.positions),
+                                  shape.documents > 0 ? batch.masks.back().get() : nullptr});
   }
+  if (stored && shape.documents > 0)
+    place_masks(
+        batch,
+        View{batch.visible.data(), {static_cast<std::int64_t>(batch.visible.size())}, DType::i32});
+}
+
+/// Returns the documents of each of a replica's samples.
+std::vector<Documents> documents_of(const BatchShape& shape, int sequence, std::uint64_t seed,
+                                    int step) {
+  std::vector<Documents> documents;
+  const int count = shape.microbatches * shape.size;
+  for (int sample = 0; sample < count; ++sample)
+    documents.push_back(packed_documents(
+        seed, step,
+        static_cast<std::uint64_t>(shape.replica) * static_cast<std::uint64_t>(count) +
+            static_cast<std::uint64_t>(sample),
+        sequence, shape.documents));
+  return documents;
 }
 
 }  // namespace
 
-Batch batch_without_tokens(const BatchShape& shape, int sequence) {
+Batch batch_without_tokens(const BatchShape& shape, int sequence, std::uint64_t seed, int step) {
   Batch batch;
-  divide(batch, shape, sequence);
+  divide(batch, shape, sequence, documents_of(shape, sequence, seed, step));
   return batch;
 }
 
 Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const {
-  const std::int64_t m = shape.microbatches, b = shape.size;
-  const std::vector<Positions> all{{0, sequence_}};
-  const std::vector<Positions>& positions = shape.positions.empty() ? all : shape.positions;
-  const std::int64_t s = positions_of(shape, sequence_);
+  const std::size_t samples =
+      static_cast<std::size_t>(shape.microbatches) * static_cast<std::size_t>(shape.size);
+  const std::vector<Documents> documents = documents_of(shape, sequence_, seed, step);
   Batch batch;
-  batch.tokens.reserve(static_cast<std::size_t>(m * b * s));
-  batch.targets.reserve(batch.tokens.capacity());
-  batch.positions.reserve(batch.tokens.capacity());
+  const std::size_t size = samples * static_cast<std::size_t>(sequence_) /
+                           static_cast<std::size_t>(shape.context.members);
+  for (auto* part : {&batch.tokens, &batch.targets, &batch.positions}) part->reserve(size);
   const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
-  const std::uint64_t windows = tokens() - static_cast<std::size_t>(sequence_);
-  for (std::int64_t sample = 0; sample < m * b; ++sample) {
-    const auto bits = random.bits(static_cast<std::uint64_t>(shape.replica * m * b + sample));
-    const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
-    const std::size_t start = wide % windows;
-    for (const auto [begin, end] : positions)
-      for (std::int64_t i = begin; i < end; ++i) {
-        batch.tokens.push_back(token(start + static_cast<std::size_t>(i)));
-        batch.targets.push_back(token(start + static_cast<std::size_t>(i) + 1));
-        batch.positions.push_back(static_cast<std::int32_t>(i));
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    const std::uint64_t number = static_cast<std::uint64_t>(shape.replica) * samples + sample;
+    // Of each position, its document's first token in the text, and its place in the document.
+    std::vector<std::size_t> texts;
+    std::vector<std::int32_t> places;
+    for (std::size_t i = 0; i < documents[sample].size(); ++i) {
+      const int length = documents[sample][i];
+      const auto bits = random.bits(number + (std::uint64_t{i} << 40));
+      const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
+      const std::size_t start = wide % (tokens() - static_cast<std::size_t>(length));
+      for (int place = 0; place < length; ++place) {
+        texts.push_back(start);
+        places.push_back(place);
+      }
+    }
+    const auto& [layout, member, members] = shape.context;
+    const std::vector<Positions> all{{0, sequence_}};
+    for (const auto& [begin, end] :
+         members == 1 ? all : context_positions(layout, documents[sample], member, members))
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        const std::size_t at = texts[i] + static_cast<std::size_t>(places[i]);
+        batch.tokens.push_back(token(at));
+        batch.targets.push_back(token(at + 1));
+        batch.positions.push_back(places[i]);
       }
   }
-  divide(batch, shape, sequence_);
+  divide(batch, shape, sequence_, documents);
   return batch;
 }
 

@@ -23,9 +23,10 @@ struct Tokenizer {
 /// on the CPU. Destroy the batch before the device's stream.
 void move_to(Device device, Batch& batch);
 
-/// Returns a rank's batch of sequences of `sequence` tokens, of which only the shapes are there:
-/// for the meta device.
-Batch batch_without_tokens(const BatchShape& shape, int sequence);
+/// Returns a rank's batch of sequences of `sequence` tokens, of which only the shapes are there,
+/// and the numbers of pairs in its masks: for the meta device.
+Batch batch_without_tokens(const BatchShape& shape, int sequence, std::uint64_t seed = 1,
+                           int step = 0);
 
 /// A training text: bytes, each of which is a token, or 16-bit tokens.
 class Corpus {
@@ -42,12 +43,13 @@ class Corpus {
   /// file has the header of another format.
   static Corpus from_tokens(const std::string& path, const GptConfig& config);
 
-  /// Returns this replica's part of the batch of `step`. Each sample is a window of sequence + 1
-  /// tokens whose position in the text depends only on the seed, the step and the sample's number.
-  /// Any rank can therefore produce its share, and the samples of a batch are the same however it
-  /// is split into replicas and microbatches. token_weight is 1 / (the number of tokens in all
-  /// replicas' batches). The losses of all microbatches of all replicas therefore add up to the
-  /// whole batch's mean loss, and their gradients add up to the gradient of that mean.
+  /// Returns this replica's part of the batch of `step`. Each document of a sample, usually the
+  /// only one, is a window of the text, with one more token for the last target. The window's
+  /// position in the text depends only on the seed, the step and the sample's number. Any rank can
+  /// therefore produce its share, and the samples of a batch are the same however it is split into
+  /// replicas and microbatches. token_weight is 1 / (the number of tokens in all replicas'
+  /// batches). The losses of all microbatches of all replicas therefore add up to the whole batch's
+  /// mean loss, and their gradients add up to the gradient of that mean.
   Batch batch(std::uint64_t seed, int step, const BatchShape& shape) const;
 
   std::size_t tokens() const { return text_.size() / width_; }

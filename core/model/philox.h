@@ -14,7 +14,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key);
 
 /// The purpose of random numbers; each purpose has its own stream.
-enum class Purpose : std::uint32_t { initial_values, data, sampling };
+enum class Purpose : std::uint32_t { initial_values, data, sampling, documents };
 
 /// One stream of random numbers. The seed is the key. Half of the counter is the purpose and
 /// `tensor` (a parameter's order, or a step); the other half is the index.

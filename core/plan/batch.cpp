@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "core/plan/divisions.h"
 
 namespace lockstep {
@@ -14,6 +16,8 @@ std::vector<Positions> context_positions(ContextLayout layout, int sequence, int
                   .by = chunks,
                   .into = fmt::format("{} equal chunks", chunks)},
                  [&] { return nearest_multiples("--sequence", chunks, sequence); });
+  if (layout == ContextLayout::balanced)
+    return balanced_positions({sequence}, n)[static_cast<std::size_t>(i)];
   if (layout == ContextLayout::striped) {
     std::vector<Positions> stripes;
     for (int at = i; at < sequence; at += n) stripes.push_back({at, at + 1});
@@ -23,6 +27,13 @@ std::vector<Positions> context_positions(ContextLayout layout, int sequence, int
   const auto at = [&](int which) { return Positions{which * chunk, (which + 1) * chunk}; };
   if (layout == ContextLayout::contiguous) return {at(i)};
   return {at(i), at(chunks - 1 - i)};
+}
+
+std::vector<Positions> context_positions(ContextLayout layout, const Documents& documents, int i,
+                                         int n) {
+  if (layout == ContextLayout::balanced)
+    return balanced_positions(documents, n)[static_cast<std::size_t>(i)];
+  return context_positions(layout, std::accumulate(documents.begin(), documents.end(), 0), i, n);
 }
 
 }  // namespace lockstep

@@ -80,4 +80,9 @@ std::int64_t GptConfig::trained_count() const {
   return count;
 }
 
+double GptConfig::flops_per_token() const {
+  const double h = hidden, s = sequence, V = vocabulary;
+  return 6 * (layers * (matrix_elements_per_block() + s * h) + V * h);
+}
+
 }  // namespace lockstep

@@ -92,6 +92,10 @@ struct GptConfig {
   std::int64_t parameter_count() const;
   /// Returns the parameter count without frozen units.
   std::int64_t trained_count() const;
+  /// Returns the model FLOPs of a training step per token: 6 (L (matrix_elements_per_block() + s h)
+  /// + V h), three times the forward pass (Narayanan 2021, without recomputation and with causal
+  /// attention, s h, counted half). For GPT-2 6 (L (12 h² + s h) + V h).
+  double flops_per_token() const;
 
   bool operator==(const GptConfig&) const = default;
 };

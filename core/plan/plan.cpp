@@ -122,10 +122,10 @@ BatchShape Plan::samples(const Place& place, int microbatches) const {
   BatchShape shape{.microbatches = microbatches,
                    .size = microbatch_size(microbatches),
                    .replicas = mesh.size(Axis::dp),
-                   .replica = place.coordinate(Axis::dp)};
+                   .replica = place.coordinate(Axis::dp),
+                   .documents = batch.documents};
   if (const int n = mesh.size(Axis::cp); n > 1)
-    shape.positions =
-        context_positions(batch.context, model_.sequence, place.coordinate(Axis::cp), n);
+    shape.context = {batch.context, place.coordinate(Axis::cp), n};
   return shape;
 }
 

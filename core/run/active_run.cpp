@@ -49,8 +49,10 @@ Batch ActiveRun::batch(const Rank& rank, int step, int microbatches) const {
   BatchShape samples = rank.plan.samples(rank.place, microbatches);
   if (!info.trains)  // every rank reads the whole batch
     samples = {.microbatches = microbatches, .size = rank.plan.batch.sequences / microbatches};
-  if (options.platform.on_meta()) return batch_without_tokens(samples, rank.plan.model().sequence);
-  return corpus.batch(rank.plan.seed, options.run.trained_steps + step, samples);
+  const int data = options.run.trained_steps + step;
+  if (options.platform.on_meta())
+    return batch_without_tokens(samples, rank.plan.model().sequence, rank.plan.seed, data);
+  return corpus.batch(rank.plan.seed, data, samples);
 }
 
 }  // namespace lockstep

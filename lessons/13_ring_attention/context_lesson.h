@@ -38,11 +38,14 @@ inline const std::string& context_method_flag(Lesson& lesson) {
 inline void check_context_method(const Plan& plan, ContextMethod method) {
   const int cp = plan.mesh.size(Axis::cp), tp = plan.mesh.size(Axis::tp);
   const int heads = plan.model().heads;
-  if (method == ContextMethod::ulysses && plan.batch.context == ContextLayout::striped && cp > 1)
-    throw UsageError(
-        "--layout striped with --method ulysses: each rank computes whole heads, so no layout can "
-        "balance the work better, and stripes would be copied one token at a time; use --layout "
-        "contiguous");
+  const bool striped = plan.batch.context == ContextLayout::striped;
+  const bool balanced = plan.batch.context == ContextLayout::balanced;
+  if (method == ContextMethod::ulysses && (striped || balanced) && cp > 1)
+    throw UsageError(fmt::format(
+        "--layout {} with --method ulysses: each rank computes whole heads, so no layout can "
+        "balance the work better, and {} would be copied one {} at a time; use --layout contiguous",
+        striped ? "striped" : "balanced", striped ? "stripes" : "blocks",
+        striped ? "token" : "block"));
   if (method != ContextMethod::ulysses || heads % tp != 0) return;  // --tp is Plan::validate's
   check_heads(plan.model(),
               fmt::format("--method ulysses with --cp {}{} and --heads {}", cp,

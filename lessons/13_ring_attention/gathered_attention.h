@@ -25,7 +25,7 @@ class GatheredAttention : public Layer {
     const Tensor all = with_own_keys_values(qkv);
     Work gather = ranks_.all_gather(all);
     for_sources(gather, [&](int source) {
-      attention_.forward(source, q, ranks_.chunk(all, source), y, lse);
+      attention_.forward(source, q, ranks_.chunk(all, source), y, lse, stash);
     });
     stash.of<Saved>(this) = {std::move(qkv), y.share(), std::move(lse)};
     return y;
@@ -36,12 +36,13 @@ class GatheredAttention : public Layer {
     const View q = split_qkv(saved.qkv, heads_).q;
     Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
     const auto [dq, dk, dv] = split_qkv(dqkv, heads_);
+    attention_.begin_backward(dqkv, stash);
     const Tensor all = with_own_keys_values(saved.qkv), gradients = of_all_ranks(dk);
     Work gather = ranks_.all_gather(all);
     for_sources(gather, [&](int source) {
       const View part = ranks_.chunk(gradients, source);
       if (!attention_.backward(source, {saved.y, saved.lse, dy}, q, ranks_.chunk(all, source), dq,
-                               part))
+                               part, stash))
         ops_.fill(part, 0);
     });
     ranks_.reduce_scatter(gradients).wait();

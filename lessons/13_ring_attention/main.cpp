@@ -4,6 +4,7 @@
 #include "lessons/13_ring_attention/context_lesson.h"
 #include "lessons/13_ring_attention/context_parallel.h"
 #include "lessons/13_ring_attention/experiment/attention_alone.h"
+#include "lessons/13_ring_attention/experiment/document_balance.h"
 #include "lessons/13_ring_attention/prediction.h"
 
 using namespace lockstep;
@@ -41,5 +42,6 @@ int main(int argc, char** argv) {
     }
     lesson.finish(rank, model.parameters(), optimizer);
     show_attention(lesson, rank);
+    show_balance(lesson, rank);
   });
 }

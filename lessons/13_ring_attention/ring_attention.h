@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stdexcept>
 #include <utility>
 
 #include "core/comm/group.h"
@@ -34,6 +35,8 @@ inline AttentionBlock visible_block(ContextLayout layout, int self, int source, 
   // that of a later one comes just after it, so each query sees one key less.
   if (layout == ContextLayout::striped)
     return earlier ? AttentionBlock{0, c, 0, c, true} : AttentionBlock{1, c - 1, 0, c - 1, true};
+  if (layout == ContextLayout::balanced)
+    throw std::logic_error{"visible_block: a balanced layout has masks"};
   // Zigzag: rank i has chunks i and 2N-1-i. Both chunks of `self` come after the first chunk of an
   // earlier rank and before its second one. If `source` is later, both its chunks lie between those
   // of `self`.
@@ -74,8 +77,10 @@ class AttentionByRank {
 
   /// Computes y (b, c, w) and lse (b, heads, c) from this rank's own keys, or merges into them the
   /// attention to the keys of `source`. Call it for this rank first.
-  void forward(int source, View q, View keys_values, View y, View lse) const {
+  void forward(int source, View q, View keys_values, View y, View lse, const Stash& stash) const {
     const auto [k, v] = split_message(keys_values, q);
+    if (const DocumentMask* mask = mask_of(source, stash))
+      return forward_masked(source, *mask, q, k, v, y, lse);
     // In all layouts, a rank's own rows are in order, so the mask is the usual one.
     if (source == rank_) return ops_.attention_forward(q, k, v, heads_, y, lse);
     const AttentionBlock block = block_of(source, q);
@@ -88,6 +93,11 @@ class AttentionByRank {
     ops_.attention_merge(part, part_lse, heads_, block.first_query, y, lse);
   }
 
+  /// Call it before the first backward(), with the memory of the gradients: packed documents add to
+  /// it.
+  void begin_backward(View dqkv, const Stash& stash) const {
+    if (stash.microbatch().masks != nullptr) ops_.fill(dqkv, 0);
+  }
   /// The result of the forward passes, merged over all ranks, and its gradient.
   struct Output {
     View y, lse, dy;
@@ -95,10 +105,17 @@ class AttentionByRank {
   /// Writes this rank's part of the gradients of the keys and values of `source`, and computes dq
   /// for this rank's own keys, or adds to it. Returns false, and writes nothing, if the queries see
   /// none of the keys. Call it for this rank first.
-  bool backward(int source, const Output& out, View q, View keys_values, View dq,
-                View gradients) const {
+  bool backward(int source, const Output& out, View q, View keys_values, View dq, View gradients,
+                const Stash& stash) const {
     const auto [k, v] = split_message(keys_values, q);
     const auto [dk, dv] = split_message(gradients, q);
+    if (const DocumentMask* mask = mask_of(source, stash)) {
+      if (mask->pairs == 0) return false;
+      ops_.fill(gradients, 0);
+      ops_.attention_block_backward(out.dy, q, k, v, out.y, out.lse, heads_, all_rows(q), dq, dk,
+                                    dv, mask->visible, mask->pairs);
+      return true;
+    }
     if (source == rank_) {
       ops_.attention_backward(out.dy, q, k, v, out.y, out.lse, {}, heads_, dq, dk, dv);
       return true;
@@ -111,6 +128,23 @@ class AttentionByRank {
   }
 
  private:
+  /// With packed documents, any token may see any rank's keys, or none of them: the masks know.
+  const DocumentMask* mask_of(int source, const Stash& stash) const {
+    const DocumentMasks* masks = stash.microbatch().masks;
+    return masks == nullptr ? nullptr : &masks->by_rank[static_cast<std::size_t>(source)];
+  }
+  void forward_masked(int source, const DocumentMask& mask, View q, View k, View v, View y,
+                      View lse) const {
+    const bool own = source == rank_;
+    // Allocated even if it is not needed, so that the memory does not depend on the documents.
+    const Tensor part = own ? Tensor{} : ops_.activation(q.shape, "attention output");
+    const Tensor part_lse = own ? Tensor{} : ops_.statistic(lse.shape, "attention log-sum-exps");
+    if (mask.pairs == 0) return;
+    ops_.attention_block_forward(q, k, v, heads_, all_rows(q), own ? y : part.view(),
+                                 own ? lse : part_lse.view(), mask.visible, mask.pairs);
+    if (!own) ops_.attention_merge(part, part_lse, heads_, 0, y, lse);
+  }
+
   AttentionBlock block_of(int source, View q) const {
     return visible_block(layout_, rank_, source, q.shape[1]);
   }
@@ -138,7 +172,7 @@ class RingAttention : public Layer {
     Tensor held = own_keys_values(qkv), arriving = like(held);
     for (int step = 0; step < ranks_.size(); ++step) {
       Hop hop = is_last(step) ? Hop{} : pass_on(held, arriving);
-      attention_.forward(source_of(step), q, held, y, lse);
+      attention_.forward(source_of(step), q, held, y, lse, stash);
       hop.wait();
       std::swap(held, arriving);
     }
@@ -154,13 +188,14 @@ class RingAttention : public Layer {
     const View q = split_qkv(saved.qkv, heads_).q;
     Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
     const auto [dq, dk, dv] = split_qkv(dqkv, heads_);
+    attention_.begin_backward(dqkv, stash);
     Tensor held = own_keys_values(saved.qkv), arriving = like(held);
     Tensor part = like(held), sums = like(held), arriving_sums = like(held);
     Hop sums_hop;
     for (int step = 0; step < ranks_.size(); ++step) {
       Hop hop = is_last(step) ? Hop{} : pass_on(held, arriving);
       const bool sees = attention_.backward(source_of(step), {saved.y, saved.lse, dy}, q, held, dq,
-                                            step == 0 ? sums : part);
+                                            step == 0 ? sums : part, stash);
       if (step > 0) {
         sums_hop.wait();
         std::swap(sums, arriving_sums);

@@ -80,14 +80,9 @@ inline double extra_flops(const GptConfig& config, int blocks, int batch, Recomp
   return 0;
 }
 
-/// FLOPs of one microbatch of the whole model without recomputation and with nothing frozen: three
-/// times the forward pass's 24 N h² (in GPT-2) + 2 b s² h per block and 2 N h V for the head
-/// (Narayanan 2021, without recomputation and with attention counted half).
+/// FLOPs of one microbatch of the whole model without recomputation and with nothing frozen.
 inline double model_flops(const GptConfig& config, int batch) {
-  const double b = batch, s = config.sequence, h = config.hidden;
-  const double L = config.layers, V = config.vocabulary;
-  return 3 * (L * (2 * b * s * config.matrix_elements_per_block() + 2 * b * s * s * h) +
-              2 * b * s * h * V);
+  return static_cast<double>(batch) * config.sequence * config.flops_per_token();
 }
 
 }  // namespace lockstep

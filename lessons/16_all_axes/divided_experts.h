@@ -115,7 +115,8 @@ class ContextRanksInTurn : public Layer {
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<std::int32_t> tokens;
       for (std::int64_t sequence = 0; sequence < b; ++sequence)
-        for (const auto& [begin, end] : context_positions(layout, static_cast<int>(s), rank, ranks))
+        for (const auto& [begin, end] :
+             context_positions(layout, documents_of(stash, sequence, s), rank, ranks))
           for (int i = begin; i < end; ++i) {
             tokens.push_back(static_cast<std::int32_t>(sequence * s + i));
             place[static_cast<std::size_t>(tokens.back())] = next++;
@@ -130,6 +131,14 @@ class ContextRanksInTurn : public Layer {
     Tensor y = ops_.activation({b, s, h});
     ops_.gather_rows(results, index_tensor(device_, place, {b * s}), y.view().reshaped({b * s, h}));
     return y;
+  }
+
+  /// Returns the documents of one of the microbatch's sequences, on which a balanced layout
+  /// depends.
+  static Documents documents_of(const Stash& stash, std::int64_t sequence, std::int64_t s) {
+    const DocumentMasks* masks = stash.microbatch().masks;
+    if (masks == nullptr) return {static_cast<int>(s)};
+    return masks->documents[static_cast<std::size_t>(sequence)];
   }
 
   Device device_;

@@ -49,6 +49,10 @@ valid_value() { # LESSON FLAG WORDS DEFAULT
     *--layers | *--heads) echo "$flag 16" ;;
     *--hidden | *--sequence) echo "$flag 128" ;;
     *--vocab) echo "--vocab 512" ;;
+    *--model) echo "--model llama" ;;
+    *--kv-heads) echo "--kv-heads 4 --model llama" ;;
+    *--mlp-width | *--documents) echo "$flag 32 --model llama" ;;
+    *--layout) echo "--layout zigzag" ;;
     *--split) echo "--pp 2 --split 3,5" ;;
     *--freeze) echo "--freeze 0,head" ;;
     *--seed) echo "--seed 7" ;;

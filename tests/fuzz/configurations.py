@@ -83,6 +83,7 @@ def _chunks_of_mesh(draw, model):
 
 
 SHARED_LINKS = ('a100', 'h100', 'b200')    # clusters whose ranks share links, which takes threads
+SWITCHES = ('h100', 'b200')    # of these, those whose switch can add, which the library's collectives use
 FEW = (1, 2, 2, 3, 4, 5, 8)
 FAMILIES = {
     'collectives': Family('lesson_01_collectives', {'': (2, 3, 4, 5, 6, 7, 8)}, {
@@ -185,6 +186,10 @@ def _make_llama(draw, axes, flags, model):
     flags['--hidden'] += flags['--hidden'] // heads % 2 * heads    # heads of an even width
     flags['--kv-heads'] = divided * draw.choice(groups)
     flags['--mlp-width'] = tp * draw.randint(1, 3 * flags['--hidden'] // tp + 1)
+    if flags.get('--recompute') != 'none' and draw.random() < 0.5:
+        flags['--documents'] = draw.choice((1, 3, 8, 20, 100))
+        if '--layout' in flags and flags.get('--method') != 'ulysses' and draw.random() < 0.5:
+            flags['--layout'] = 'balanced'
 
 
 def _chunks(family, flags):
@@ -266,5 +271,7 @@ def make_impossible(configuration, seed):
         if flags['--zero'] > 0 and axes['dp'] > 1:
             ways['--shard'] = axes['dp'] * axes.get('cp', 1) + 1
     configuration.impossible = draw.choice(sorted(ways))
+    if configuration.impossible == '--ranks':
+        flags.pop('--slow', None)    # may name a rank that the recommended number lacks
     flags[configuration.impossible] = ways[configuration.impossible]
     return configuration

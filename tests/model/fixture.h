@@ -129,6 +129,17 @@ inline double relative_distance(const Floats& a, const Floats& b) {
   return std::sqrt(difference / std::max(size, 1e-12));
 }
 
+/// ‖a − b‖₂ / max(‖b‖₂, √n · 0.02): core/README.md, "Parity".
+inline double parity_distance(const Floats& a, const Floats& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+    size += std::pow(static_cast<double>(b[i]), 2);
+  }
+  const double floor = std::sqrt(static_cast<double>(b.size())) * 0.02;
+  return std::sqrt(difference) / std::max(std::sqrt(size), floor);
+}
+
 /// The whole model, split into stages with one device each. Messages are copied across stage
 /// boundaries.
 struct Stages {

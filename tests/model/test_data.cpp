@@ -54,14 +54,20 @@ TEST_CASE("samples are windows of the text, targets the token after, however the
 TEST_CASE("a batch without tokens has the shapes of one with tokens") {
   const Corpus corpus{std::string(400, 'x'), {.sequence = 12}};
   BatchShape shape{.microbatches = 3, .size = 2, .replicas = 4, .replica = 1};
-  for (const std::vector<Positions>& positions :
-       {std::vector<Positions>{}, {{0, 3}, {9, 12}}, {{4, 5}}}) {
-    shape.positions = positions;
+  for (const ContextShare& share : {ContextShare{},
+                                    {ContextLayout::zigzag, 1, 2},
+                                    {ContextLayout::contiguous, 2, 3},
+                                    {ContextLayout::balanced, 0, 2}}) {
+    shape.context = share;
+    shape.documents = share.layout == ContextLayout::balanced ? 4 : 0;
     const Batch full = corpus.batch(1, 0, shape), empty = batch_without_tokens(shape, 12);
     REQUIRE(empty.microbatches.size() == 3);
     for (std::size_t i = 0; i < 3; ++i) {
       const Microbatch &one = full.microbatches[i], &other = empty.microbatches[i];
       CHECK(other.tokens.shape == one.tokens.shape);
+      CHECK(other.positions.shape == one.positions.shape);
+      CHECK((other.masks == nullptr) == (one.masks == nullptr));
+      if (one.masks != nullptr) CHECK(other.masks->whole.pairs == one.masks->whole.pairs);
       CHECK(other.targets.shape == one.targets.shape);
       CHECK(other.tokens.dtype == DType::i32);
       CHECK(other.tokens.data == nullptr);

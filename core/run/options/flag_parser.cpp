@@ -152,9 +152,11 @@ void FlagParser::Impl::shared_flags() {
     number(fmt::format("--{}", name_of(axis)), given.sizes[static_cast<std::size_t>(axis)],
            fmt::format("ranks along the {}-parallel axis", what));
   if (std::ranges::count(info.axes, Axis::cp) > 0)
-    choice("--layout", given.layout, {"contiguous", "zigzag", "striped"},
-           "how the ranks of --cp divide each sequence: N chunks in order; 2N chunks, of which "
-           "rank i takes the i-th from each end; or token by token");
+    choice(
+        "--layout", given.layout, {"contiguous", "zigzag", "striped", "balanced"},
+        "how the ranks of --cp divide each sequence: N chunks in order; 2N chunks, of which "
+        "rank i takes the i-th from each end; token by token; or, with --documents, blocks dealt "
+        "out by the work of their attention");
   word("--order", given.order, "the mesh's axes, innermost first");
 
   app.option_defaults()->group("Clock");
@@ -194,6 +196,9 @@ void FlagParser::Impl::shared_flags() {
          "multiple of 16]");
   number("--sequence", given.model.sequence, 1, "tokens per sequence");
   number("--vocab", given.model.vocabulary, 1, "tokens in the vocabulary; text needs at least 256");
+  number("--documents", given.documents,
+         "with --model llama: pack documents of this mean length, with a long tail, into each "
+         "sequence; a token attends only to its own document");
   if (std::ranges::count(info.axes, Axis::pp) > 0)
     word("--split", given.split,
          "transformer blocks of each pipeline stage, such as 3,3,2,2 [as even as possible]");
@@ -320,10 +325,10 @@ void FlagParser::Impl::adopt_model() {
 
 /// Removes the shared flags that shape or train a model.
 void FlagParser::Impl::leave_out_the_model() {
-  for (const char* flag :
-       {"--batch", "--microbatches", "--model", "--layers", "--hidden", "--heads", "--kv-heads",
-        "--mlp-width", "--sequence", "--vocab", "--tied", "--lr", "--clip", "--data", "--tokens",
-        "--load", "--save", "--export", "--parity"})
+  for (const char* flag : {"--batch",  "--microbatches", "--model",     "--layers",    "--hidden",
+                           "--heads",  "--kv-heads",     "--mlp-width", "--documents", "--sequence",
+                           "--vocab",  "--tied",         "--lr",        "--clip",      "--data",
+                           "--tokens", "--load",         "--save",      "--export",    "--parity"})
     app.remove_option(app.get_option(flag));
   app.get_option("--steps")->description("number of repetitions")->group("Run");
   app.get_option("--seed")->description("seed of the random numbers")->group("Run");

@@ -179,6 +179,18 @@ std::vector<int> number_list(const std::string& flag, const std::string& text, i
 
 namespace {
 
+void check_documents(const Given& given) {
+  if (given.documents && !given.model.llama)
+    throw UsageError(fmt::format(
+        "--documents {}: the positions of a document begin with 0, which takes the rotary "
+        "positions of a Llama; use --model llama",
+        *given.documents));
+  if (given.layout == "balanced" && !given.documents)
+    throw UsageError(
+        "--layout balanced: it balances the attention of documents of different lengths; give "
+        "--documents, or use --layout zigzag");
+}
+
 /// Returns the number of ranks if --ranks is not given: the product of the sizes of the lesson's
 /// axes, or, if the first axis has no size, the lesson's own number.
 int ranks_of_sizes(const Given& given, const LessonInfo& info) {
@@ -265,9 +277,11 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
     platform.hosts.check(ranks);  // not on ranks, which may be unable to read the file
   plan.set_mesh(mesh_of(given, info, ranks));
 
-  plan.batch.context = given.layout == "zigzag"    ? ContextLayout::zigzag
-                       : given.layout == "striped" ? ContextLayout::striped
-                                                   : ContextLayout::contiguous;
+  plan.batch.context = given.layout == "zigzag"     ? ContextLayout::zigzag
+                       : given.layout == "striped"  ? ContextLayout::striped
+                       : given.layout == "balanced" ? ContextLayout::balanced
+                                                    : ContextLayout::contiguous;
+  plan.batch.documents = given.documents.value_or(0);
   if (!given.split.empty()) plan.split = number_list("--split", given.split, 0);
   const std::vector<int> microbatches = number_list("--microbatches", given.microbatches, 1);
   plan.batch.microbatches = microbatches.front();
@@ -279,6 +293,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   platform.pace = given.pace;
   GptConfig model = given.model;
   if (model.llama) complete_llama(model, plan.mesh.size(Axis::tp));
+  check_documents(given);
   model.frozen = frozen_units(given.freeze, model.layers);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (given.precision == name_of(dtype)) model.dtype = dtype;

@@ -14,7 +14,7 @@ namespace lockstep {
 struct Given {
   std::string model_name = "gpt2";
   GptConfig model;
-  std::optional<int> kv_heads, mlp_width;
+  std::optional<int> kv_heads, mlp_width, documents;
   std::string order = "tp,cp,dp,pp";  ///< the mesh's axes from the innermost
   std::string microbatches;
   std::string clock = "auto";

@@ -37,7 +37,8 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
     if (order.empty()) {
       model.zero_gradients();
       const BatchShape shape{.microbatches = m * replicas,
-                             .size = options.plan.batch.sequences / (m * replicas)};
+                             .size = options.plan.batch.sequences / (m * replicas),
+                             .documents = options.plan.batch.documents};
       Batch batch = corpus.batch(options.plan.seed, data, shape);
       move_to(device, batch);
       return accumulate_gradients(model, batch);
@@ -48,7 +49,8 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                                     {.microbatches = m,
                                      .size = options.plan.batch.sequences / (m * replicas),
                                      .replicas = replicas,
-                                     .replica = replica}));
+                                     .replica = replica,
+                                     .documents = options.plan.batch.documents}));
     for (Batch& share : shares) move_to(device, share);
     return accumulate_in_order(model, shares, order);
   };

@@ -135,7 +135,8 @@ inline std::string attention_table(AttentionAlone alone) {
 constexpr const char* name_of(ContextLayout layout) {
   return layout == ContextLayout::contiguous ? "contiguous"
          : layout == ContextLayout::zigzag   ? "zigzag"
-                                             : "striped";
+         : layout == ContextLayout::striped  ? "striped"
+                                             : "balanced";
 }
 
 /// The efficiency of ring attention at measured rates, with all costs.

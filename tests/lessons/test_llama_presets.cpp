@@ -1,0 +1,135 @@
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "core/model/adamw.h"
+#include "core/model/gpt.h"
+#include "core/plan/model_presets.h"
+#include "lessons/16_all_axes/prediction.h"
+#include "tests/model/fixture.h"
+
+// Llama 3's published sizes: parameters and FLOPs by formula and by the plan, and one of 16,384
+// ranks of the 405B model.
+
+using namespace lockstep;
+using namespace lockstep::test;
+
+namespace {
+
+constexpr const char* llama_presets[] = {"llama3-8b", "llama3-70b", "llama3-405b"};
+
+/// FLOPs of one step on one device, as the kernels report them: the modelled time on a clock that
+/// takes a picosecond per FLOP, and none for anything else.
+double flops_of_a_step(const GptConfig& config) {
+  OneDevice meta{DeviceKind::meta, flop_clock()};
+  Gpt model{config, meta.device(), StageLayers::whole(config), 1};
+  const Batch batch = batch_without_tokens({}, config.sequence);
+  accumulate_gradients(model, batch);
+  return static_cast<double>(meta.stream.now());
+}
+
+/// The axes of Llama 3 405B's pre-training with long contexts (Grattafiori 2024, table 4).
+Plan long_context_plan(const GptConfig& config) {
+  std::array<int, axis_count> sizes{};
+  for (const auto& [axis, size] :
+       {std::pair{Axis::tp, 8}, {Axis::cp, 16}, {Axis::pp, 16}, {Axis::dp, 8}})
+    sizes[static_cast<std::size_t>(axis)] = size;
+  Plan plan{{}, Mesh{16384, sizes, "tp,cp,pp,dp"}};
+  plan.batch = {.sequences = 8 * 16, .microbatches = 16, .context = ContextLayout::zigzag};
+  set_model(plan, config);
+  return plan;
+}
+
+DryFigures one_rank(const Plan& without_builder, AllAxes chosen) {
+  UnreadRoutingLog ignored;
+  Plan plan = without_builder;
+  chosen.context_ranks = 16;
+  set_builder(plan, builder_of(chosen, ignored));
+  const int rank = 0;  // of the first stage, which holds most microbatches
+  return dry_run_mesh(plan, plan.place(rank), one_f_one_b(16, plan.batch.microbatches), chosen);
+}
+
+std::int64_t bytes_along(const DryFigures& figures, const std::string& axis) {
+  std::int64_t bytes = 0;
+  for (const auto& [rank, each] : figures.sent_to.at(axis)) bytes += each;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("parameters of Llama 3: published, by formula and by the plan") {
+  // transformers counts these elements in the published checkpoints.
+  constexpr std::int64_t published[] = {8'030'261'248, 70'553'706'496, 405'853'388'800};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const GptConfig config = model_preset(llama_presets[i]);
+    const std::int64_t h = config.hidden, f = config.mlp_width(), g = config.kv_heads(),
+                       d = config.head_width(), L = config.layers, V = config.vocabulary;
+    const std::int64_t formula =
+        L * (2 * h * h + 2 * g * d * h + 3 * f * h + 2 * h) + 2 * V * h + h;
+    CHECK(formula == published[i]);
+    CHECK(config.parameter_count() == published[i]);
+    Plan plan{{}, Mesh::along(Axis::tp, 8)};
+    set_model(plan, config);
+    set_builder(plan, std::make_shared<const TensorParallel>());
+    std::int64_t held = 0;
+    for (int rank = 0; rank < 8; ++rank)
+      for (const Held& each : plan.place(rank).held) {
+        const bool replicated =
+            plan.parameters()[static_cast<std::size_t>(each.parameter)].cuts.empty();
+        if (!replicated || rank == 0) held += each.slice.elements();
+      }
+    CHECK(held == published[i]);
+  }
+}
+
+TEST_CASE("FLOPs of Llama 3: by formula and by the kernels of a step on the meta device") {
+  for (const char* name : llama_presets) {
+    const GptConfig config = model_preset(name);
+    const double tokens = config.sequence, s = config.sequence, h = config.hidden;
+    // Attention recomputes its scores in the backward pass, s h per token and layer, which model
+    // FLOPs do not count.
+    const double recomputed = tokens * config.layers * s * h;
+    CHECK(flops_of_a_step(config) ==
+          doctest::Approx(tokens * config.flops_per_token() + recomputed).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("Llama 3 405B on 16,384 ranks: the memory of one, and the bytes round its ring") {
+  GptConfig config = model_preset("llama3-405b");
+  config.sequence = 131072;
+  config.dtype = DType::bf16;
+  const AllAxes chosen{{.sequence_parallel = true, .zero = 1, .bucket_bytes = 1 << 30},
+                       ContextMethod::ring,
+                       Recompute::full};
+  const DryFigures figures = one_rank(long_context_plan(config), chosen);
+  const auto gigabytes = [&](MemoryCategory category) {
+    return static_cast<double>(figures.peak.of(category)) * 1e-9;
+  };
+  MESSAGE("full recomputation, ZeRO-1, GB: parameters ", gigabytes(MemoryCategory::parameters),
+          ", gradients ", gigabytes(MemoryCategory::gradients), ", optimizer ",
+          gigabytes(MemoryCategory::optimizer), ", activations ",
+          gigabytes(MemoryCategory::activations), ", communication ",
+          gigabytes(MemoryCategory::communication), "; in all ",
+          static_cast<double>(figures.peak.total()) * 1e-9);
+
+  // The first stage has the token table and 8 of 126 blocks, and 1/8 of each.
+  const std::int64_t h = 16384, f = 53248, kv = 1024, V = 128256;
+  const std::int64_t block = (2 * h * h + 2 * kv * h + 3 * f * h) / 8 + 2 * h;
+  const std::int64_t elements = 8 * block + V * h / 8;
+  CHECK(figures.peak.of(MemoryCategory::parameters) == 2 * elements);
+  CHECK(figures.peak.of(MemoryCategory::gradients) == 2 * elements);
+  // Two moments and the master copy, divided among the 128 ranks of dp and cp.
+  CHECK(figures.peak.of(MemoryCategory::optimizer) >= 12 * elements / 128);
+  CHECK(figures.peak.of(MemoryCategory::optimizer) <= 12 * elements / 128 + 4096 * 12);
+
+  // Without groups, each of the 128 heads of queries has its own keys and values.
+  GptConfig without_groups = config;
+  without_groups.llama->kv_heads = config.heads;
+  const DryFigures ungrouped = one_rank(long_context_plan(without_groups), chosen);
+  CHECK(bytes_along(ungrouped, "cp") == 16 * bytes_along(figures, "cp"));
+  // Keys and values go round twice, their gradients once and one hop further, each 2 c g d / t
+  // elements per layer and microbatch; full recomputation sends them a third time.
+  const std::int64_t c = 131072 / 16;
+  const std::int64_t hop = 2 * c * kv / 8 * 2;
+  CHECK(bytes_along(figures, "cp") == 16 * 8 * hop * (3 * 15 + 16));
+}
