@@ -8,6 +8,7 @@
 ///     attention_forward.cu        forward for bf16 and f16
 ///     attention_backward.cu       backward for bf16 and f16, with seven products
 ///     attention_backward_five.cu  the same with five, if $LOCKSTEP_ATTENTION_BACKWARD is "five"
+///                                 and every query head has its own head of k and v
 ///     attention_block.cuh         attention to a part of the keys, for all types
 ///
 /// A head may have at most 128 columns; a larger head throws std::invalid_argument. The backward
@@ -48,11 +49,6 @@ bool aligned(std::initializer_list<View> views, std::int64_t d) {
   return true;
 }
 
-void want_no_documents(const char* kernel, const View& visible) {
-  if (visible.elements() != 0)
-    throw std::invalid_argument(fmt::format("{}: CUDA has no document masks yet", kernel));
-}
-
 Problem problem(const char* kernel, const arguments::Attention& n,
                 std::initializer_list<View> views) {
   if (n.d > widest_head)
@@ -60,8 +56,6 @@ Problem problem(const char* kernel, const arguments::Attention& n,
         fmt::format("{}: heads of {} columns; on CUDA a head has at most {} (more heads make them "
                     "narrower)",
                     kernel, n.d, widest_head));
-  if (n.groups != n.heads)
-    throw std::invalid_argument(fmt::format("{}: CUDA has no grouped queries yet", kernel));
   // Rows are counted in 32 bits, which suffices because no GPU has memory for 2^31 rows.
   std::int64_t largest = n.b * n.heads * n.s;
   for (const View& view : views) largest = std::max(largest, view.row_stride);
@@ -74,7 +68,8 @@ Problem problem(const char* kernel, const arguments::Attention& n,
           static_cast<int>(n.heads),
           static_cast<int>(n.b * n.heads),
           n.scale,
-          aligned(views, n.d)};
+          aligned(views, n.d),
+          static_cast<int>(n.heads / n.groups)};
 }
 
 void attention_forward(Queue queue, In q, In k, In v, int heads, Out y, Out32 lse,
@@ -113,6 +108,8 @@ void attention_backward(BackwardNarrow backward_narrow, Queue queue, In dy, In q
   if (q.elements() == 0) return;
   const Scratch<float> dots(queue, static_cast<std::size_t>(sizes.b * sizes.heads * sizes.s));
   attention_dots(queue, n, dy, y, dots.data());
+  // A block of the version with five products handles one query head.
+  if (n.per_group > 1) backward_narrow = attention_backward_narrow;
   (is_narrow(q.dtype) ? backward_narrow : attention_backward_f32)(
       queue, n, dy, q, k, v, lse, sizes.probabilities ? View{probabilities} : View{}, dots.data(),
       dq, dk, dv);
@@ -121,10 +118,9 @@ void attention_backward(BackwardNarrow backward_narrow, Queue queue, In dy, In q
 void block_forward(Queue queue, In q, In k, In v, int heads, const AttentionBlock& block,
                    Indices visible, Out y, Out32 lse) {
   const auto sizes = arguments::attention_block_forward(q, k, v, heads, block, visible, y, lse);
-  want_no_documents("attention_block_forward", visible);
   const Problem n = problem("attention_block_forward", sizes, {q, k, v, y});
   if (y.elements() == 0) return;
-  attention_block_forward(queue, n, block, q, k, v, y, lse);
+  attention_block_forward(queue, n, block, visible, q, k, v, y, lse);
 }
 
 void merge(Queue queue, In y_part, In32 lse_part, int heads, std::int64_t first, InOut y,
@@ -139,13 +135,12 @@ void block_backward(Queue queue, In dy, In q, In k, In v, In y, In32 lse, int he
                     const AttentionBlock& block, Indices visible, InOut dq, InOut dk, InOut dv) {
   arguments::Attention sizes =
       arguments::attention_block_backward(dy, q, k, v, y, lse, heads, block, visible, dq, dk, dv);
-  want_no_documents("attention_block_backward", visible);
   sizes.s = q.shape[1];  // dots are computed for all rows
   const Problem n = problem("attention_block_backward", sizes, {dy, q, k, v, y, dq, dk, dv});
   if (sizes.b * block.queries == 0) return;
   const Scratch<float> dots(queue, static_cast<std::size_t>(sizes.b * sizes.heads * sizes.s));
   attention_dots(queue, n, dy, y, dots.data());
-  attention_block_backward(queue, n, block, dy, q, k, v, lse, dots.data(), dq, dk, dv);
+  attention_block_backward(queue, n, block, visible, dy, q, k, v, lse, dots.data(), dq, dk, dv);
 }
 
 }  // namespace

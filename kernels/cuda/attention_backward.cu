@@ -43,8 +43,8 @@
 namespace lockstep::cuda {
 namespace {
 
-/// Computes dk and dv for one tile of keys, by iterating over the tiles of queries, starting at the
-/// diagonal.
+/// Computes dk and dv for one tile of keys, by iterating over the query heads of its group, and
+/// within each over the tiles of queries, starting at the diagonal.
 template <class T, int D>
 __global__ void __launch_bounds__(threads, 2)
     backward_keys(Backward<T> in, Strided<T> dk, Strided<T> dv) {
@@ -55,35 +55,40 @@ __global__ void __launch_bounds__(threads, 2)
   T* const stages = values + rows * pitch<D>;  // two
 
   const Place place =
-      place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.matrices, false);
+      place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.groups(), false);
   const int first = place.tile * rows, mine = first + warp() * 16 * M;
   const int own = warp() * 16 * M * pitch<D>;  // the warp's rows of keys and values
+  const int first_matrix = place.matrix * n.per_group, end = first_matrix + n.per_group;
 
-  const QueryRows<T> query_rows{in, place.matrix};
-  load_tile<rows, D>(keys, in.k.matrix(n, place.matrix), first, n);
-  load_tile<rows, D>(values, in.v.matrix(n, place.matrix), first, n);
-  Queries<T, D>{stages}.load(query_rows, first, n);
+  load_tile<rows, D>(keys, in.k.matrix(n, first_matrix), first, n);
+  load_tile<rows, D>(values, in.v.matrix(n, first_matrix), first, n);
+  Queries<T, D>{stages}.load({in, first_matrix}, first, n);
 
   const InShared<T, M, D> my_keys{keys + own}, my_values{values + own};
   Sums<M, D> dk_sums = {}, dv_sums = {};
-  for (int first_query = first, odd = 0; first_query < n.s; first_query += tile, odd ^= 1) {
+  int next_matrix, next_query;
+  for (int matrix = first_matrix, first_query = first, odd = 0; matrix < end;
+       matrix = next_matrix, first_query = next_query, odd ^= 1) {
+    const bool last = first_query + tile >= n.s;  // of this query head
+    next_matrix = last ? matrix + 1 : matrix;
+    next_query = last ? first : first_query + tile;
     // After this, the tile is visible to all threads, and all have finished with the previous tile,
     // whose buffer the next load overwrites.
     ptx::cp_async_wait<0>();
     __syncthreads();
-    if (first_query + tile < n.s)
-      Queries<T, D>{stages + (odd ^ 1) * stage_elements<T, D>}.load(query_rows, first_query + tile,
+    if (next_matrix < end)
+      Queries<T, D>{stages + (odd ^ 1) * stage_elements<T, D>}.load({in, next_matrix}, next_query,
                                                                     n);
     if (first_query + tile <= mine) continue;  // none of these queries attends to the warp's keys
     const Queries<T, D> queries{stages + odd * stage_elements<T, D>};
 
     Sums<M, tile> p = {}, ds = {};
-    probabilities_of_keys<T, M, D>(p, in, place.matrix, my_keys, mine, queries, first_query);
+    probabilities_of_keys<T, M, D>(p, in, matrix, my_keys, mine, queries, first_query);
     multiply<T, M, tile, D>(dv_sums, as_left<T, M, tile>(p), queries.dy);
     score_gradients_of_keys<T, M, D>(ds, p, my_values, queries);
     multiply<T, M, tile, D>(dk_sums, as_left<T, M, tile>(ds), queries.q);
   }
-  store_keys<T, M, D>(dk_sums, dv_sums, dk.matrix(n, place.matrix), dv.matrix(n, place.matrix),
+  store_keys<T, M, D>(dk_sums, dv_sums, dk.matrix(n, first_matrix), dv.matrix(n, first_matrix),
                       keys + own, values + own, mine, n);
 }
 
@@ -178,10 +183,12 @@ void attention_backward_narrow(Queue queue, const Problem& n, View dy, View q, V
                                View dv) {
   for_narrow_head(q.dtype, n.d, [&]<class T, int D>() {
     const Backward<T> in{n, dy, q, k, v, lse, probabilities, dots};
-    const Grid blocks{blocks_of(n.s, block_rows<D>) * n.matrices};
-    launch({"attention_backward (dk, dv)", queue, blocks, dim3(threads), shared_bytes<T, D>},
-           backward_keys<T, D>, in, Strided<T>{dk}, Strided<T>{dv});
-    launch({"attention_backward (dq)", queue, blocks, dim3(threads), shared_bytes<T, D>},
+    const int tiles = blocks_of(n.s, block_rows<D>);
+    launch({"attention_backward (dk, dv)", queue, Grid{tiles * n.groups()}, dim3(threads),
+            shared_bytes<T, D>},
+           backward_keys<T, D>, in, Strided<T>{dk, n.per_group}, Strided<T>{dv, n.per_group});
+    launch({"attention_backward (dq)", queue, Grid{tiles * n.matrices}, dim3(threads),
+            shared_bytes<T, D>},
            backward_queries<T, D>, in, Strided<T>{dq});
   });
 }

@@ -41,8 +41,8 @@ struct Backward {
       : n(problem),
         dy(dy_),
         q(q_),
-        k(k_),
-        v(v_),
+        k(k_, problem.per_group),
+        v(v_, problem.per_group),
         lse(probabilities_ ? dots_ : lse_.f32()),
         dots(dots_),
         probabilities(probabilities_.f32()) {}

@@ -36,6 +36,9 @@
 /// before lane 0's store-release; each lane of the next block reads the counter with a load-acquire
 /// before it loads the sum. An element is always handled by the same lane of the same warp.
 ///
+/// **Groups.** A block handles one query head. If several query heads share a head of k and v,
+/// attention.cpp calls the version with seven products instead.
+///
 /// FLOPs per head: 5 s² d (1 + 32 / s). Bytes: the sum, in f32, is read and written once per pair
 /// of a block of keys and a tile of queries, except by the first block and the last. At d = 64,
 /// that is 8 KB each way for 2.6 MFLOP. The sum takes 4 bytes per element of dq.

@@ -1,5 +1,6 @@
 /// Attention to a part of the keys, backward. Per head: 14 · queries · keys · d FLOPs, because two
-/// kernels recompute the scores (attention_f32_backward.cu says why).
+/// kernels recompute the scores (attention_f32_backward.cu says why), or less if a mask leaves
+/// tiles of queries and keys without a visible pair.
 
 #include "kernels/cuda/attention_block.cuh"
 
@@ -22,15 +23,14 @@ __device__ void add_rows(const float (&c)[I][J], const RowsOf<T>& rows, int firs
     }
 }
 
-/// The inputs of both backward kernels. `lse` and `dots` have `rows` elements per matrix, of which
-/// the block's queries start at `first`.
+/// The inputs of both backward kernels. `lse` and `dots` have mask.rows elements per matrix, of
+/// which the block's queries start at mask.first_query.
 template <class T>
 struct Backward {
   Problem n;
   RowsOf<const T> dy, q, k, v;
   const float *lse, *dots;
-  int first, rows;
-  bool causal;
+  Mask mask;
 };
 
 /// Computes P and dS for one pair of tiles; queries and keys are in shared memory.
@@ -39,7 +39,7 @@ __device__ void scores_backward(const Backward<T>& in, const Tiles<D>& at, int m
                                 int first_query, int first_key, float (&p)[I][I],
                                 float (&ds)[I][I]) {
   const Problem& n = in.n;
-  const std::int64_t first_row = static_cast<std::int64_t>(matrix) * in.rows + in.first;
+  const std::int64_t first_row = std::int64_t{matrix} * in.mask.rows + in.mask.first_query;
   multiply(p, tile_of<D>(at.queries), tile_of<D>(at.keys).transposed(), n.d);
   multiply(ds, tile_of<D>(at.dys), tile_of<D>(at.values).transposed(), n.d);
 #pragma unroll
@@ -48,17 +48,18 @@ __device__ void scores_backward(const Backward<T>& in, const Tiles<D>& at, int m
     const bool is_query = query < in.q.count;
     const float lse = is_query ? in.lse[first_row + query] : 0.0F;
     const float dot = is_query ? in.dots[first_row + query] : 0.0F;
+    const Range seen = in.mask.seen(n, matrix, query);
 #pragma unroll
     for (int j = 0; j < I; ++j) {
-      const int key = first_key + thread_x() + side * j;
-      const bool inside = is_query && key < in.k.count && (!in.causal || key <= query);
-      p[i][j] = inside ? probability_f32(p[i][j], n.scale, lse) : 0.0F;
+      const bool sees = seen.contains(first_key + thread_x() + side * j);
+      p[i][j] = sees ? probability_f32(p[i][j], n.scale, lse) : 0.0F;
       ds[i][j] = p[i][j] * (ds[i][j] - dot) * n.scale;
     }
   }
 }
 
-/// Adds to dk and dv for one tile of keys, by iterating over the tiles of queries.
+/// Adds to dk and dv for one tile of keys, by iterating over the query heads of its group, and
+/// within each over the tiles of queries that see any of the keys.
 template <class T, int D>
 __global__ void __launch_bounds__(f32_threads)
     block_backward_keys(Backward<T> in, RowsOf<T> dk, RowsOf<T> dv) {
@@ -66,30 +67,32 @@ __global__ void __launch_bounds__(f32_threads)
   const Problem& n = in.n;
   const Tiles<D> at;
   const Place place =
-      place_of(static_cast<int>(blockIdx.x), blocks_of(in.k.count, tile), n.matrices, false);
-  const int first = place.tile * tile;
-  load_rows<D>(at.keys, in.k, first, place.matrix, n);
-  load_rows<D>(at.values, in.v, first, place.matrix, n);
+      place_of(static_cast<int>(blockIdx.x), blocks_of(in.k.count, tile), n.groups(), false);
+  const int first = place.tile * tile, first_matrix = place.matrix * n.per_group;
+  load_rows<D>(at.keys, in.k, first, first_matrix, n);
+  load_rows<D>(at.values, in.v, first, first_matrix, n);
 
   float dk_sums[I][J] = {}, dv_sums[I][J] = {};
-  // In a causal block, no earlier tile of queries sees this tile's keys.
-  for (int first_query = in.causal ? first : 0; first_query < in.q.count; first_query += tile) {
-    load_rows<D>(at.queries, in.q, first_query, place.matrix, n);
-    load_rows<D>(at.dys, in.dy, first_query, place.matrix, n);
-    __syncthreads();
-    float p[I][I] = {}, ds[I][I] = {};
-    scores_backward(in, at, place.matrix, first_query, first, p, ds);
-    share(p, at.scores);
-    __syncthreads();
-    multiply(dv_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.dys), tile);
-    __syncthreads();
-    share(ds, at.scores);
-    __syncthreads();
-    multiply(dk_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.queries), tile);
-    __syncthreads();  // before the next tiles overwrite these
-  }
-  add_rows(dk_sums, dk, first, place.matrix, n);
-  add_rows(dv_sums, dv, first, place.matrix, n);
+  for (int matrix = first_matrix; matrix < first_matrix + n.per_group; ++matrix)
+    for (int first_query = 0; first_query < in.q.count; first_query += tile) {
+      const Range visible = in.mask.seen_by_tile(n, matrix, first_query, tile);
+      if (visible.end <= first || visible.begin >= first + tile) continue;  // the whole block
+      load_rows<D>(at.queries, in.q, first_query, matrix, n);
+      load_rows<D>(at.dys, in.dy, first_query, matrix, n);
+      __syncthreads();
+      float p[I][I] = {}, ds[I][I] = {};
+      scores_backward(in, at, matrix, first_query, first, p, ds);
+      share(p, at.scores);
+      __syncthreads();
+      multiply(dv_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.dys), tile);
+      __syncthreads();
+      share(ds, at.scores);
+      __syncthreads();
+      multiply(dk_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.queries), tile);
+      __syncthreads();  // before the next tiles overwrite these
+    }
+  add_rows(dk_sums, dk, first, first_matrix, n);
+  add_rows(dv_sums, dv, first, first_matrix, n);
 }
 
 /// Adds to dq for one tile of queries, by iterating over the tiles of keys.
@@ -106,8 +109,8 @@ __global__ void __launch_bounds__(f32_threads)
   load_rows<D>(at.dys, in.dy, first, place.matrix, n);
 
   float sums[I][J] = {};
-  const int visible = in.causal ? min(in.k.count, first + tile) : in.k.count;
-  for (int first_key = 0; first_key < visible; first_key += tile) {
+  const Range visible = in.mask.seen_by_tile(n, place.matrix, first, tile);
+  for (int first_key = visible.begin / tile * tile; first_key < visible.end; first_key += tile) {
     load_rows<D>(at.keys, in.k, first_key, place.matrix, n);
     load_rows<D>(at.values, in.v, first_key, place.matrix, n);
     __syncthreads();
@@ -123,15 +126,15 @@ __global__ void __launch_bounds__(f32_threads)
 
 }  // namespace
 
-void attention_block_backward(Queue queue, const Problem& n, const AttentionBlock& block, View dy,
-                              View q, View k, View v, View lse, const float* dots, View dq, View dk,
-                              View dv) {
+void attention_block_backward(Queue queue, const Problem& n, const AttentionBlock& block,
+                              View visible, View dy, View q, View k, View v, View lse,
+                              const float* dots, View dq, View dk, View dv) {
   for_type_and_head(q.dtype, n.d, [&]<class T, int D>() {
     const auto of_queries = [&]<class U>(const View& view) {
       return RowsOf<U>{view, block.first_query, block.queries};
     };
     const auto of_keys = [&]<class U>(const View& view) {
-      return RowsOf<U>{view, block.first_key, block.keys};
+      return RowsOf<U>{view, block.first_key, block.keys, n.per_group};
     };
     const Backward<T> in{n,
                          of_queries.template operator()<const T>(dy),
@@ -140,18 +143,16 @@ void attention_block_backward(Queue queue, const Problem& n, const AttentionBloc
                          of_keys.template operator()<const T>(v),
                          lse.f32(),
                          dots,
-                         static_cast<int>(block.first_query),
-                         static_cast<int>(q.shape[1]),
-                         block.causal};
-    const auto blocks = [&](std::int64_t rows) {
-      return Grid{blocks_of(static_cast<int>(rows), f32_tile<D>) * n.matrices};
+                         Mask{visible, block, q}};
+    const auto blocks = [&](std::int64_t rows, int matrices) {
+      return Grid{blocks_of(static_cast<int>(rows), f32_tile<D>) * matrices};
     };
-    launch({"attention_block_backward (dk, dv)", queue, blocks(block.keys), dim3(f32_threads),
-            Tiles<D>::bytes},
+    launch({"attention_block_backward (dk, dv)", queue, blocks(block.keys, n.groups()),
+            dim3(f32_threads), Tiles<D>::bytes},
            block_backward_keys<T, D>, in, of_keys.template operator()<T>(dk),
            of_keys.template operator()<T>(dv));
-    launch({"attention_block_backward (dq)", queue, blocks(block.queries), dim3(f32_threads),
-            Tiles<D>::bytes},
+    launch({"attention_block_backward (dq)", queue, blocks(block.queries, n.matrices),
+            dim3(f32_threads), Tiles<D>::bytes},
            block_backward_queries<T, D>, in, of_queries.template operator()<T>(dq));
   });
 }

@@ -1,5 +1,5 @@
 /// Attention to a part of the keys, forward, and the merge of two parts. Per head: 4 · queries ·
-/// keys · d FLOPs.
+/// keys · d FLOPs, or less if a mask leaves tiles of queries and keys without a visible pair.
 
 #include "kernels/cuda/attention_block.cuh"
 
@@ -9,7 +9,7 @@ namespace {
 template <class T, int D>
 __global__ void __launch_bounds__(f32_threads)
     block_forward(Problem n, RowsOf<const T> q, RowsOf<const T> k, RowsOf<const T> v, RowsOf<T> y,
-                  float* lse, bool causal) {
+                  float* lse, Mask mask) {
   constexpr int tile = f32_tile<D>, I = tile / side, J = D / side;
   constexpr int elements = tile * f32_pitch<D>;
   float* const queries = dynamic_shared<float>();
@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(f32_threads)
 
   float maximum[I], sum[I] = {}, result[I][J] = {};
   for (int i = 0; i < I; ++i) maximum[i] = -infinity;
-  const int visible = causal ? min(k.count, first + tile) : k.count;  // to the tile's last query
-  for (int first_key = 0; first_key < visible; first_key += tile) {
+  const Range visible = mask.seen_by_tile(n, place.matrix, first, tile);
+  for (int first_key = visible.begin / tile * tile; first_key < visible.end; first_key += tile) {
     load_rows<D>(keys, k, first_key, place.matrix, n);
     load_rows<D>(values, v, first_key, place.matrix, n);
     __syncthreads();
@@ -35,21 +35,22 @@ __global__ void __launch_bounds__(f32_threads)
 #pragma unroll
     for (int i = 0; i < I; ++i) {
       float highest = maximum[i];
+      const Range seen = mask.seen(n, place.matrix, first + thread_y() + side * i);
 #pragma unroll
       for (int j = 0; j < I; ++j) {
-        const int key = first_key + thread_x() + side * j;
-        const bool seen = key < k.count && (!causal || key <= first + thread_y() + side * i);
-        scores[i][j] = seen ? scores[i][j] * n.scale : -infinity;
+        const bool sees = seen.contains(first_key + thread_x() + side * j);
+        scores[i][j] = sees ? scores[i][j] * n.scale : -infinity;
         highest = fmaxf(highest, scores[i][j]);
       }
-      // The maximum is finite from the first tile on, because every query sees the first key.
       highest = row_max(highest);
-      const float factor = element::exp(maximum[i] - highest);
+      // Until the query has seen a key, its maximum is -∞, and -∞ - -∞ would be NaN.
+      const float shift = highest == -infinity ? 0.0F : highest;
+      const float factor = element::exp(maximum[i] - shift);
       maximum[i] = highest;
       float part = 0.0F;
 #pragma unroll
       for (int j = 0; j < I; ++j) {
-        scores[i][j] = element::exp(scores[i][j] - highest);
+        scores[i][j] = element::exp(scores[i][j] - shift);
         part += scores[i][j];
       }
       sum[i] = fmaf(sum[i], factor, part);
@@ -66,6 +67,7 @@ __global__ void __launch_bounds__(f32_threads)
 #pragma unroll
   for (int i = 0; i < I; ++i) {
     const float total = row_sum(sum[i]);
+    const float inverse = total == 0.0F ? 0.0F : 1.0F / total;  // 0 if the query sees no key
     const int query = first + thread_y() + side * i;
     if (query >= q.count) continue;
     if (thread_x() == 0)
@@ -73,7 +75,7 @@ __global__ void __launch_bounds__(f32_threads)
 #pragma unroll
     for (int j = 0; j < J; ++j) {
       const int column = thread_x() + side * j;
-      if (column < n.d) narrow(result[i][j] * (1.0F / total), out.row(query)[column]);
+      if (column < n.d) narrow(result[i][j] * inverse, out.row(query)[column]);
     }
   }
 }
@@ -102,8 +104,8 @@ __global__ void __launch_bounds__(merge_warps * 32)
 
 }  // namespace
 
-void attention_block_forward(Queue queue, const Problem& n, const AttentionBlock& block, View q,
-                             View k, View v, View y, View lse) {
+void attention_block_forward(Queue queue, const Problem& n, const AttentionBlock& block,
+                             View visible, View q, View k, View v, View y, View lse) {
   for_type_and_head(q.dtype, n.d, [&]<class T, int D>() {
     constexpr int tile = f32_tile<D>;
     constexpr int elements = tile * (3 * f32_pitch<D> + f32_pitch<tile>);
@@ -111,9 +113,9 @@ void attention_block_forward(Queue queue, const Problem& n, const AttentionBlock
     launch({"attention_block_forward", queue, Grid{blocks}, dim3(f32_threads),
             elements * sizeof(float)},
            block_forward<T, D>, n, RowsOf<const T>{q, block.first_query, block.queries},
-           RowsOf<const T>{k, block.first_key, block.keys},
-           RowsOf<const T>{v, block.first_key, block.keys}, RowsOf<T>{y, 0, block.queries},
-           lse.f32(), block.causal);
+           RowsOf<const T>{k, block.first_key, block.keys, n.per_group},
+           RowsOf<const T>{v, block.first_key, block.keys, n.per_group},
+           RowsOf<T>{y, 0, block.queries}, lse.f32(), Mask{visible, block, q});
   });
 }
 

@@ -55,8 +55,8 @@ __device__ void scores_backward(const Backward& in, const Tiles<D>& at, int matr
   }
 }
 
-/// Computes dk and dv for one tile of keys, by iterating over the tiles of queries, starting at the
-/// diagonal.
+/// Computes dk and dv for one tile of keys, by iterating over the query heads of its group, and
+/// within each over the tiles of queries, starting at the diagonal.
 template <int D>
 __global__ void __launch_bounds__(f32_threads)
     backward_keys(Backward in, Strided<float> dk, Strided<float> dv) {
@@ -64,31 +64,32 @@ __global__ void __launch_bounds__(f32_threads)
   const Problem& n = in.n;
   const Tiles<D> at;
   const Place place =
-      place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, tile), n.matrices, false);
-  const int first = place.tile * tile;
-  load_tile<D>(at.keys, in.k.matrix(n, place.matrix), first, n);
-  load_tile<D>(at.values, in.v.matrix(n, place.matrix), first, n);
+      place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, tile), n.groups(), false);
+  const int first = place.tile * tile, first_matrix = place.matrix * n.per_group;
+  load_tile<D>(at.keys, in.k.matrix(n, first_matrix), first, n);
+  load_tile<D>(at.values, in.v.matrix(n, first_matrix), first, n);
 
   float dk_sums[I][J] = {}, dv_sums[I][J] = {};
-  for (int first_query = first; first_query < n.s; first_query += tile) {
-    load_tile<D>(at.queries, in.q.matrix(n, place.matrix), first_query, n);
-    load_tile<D>(at.dys, in.dy.matrix(n, place.matrix), first_query, n);
-    __syncthreads();
-    float p[I][I] = {}, ds[I][I] = {};
-    scores_backward(in, at, place.matrix, first_query, first, p, ds);
-    share(p, at.scores);
-    __syncthreads();
-    multiply(dv_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.dys), tile);
-    __syncthreads();
-    share(ds, at.scores);
-    __syncthreads();
-    multiply(dk_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.queries), tile);
-    __syncthreads();  // before the next tiles overwrite these
-  }
+  for (int matrix = first_matrix; matrix < first_matrix + n.per_group; ++matrix)
+    for (int first_query = first; first_query < n.s; first_query += tile) {
+      load_tile<D>(at.queries, in.q.matrix(n, matrix), first_query, n);
+      load_tile<D>(at.dys, in.dy.matrix(n, matrix), first_query, n);
+      __syncthreads();
+      float p[I][I] = {}, ds[I][I] = {};
+      scores_backward(in, at, matrix, first_query, first, p, ds);
+      share(p, at.scores);
+      __syncthreads();
+      multiply(dv_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.dys), tile);
+      __syncthreads();
+      share(ds, at.scores);
+      __syncthreads();
+      multiply(dk_sums, tile_of<tile>(at.scores).transposed(), tile_of<D>(at.queries), tile);
+      __syncthreads();  // before the next tiles overwrite these
+    }
   float one[I];
   for (int i = 0; i < I; ++i) one[i] = 1.0F;
-  store_rows(dk_sums, one, dk.matrix(n, place.matrix), first, n);
-  store_rows(dv_sums, one, dv.matrix(n, place.matrix), first, n);
+  store_rows(dk_sums, one, dk.matrix(n, first_matrix), first, n);
+  store_rows(dv_sums, one, dv.matrix(n, first_matrix), first, n);
 }
 
 /// Computes dq for one tile of queries, by iterating over the tiles of keys up to the diagonal.
@@ -129,15 +130,17 @@ void attention_backward_f32(Queue queue, const Problem& n, View dy, View q, View
     const Backward in{n,
                       Strided<const float>{dy},
                       Strided<const float>{q},
-                      Strided<const float>{k},
-                      Strided<const float>{v},
+                      Strided<const float>{k, n.per_group},
+                      Strided<const float>{v, n.per_group},
                       lse.f32(),
                       dots,
                       probabilities.f32()};
-    const Grid blocks{blocks_of(n.s, f32_tile<D>) * n.matrices};
-    launch({"attention_backward (dk, dv)", queue, blocks, dim3(f32_threads), Tiles<D>::bytes},
-           backward_keys<D>, in, Strided<float>{dk}, Strided<float>{dv});
-    launch({"attention_backward (dq)", queue, blocks, dim3(f32_threads), Tiles<D>::bytes},
+    const int tiles = blocks_of(n.s, f32_tile<D>);
+    launch({"attention_backward (dk, dv)", queue, Grid{tiles * n.groups()}, dim3(f32_threads),
+            Tiles<D>::bytes},
+           backward_keys<D>, in, Strided<float>{dk, n.per_group}, Strided<float>{dv, n.per_group});
+    launch({"attention_backward (dq)", queue, Grid{tiles * n.matrices}, dim3(f32_threads),
+            Tiles<D>::bytes},
            backward_queries<D>, in, Strided<float>{dq});
   });
 }

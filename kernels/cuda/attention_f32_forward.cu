@@ -136,8 +136,8 @@ void attention_forward_f32(Queue queue, const Problem& n, View q, View k, View v
     constexpr int elements = tile * (3 * f32_pitch<D> + f32_pitch<tile>);
     const int blocks = blocks_of(n.s, tile) * n.matrices;
     launch({"attention_forward", queue, Grid{blocks}, dim3(f32_threads), elements * sizeof(float)},
-           forward<D>, n, Strided<const float>{q}, Strided<const float>{k}, Strided<const float>{v},
-           Strided<float>{y}, lse.f32());
+           forward<D>, n, Strided<const float>{q}, Strided<const float>{k, n.per_group},
+           Strided<const float>{v, n.per_group}, Strided<float>{y}, lse.f32());
   });
 }
 
@@ -148,8 +148,8 @@ void attention_probabilities_f32(Queue queue, const Problem& n, View q, View k, 
     const Grid blocks{blocks_of(n.s, tile) * n.matrices, blocks_of(n.s, tile)};
     launch({"attention_forward (probabilities)", queue, blocks, dim3(f32_threads),
             2 * tile * f32_pitch<D> * sizeof(float)},
-           write_probabilities<D>, n, Strided<const float>{q}, Strided<const float>{k}, lse.f32(),
-           probabilities.f32());
+           write_probabilities<D>, n, Strided<const float>{q}, Strided<const float>{k, n.per_group},
+           lse.f32(), probabilities.f32());
   });
 }
 

@@ -216,8 +216,8 @@ void attention_forward_narrow(Queue queue, const Problem& n, View q, View k, Vie
     const int blocks = blocks_of(n.s, block_rows) * n.matrices;
     launch(
         {"attention_forward", queue, Grid{blocks}, dim3(threads), shared_elements<D> * sizeof(T)},
-        forward<T, D>, n, Strided<const T>{q}, Strided<const T>{k}, Strided<const T>{v},
-        Strided<T>{y}, lse.f32());
+        forward<T, D>, n, Strided<const T>{q}, Strided<const T>{k, n.per_group},
+        Strided<const T>{v, n.per_group}, Strided<T>{y}, lse.f32());
   });
 }
 
@@ -228,8 +228,8 @@ void attention_probabilities_narrow(Queue queue, const Problem& n, View q, View 
     const Grid blocks{blocks_of(n.s, block_rows) * n.matrices, blocks_of(n.s, tile)};
     launch({"attention_forward (probabilities)", queue, blocks, dim3(threads),
             (block_rows + tile) * pitch<D> * sizeof(T)},
-           write_probabilities<T, D>, n, Strided<const T>{q}, Strided<const T>{k}, lse.f32(),
-           probabilities.f32());
+           write_probabilities<T, D>, n, Strided<const T>{q}, Strided<const T>{k, n.per_group},
+           lse.f32(), probabilities.f32());
   });
 }
 

@@ -20,13 +20,16 @@ __host__ __device__ constexpr int blocks_of(int count, int size) {
   return (count + size - 1) / size;
 }
 
-/// The sizes in one kernel call. A "matrix" is one head of one sequence: matrix i is head i % heads
-/// of sequence i / heads.
+/// The sizes in one kernel call. A "matrix" is one head of one sequence: matrix i is query head i %
+/// heads of sequence i / heads. The matrices of a group follow one another.
 struct Problem {
   int s, d, heads;
-  int matrices;  ///< b * heads
-  float scale;   ///< 1 / √d
-  bool vectors;  ///< every row of every head starts 16-byte aligned, and d is a multiple of 8
+  int matrices;       ///< b * heads
+  float scale;        ///< 1 / √d
+  bool vectors;       ///< every row of every head starts 16-byte aligned, and d is a multiple of 8
+  int per_group = 1;  ///< query heads that share one head of k and v
+
+  __host__ __device__ int groups() const { return matrices / per_group; }  ///< of all sequences
 };
 
 /// The (s, d) matrix of one head of one sequence.
@@ -37,17 +40,20 @@ struct Matrix {
   __device__ T* row(int i) const { return data + static_cast<std::int64_t>(i) * stride; }
 };
 
-/// A (b, s, h) view on the device.
+/// A (b, s, h) view on the device, or one like k, of whose heads each is shared by `share` query
+/// heads. In both, `matrix` finds the matrix of a query head.
 template <class T>
 struct Strided {
   T* data;
-  int stride;
+  int stride, share;
 
-  explicit Strided(const View& view)
-      : data(static_cast<T*>(view.data)), stride(static_cast<int>(view.row_stride)) {}
+  explicit Strided(const View& view, int share_ = 1)
+      : data(static_cast<T*>(view.data)),
+        stride(static_cast<int>(view.row_stride)),
+        share(share_) {}
 
   __device__ Matrix<T> matrix(const Problem& n, int index) const {
-    const int first_row = index / n.heads * n.s, first_column = index % n.heads * n.d;
+    const int first_row = index / n.heads * n.s, first_column = index % n.heads / share * n.d;
     return {data + static_cast<std::int64_t>(first_row) * stride + first_column, stride};
   }
 };
@@ -91,18 +97,20 @@ void attention_probabilities_narrow(Queue, const Problem&, View q, View k, View 
                                     View probabilities);
 void attention_backward_narrow(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                                View probabilities, const float* dots, View dq, View dk, View dv);
-/// The same with five products instead of seven. dq has the same bits, dk and dv have others.
+/// The same with five products instead of seven, for groups of one head. dq has the same bits, dk
+/// and dv have others.
 void attention_backward_narrow_five(Queue, const Problem&, View dy, View q, View k, View v,
                                     View lse, View probabilities, const float* dots, View dq,
                                     View dk, View dv);
 
 // Attention to a part of the keys, for all types. In `n`, s is the number of rows of q, or of
 // `y_part`; `dots` has one element for each row of q and head.
-void attention_block_forward(Queue, const Problem&, const AttentionBlock&, View q, View k, View v,
-                             View y, View lse);
+void attention_block_forward(Queue, const Problem&, const AttentionBlock&, View visible, View q,
+                             View k, View v, View y, View lse);
 void attention_merge(Queue, const Problem&, View y_part, View lse_part, std::int64_t first, View y,
                      View lse);
-void attention_block_backward(Queue, const Problem&, const AttentionBlock&, View dy, View q, View k,
-                              View v, View lse, const float* dots, View dq, View dk, View dv);
+void attention_block_backward(Queue, const Problem&, const AttentionBlock&, View visible, View dy,
+                              View q, View k, View v, View lse, const float* dots, View dq, View dk,
+                              View dv);
 
 }  // namespace lockstep::cuda

@@ -2,7 +2,6 @@
 
 #include "kernels/check.h"
 #include "kernels/cuda/cuda_kernels.h"
-#include "kernels/cuda/left_out.h"
 
 namespace lockstep {
 
@@ -11,6 +10,8 @@ Kernels make_cuda_kernels(bool allow_tf32) {
   cuda::set_layernorm_forward(kernels);
   cuda::set_layernorm_backward(kernels);
   cuda::set_gelu(kernels);
+  cuda::set_swiglu(kernels);
+  cuda::set_rotary(kernels);
   cuda::set_attention(kernels);
   cuda::set_embedding(kernels);
   cuda::set_cross_entropy(kernels);
@@ -19,15 +20,6 @@ Kernels make_cuda_kernels(bool allow_tf32) {
   cuda::set_optimizer(kernels);
   cuda::set_reductions(kernels);
   cuda::set_linear(kernels, allow_tf32);
-  // These files do not exist yet.
-  cuda::leave_out(kernels.rmsnorm_forward, "rmsnorm_forward", "kernels/cuda/rmsnorm.cu");
-  cuda::leave_out(kernels.rmsnorm_backward_input, "rmsnorm_backward_input",
-                  "kernels/cuda/rmsnorm.cu");
-  cuda::leave_out(kernels.rmsnorm_backward_weight, "rmsnorm_backward_weight",
-                  "kernels/cuda/rmsnorm.cu");
-  cuda::leave_out(kernels.swiglu_forward, "swiglu_forward", "kernels/cuda/swiglu.cu");
-  cuda::leave_out(kernels.swiglu_backward, "swiglu_backward", "kernels/cuda/swiglu.cu");
-  cuda::leave_out(kernels.rotary, "rotary", "kernels/cuda/rotary.cu");
   want_every_kernel("GPU", kernels);
   return kernels;
 }

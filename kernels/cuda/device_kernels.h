@@ -9,6 +9,8 @@ namespace lockstep::cuda {
 void set_layernorm_forward(Kernels& kernels);
 void set_layernorm_backward(Kernels& kernels);
 void set_gelu(Kernels& kernels);
+void set_swiglu(Kernels& kernels);
+void set_rotary(Kernels& kernels);
 void set_attention(Kernels& kernels);
 void set_embedding(Kernels& kernels);
 void set_cross_entropy(Kernels& kernels);

@@ -1,5 +1,5 @@
-/// Layer normalisation, backward: backward_input moves 3 N h elements, backward_weight 2 N h; gain
-/// and bias stay in cache.
+/// Layer normalisation and RMSNorm, backward: backward_input moves 3 N h elements, backward_weight
+/// 2 N h; gain and bias stay in cache.
 ///
 /// Fused with the addition of the residual connection's gradient, backward_input moves 4 N h
 /// elements instead of the pair's 6: it neither writes nor reads the gradient before the addition.
@@ -17,8 +17,9 @@ namespace lockstep::cuda {
 namespace {
 
 /// Computes dx. With x̂ = (x - mean) rstd and d = dy gain:  dx = rstd (d - mean(d) - x̂ mean(d
-/// x̂)). If `adds`, then adds the rounded dx to `other`; otherwise `other` is null.
-template <class T, bool adds>
+/// x̂)). In RMSNorm, mean and mean(d) are 0, and `means` is null. If `adds`, then adds the rounded
+/// dx to `other`; otherwise `other` is null.
+template <class T, Norm norm, bool adds = false>
 __global__ void __launch_bounds__(most_threads)
     backward_input_kernel(const T* dy, const T* x, const T* gain, const float* means,
                           const float* rstds, const T* other, T* dx, int h) {
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(most_threads)
   const std::int64_t row = blockIdx.x;
   const RowPart<T> up(dy + row * h, h);
   const RowPart<T> in(x + row * h, h);
-  const float mean = means[row];
+  const float mean = norm == Norm::layer ? means[row] : 0.0F;
   const float rstd = rstds[row];
 
   /// Calls visit(first column, count, d, x̂) for each chunk.
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(most_threads)
     }
   });
   sums = Sums(storage)(sums, [](float2 a, float2 b) { return float2{a.x + b.x, a.y + b.y}; });
-  const float mean_d = sums.x / static_cast<float>(h);
+  const float mean_d = norm == Norm::layer ? sums.x / static_cast<float>(h) : 0.0F;
   const float mean_dx = sums.y / static_cast<float>(h);
 
   each([&](int first, int count, const float(&d)[size], const float(&normalised)[size]) {
@@ -69,8 +70,9 @@ __global__ void __launch_bounds__(most_threads)
   });
 }
 
-/// The terms that backward_weight sums over rows: dy x̂ for dgain, and dy for dbias.
-template <class T>
+/// The terms that backward_weight sums over rows: dy x̂ for dgain, and dy for dbias. In RMSNorm,
+/// `mean` is null, and nobody asks for dbias.
+template <class T, Norm norm>
 struct WeightGradients {
   Rows<const T> dy, x;
   const float* mean;
@@ -81,7 +83,7 @@ struct WeightGradients {
                              float (&dgain)[size], float (&dbias)[size]) const {
     const Chunk<T, size> up = dy.row(row, columns).template load<size>(first, count, T{});
     const Chunk<T, size> in = x.row(row, columns).template load<size>(first, count, T{});
-    const float mu = mean[row], r = rstd[row];
+    const float mu = norm == Norm::layer ? mean[row] : 0.0F, r = rstd[row];
     for (int i = 0; i < size; ++i) {
       dgain[i] += widen(up.at[i]) * ((widen(in.at[i]) - mu) * r);
       dbias[i] += widen(up.at[i]);
@@ -95,9 +97,9 @@ void layernorm_backward_input(Queue queue, In dy, In x, In gain, In32 mean, In32
   want_one_type(name, {{"dy", dy}, {"x", x}, {"gain", gain}, {"dx", dx}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, backward_input_kernel<T, false>,
-           data_of<T>(dy), data_of<T>(x), data_of<T>(gain), mean.f32(), rstd.f32(), nullptr,
-           data_of<T>(dx), static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)},
+           backward_input_kernel<T, Norm::layer>, data_of<T>(dy), data_of<T>(x), data_of<T>(gain),
+           mean.f32(), rstd.f32(), nullptr, data_of<T>(dx), static_cast<int>(n.columns));
   });
 }
 
@@ -109,9 +111,10 @@ void layernorm_backward_input_add(Queue queue, In dy, In x, In gain, In32 mean, 
   want_one_type(name, {{"dy", dy}, {"x", x}, {"gain", gain}, {"other", other}, {"dx", dx}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, backward_input_kernel<T, true>,
-           data_of<T>(dy), data_of<T>(x), data_of<T>(gain), mean.f32(), rstd.f32(),
-           data_of<T>(other), data_of<T>(dx), static_cast<int>(n.columns));
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)},
+           backward_input_kernel<T, Norm::layer, true>, data_of<T>(dy), data_of<T>(x),
+           data_of<T>(gain), mean.f32(), rstd.f32(), data_of<T>(other), data_of<T>(dx),
+           static_cast<int>(n.columns));
   });
 }
 
@@ -122,9 +125,33 @@ void layernorm_backward_weight(Queue queue, In dy, In x, In32 mean, In32 rstd, I
   want_one_type(name, {{"dy", dy}, {"x", x}, {"dgain", dgain}, {"dbias", dbias}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    const WeightGradients<T> gradients{rows_of<const T>(dy), rows_of<const T>(x), mean.f32(),
-                                       rstd.f32()};
+    const WeightGradients<T, Norm::layer> gradients{rows_of<const T>(dy), rows_of<const T>(x),
+                                                    mean.f32(), rstd.f32()};
     add_column_sums(name, queue, gradients, n, data_of<T>(dgain), data_of<T>(dbias));
+  });
+}
+
+void rmsnorm_backward_input(Queue queue, In dy, In x, In gain, In32 rstd, Out dx) {
+  constexpr const char* name = "rmsnorm_backward_input";
+  const auto n = arguments::rmsnorm_backward_input(dy, x, gain, rstd, dx);
+  want_one_type(name, {{"dy", dy}, {"x", x}, {"gain", gain}, {"dx", dx}});
+  with_type_of(x.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)},
+           backward_input_kernel<T, Norm::rms>, data_of<T>(dy), data_of<T>(x), data_of<T>(gain),
+           nullptr, rstd.f32(), nullptr, data_of<T>(dx), static_cast<int>(n.columns));
+  });
+}
+
+void rmsnorm_backward_weight(Queue queue, In dy, In x, In32 rstd, InOut dgain) {
+  constexpr const char* name = "rmsnorm_backward_weight";
+  const auto n = arguments::rmsnorm_backward_weight(dy, x, rstd, dgain);
+  want_one_type(name, {{"dy", dy}, {"x", x}, {"dgain", dgain}});
+  with_type_of(x.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    const WeightGradients<T, Norm::rms> gradients{rows_of<const T>(dy), rows_of<const T>(x),
+                                                  nullptr, rstd.f32()};
+    add_column_sums<T>(name, queue, gradients, n, data_of<T>(dgain), nullptr);
   });
 }
 
@@ -134,6 +161,8 @@ void set_layernorm_backward(Kernels& kernels) {
   kernels.layernorm_backward_input = layernorm_backward_input;
   kernels.layernorm_backward_input_add = layernorm_backward_input_add;
   kernels.layernorm_backward_weight = layernorm_backward_weight;
+  kernels.rmsnorm_backward_input = rmsnorm_backward_input;
+  kernels.rmsnorm_backward_weight = rmsnorm_backward_weight;
 }
 
 }  // namespace lockstep::cuda

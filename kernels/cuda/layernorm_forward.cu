@@ -1,4 +1,6 @@
-/// Layer normalisation, forward: 2 N h elements move (x in, y out); gain and bias stay in cache.
+/// Layer normalisation and RMSNorm, forward: 2 N h elements move (x in, y out); gain and bias stay
+/// in cache.
+///
 /// The variance is the mean of (x - E[x])², because E[x²] - E[x]² would lose digits to
 /// cancellation; this needs a second pass over the row, which layernorm_row.cuh keeps in registers.
 ///
@@ -16,23 +18,26 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr float epsilon = 1e-5F;
+constexpr float layernorm_epsilon = 1e-5F;
 
-/// Normalises the block's row.
-template <class T>
+/// Normalises the block's row. RMSNorm has no bias and no means.
+template <Norm norm, class T>
 __device__ __forceinline__ void normalise(const RowPart<T>& part, const T* gain, const T* bias,
-                                          T* y, float* means, float* rstds, int h) {
+                                          float epsilon, T* y, float* means, float* rstds, int h) {
   using Sums = BlockReduction<float, most_threads>;
   __shared__ typename Sums::Storage storage;
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x;
   const auto count_h = static_cast<float>(h);
 
-  float sum = 0.0F;
-  part.each([&](int, int count, const Chunk<T, size>& chunk) {
-    for (int i = 0; i < size; ++i) sum += i < count ? widen(chunk.at[i]) : 0.0F;
-  });
-  const float mean = Sums(storage)(sum, Sum{}) / count_h;
+  float mean = 0.0F;
+  if constexpr (norm == Norm::layer) {
+    float sum = 0.0F;
+    part.each([&](int, int count, const Chunk<T, size>& chunk) {
+      for (int i = 0; i < size; ++i) sum += i < count ? widen(chunk.at[i]) : 0.0F;
+    });
+    mean = Sums(storage)(sum, Sum{}) / count_h;
+  }
 
   float squares = 0.0F;
   part.each([&](int, int count, const Chunk<T, size>& chunk) {
@@ -46,24 +51,26 @@ __device__ __forceinline__ void normalise(const RowPart<T>& part, const T* gain,
 
   part.each([&](int first, int count, const Chunk<T, size>& chunk) {
     const Chunk<T, size> g = columns_of(gain, h, first, count);
-    const Chunk<T, size> b = columns_of(bias, h, first, count);
-    Chunk<T, size> out;
-    for (int i = 0; i < size; ++i)
-      out.at[i] = rounded<T>((widen(chunk.at[i]) - mean) * rstd * widen(g.at[i]) + widen(b.at[i]));
+    Chunk<T, size> b{}, out;
+    if constexpr (norm == Norm::layer) b = columns_of(bias, h, first, count);
+    for (int i = 0; i < size; ++i) {
+      const float scaled = (widen(chunk.at[i]) - mean) * rstd * widen(g.at[i]);
+      out.at[i] = rounded<T>(norm == Norm::layer ? scaled + widen(b.at[i]) : scaled);
+    }
     store(y + row * h + first, out, count);
   });
   if (threadIdx.x == 0) {
-    means[row] = mean;
+    if constexpr (norm == Norm::layer) means[row] = mean;
     rstds[row] = rstd;
   }
 }
 
-template <class T>
+template <class T, Norm norm>
 __global__ void __launch_bounds__(most_threads, 2)  // two blocks per multiprocessor
-    layernorm_kernel(const T* x, const T* gain, const T* bias, T* y, float* means, float* rstds,
-                     int h) {
+    layernorm_kernel(const T* x, const T* gain, const T* bias, float epsilon, T* y, float* means,
+                     float* rstds, int h) {
   const RowPart<T> part(x + std::int64_t{blockIdx.x} * h, h);
-  normalise(part, gain, bias, y, means, rstds, h);
+  normalise<norm>(part, gain, bias, epsilon, y, means, rstds, h);
 }
 
 /// The same of the sum of a and b.
@@ -73,7 +80,7 @@ __global__ void __launch_bounds__(most_threads)
                          float* means, float* rstds, int h) {
   const std::int64_t first = std::int64_t{blockIdx.x} * h;
   const RowPart<T> part(a + first, b + first, sum + first, h);
-  normalise(part, gain, bias, y, means, rstds, h);
+  normalise<Norm::layer>(part, gain, bias, layernorm_epsilon, y, means, rstds, h);
 }
 
 void layernorm_forward(Queue queue, In x, In gain, In bias, Out y, Out32 mean, Out32 rstd) {
@@ -82,8 +89,20 @@ void layernorm_forward(Queue queue, In x, In gain, In bias, Out y, Out32 mean, O
   want_one_type(name, {{"x", x}, {"gain", gain}, {"bias", bias}, {"y", y}});
   with_type_of(x.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
-    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, layernorm_kernel<T>,
-           data_of<T>(x), data_of<T>(gain), data_of<T>(bias), data_of<T>(y), mean.f32(), rstd.f32(),
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, layernorm_kernel<T, Norm::layer>,
+           data_of<T>(x), data_of<T>(gain), data_of<T>(bias), layernorm_epsilon, data_of<T>(y),
+           mean.f32(), rstd.f32(), static_cast<int>(n.columns));
+  });
+}
+
+void rmsnorm_forward(Queue queue, In x, In gain, float epsilon, Out y, Out32 rstd) {
+  constexpr const char* name = "rmsnorm_forward";
+  const auto n = arguments::rmsnorm_forward(x, gain, y, rstd);
+  want_one_type(name, {{"x", x}, {"gain", gain}, {"y", y}});
+  with_type_of(x.dtype, [&](auto type) {
+    using T = Pointee<decltype(type)>;
+    launch({name, queue, Grid{n.rows}, threads_for<T>(n.columns)}, layernorm_kernel<T, Norm::rms>,
+           data_of<T>(x), data_of<T>(gain), nullptr, epsilon, data_of<T>(y), nullptr, rstd.f32(),
            static_cast<int>(n.columns));
   });
 }
@@ -107,6 +126,7 @@ void add_layernorm_forward(Queue queue, In a, In b, Out sum, In gain, In bias, O
 void set_layernorm_forward(Kernels& kernels) {
   kernels.layernorm_forward = layernorm_forward;
   kernels.add_layernorm_forward = add_layernorm_forward;
+  kernels.rmsnorm_forward = rmsnorm_forward;
 }
 
 }  // namespace lockstep::cuda

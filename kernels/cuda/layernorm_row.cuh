@@ -1,6 +1,6 @@
 #pragma once
 
-/// Layer normalisation with one block per row; the block keeps its row in registers.
+/// Layer normalisation and RMSNorm with one block per row; the block keeps its row in registers.
 ///
 /// A block has the smallest number of warps that can hold the row with four 16-byte chunks per
 /// thread. A short row needs only one warp, so many blocks fit on a multiprocessor and overlap
@@ -11,6 +11,9 @@
 #include "kernels/cuda/reduce.cuh"
 
 namespace lockstep::cuda {
+
+/// RMSNorm is layer normalisation without a mean and a bias: both count as 0.
+enum class Norm { layer, rms };
 
 inline constexpr int kept = 4;            ///< chunks that a thread keeps in registers
 inline constexpr int most_threads = 512;  ///< per block

@@ -95,8 +95,7 @@ inline double error(const Elements& a, const Doubles& want) {
   return norm == 0.0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-/// The inputs and outputs of one call. q, k and v are columns of one tensor whose rows have 3 h +
-/// gap elements.
+/// The inputs and outputs of one call. k and v have as many heads as there are groups.
 struct Attention {
   oracle::Heads n;
   DType dtype;
@@ -108,13 +107,13 @@ struct Attention {
       : n(n_),
         dtype(dtype_),
         q(dtype, shape(), gap, offset),
-        k(dtype, shape(), gap, offset),
-        v(dtype, shape(), gap, offset),
+        k(dtype, key_shape(), gap, offset),
+        v(dtype, key_shape(), gap, offset),
         y(dtype, shape(), gap, offset),
         dy(dtype, shape(), gap, offset),
         dq(dtype, shape(), gap, offset),
-        dk(dtype, shape(), gap, offset),
-        dv(dtype, shape(), gap, offset),
+        dk(dtype, key_shape(), gap, offset),
+        dv(dtype, key_shape(), gap, offset),
         lse({whole(n.b), whole(n.heads), whole(n.s)}),
         probabilities({whole(n.b), whole(n.heads), whole(n.s), whole(n.s)}) {
     q.randomize(random, deviation), k.randomize(random, deviation);
@@ -122,6 +121,7 @@ struct Attention {
   }
   static std::int64_t whole(std::size_t x) { return static_cast<std::int64_t>(x); }
   Shape shape() const { return {whole(n.b), whole(n.s), whole(n.h)}; }
+  Shape key_shape() const { return {whole(n.b), whole(n.s), whole(n.groups * n.d())}; }
   int heads() const { return static_cast<int>(n.heads); }
   void forward(bool keep = false) {
     kernels().attention_forward({}, q.view(), k.view(), v.view(), heads(), y.view(), lse,
@@ -152,11 +152,17 @@ inline oracle::Heads random_heads(Random& random, std::size_t s) {
   const std::size_t d = pick(random, {5, 10, 16, 24, 32, 64, 80, 96, 128});
   return {.b = pick(random, {1, 2}), .s = s, .h = heads * d, .heads = heads};
 }
+/// Returns sizes with fewer heads of k and v than of q.
+inline oracle::Heads random_groups(Random& random, std::size_t s) {
+  const std::size_t groups = pick(random, {1, 2}), heads = groups * pick(random, {2, 3});
+  const std::size_t d = pick(random, {5, 16, 32, 64, 80, 128});
+  return {.b = pick(random, {1, 2}), .s = s, .h = heads * d, .heads = heads, .groups = groups};
+}
 
 inline std::string named(const Attention& t) {
   return std::string(name_of(t.dtype)) + " b " + std::to_string(t.n.b) + ", s " +
-         std::to_string(t.n.s) + ", heads " + std::to_string(t.n.heads) + ", d " +
-         std::to_string(t.n.d());
+         std::to_string(t.n.s) + ", heads " + std::to_string(t.n.heads) + ", groups " +
+         std::to_string(t.n.groups) + ", d " + std::to_string(t.n.d());
 }
 
 /// Returns the largest error() that is allowed. With only two or three keys, dP and Σ dy * y nearly

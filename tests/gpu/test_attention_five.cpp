@@ -150,6 +150,17 @@ TEST_CASE("five products: the same bits with kept probabilities, and no NaN from
   }
 }
 
+TEST_CASE("five products: with fewer heads of k than of q, seven take their place") {
+  Random random{55};
+  for (const DType dtype : narrow_types) {
+    Attention t{random_groups(random, 70), dtype, random};
+    const std::string what = named(t);
+    CAPTURE(what);
+    t.forward();
+    CHECK(gradients(t, five()) == gradients(t, seven()));
+  }
+}
+
 TEST_CASE("another number of products is refused") {
   CHECK_THROWS_WITH_AS(made_with("six"),
                        "LOCKSTEP_ATTENTION_BACKWARD is \"six\"; the backward pass of attention has "

@@ -28,7 +28,8 @@ TEST_CASE("attention on a GPU, for sizes around the tile sizes, in every type") 
   for (const std::size_t s : portion(sizes, 5))
     for (const DType dtype : types)
       for (const std::int64_t gap : {0, 8, 3}) {
-        Attention t{random_heads(random, s), dtype, random, gap, gap == 3 ? 1 : 0};
+        const auto sizes_of = gap == 0 ? random_heads : random_groups;
+        Attention t{sizes_of(random, s), dtype, random, gap, gap == 3 ? 1 : 0};
         const std::string what = named(t);
         CAPTURE(what);
         t.forward();
@@ -52,6 +53,32 @@ TEST_CASE("each head size, with slightly more than one tile of keys") {
       t.forward();
       t.backward();
       CHECK(largest_error(t) < allowed(t));
+    }
+}
+
+TEST_CASE("a group's heads have the bits of heads with copies of its keys, in every type") {
+  Random random{48};
+  for (const std::size_t s : portion(std::vector<std::size_t>{70, 130, 1, 33}, 1))
+    for (const DType dtype : types) {
+      Attention grouped{random_groups(random, s), dtype, random};
+      const oracle::Heads n = grouped.n;
+      Attention copied{{.b = n.b, .s = n.s, .h = n.h, .heads = n.heads}, dtype, random};
+      const std::string what = named(grouped);
+      CAPTURE(what);
+      copied.q = grouped.q, copied.dy = grouped.dy;
+      for (std::size_t row = 0; row < n.b * s; ++row)
+        for (std::size_t head = 0; head < n.heads; ++head)
+          for (std::size_t c = 0; c < n.d(); ++c) {
+            const std::int64_t to = Attention::whole(n.at(0, row, head, c));
+            const std::int64_t from = Attention::whole(n.key_at(0, row, head, c));
+            copied.k.set(to, static_cast<float>(grouped.k.get(from)));
+            copied.v.set(to, static_cast<float>(grouped.v.get(from)));
+          }
+      for (Attention* each : {&grouped, &copied}) each->forward(), each->backward();
+      CHECK(grouped.y.doubles() == copied.y.doubles());
+      CHECK(same_bits(grouped.lse, copied.lse));
+      CHECK(grouped.dq.doubles() == copied.dq.doubles());
+      CHECK(largest_error(grouped) < allowed(grouped));  // dk and dv
     }
 }
 
@@ -114,7 +141,8 @@ TEST_CASE("kept probabilities are the softmax, and backward has the same bits wi
   Random random{44};
   for (const DType dtype : types)
     for (const std::size_t s : portion(std::vector<std::size_t>{130, 33, 1, 64}, 2)) {
-      Attention t{random_heads(random, s), dtype, random, 0, 0, 2.0F};
+      const auto sizes = s == 33 ? random_groups : random_heads;
+      Attention t{sizes(random, s), dtype, random, 0, 0, 2.0F};
       const std::string what = named(t);
       CAPTURE(what);
       t.forward();
@@ -128,8 +156,9 @@ TEST_CASE("kept probabilities are the softmax, and backward has the same bits wi
       std::vector<double> lse(s);
       double wrong = 0.0;
       for (std::size_t matrix = 0; matrix < t.n.b * t.n.heads; ++matrix) {
-        const auto want = oracle::probabilities(t.q.doubles(), t.k.doubles(), t.n,
-                                                matrix / t.n.heads, matrix % t.n.heads, lse.data());
+        const auto want =
+            oracle::probabilities(t.q.doubles(), t.k.doubles(), t.n, oracle::causal(t.n),
+                                  matrix / t.n.heads, matrix % t.n.heads, lse.data());
         for (std::size_t i = 0; i < s * s; ++i) {
           const float got = kept.probabilities[Attention::whole(matrix * s * s + i)];
           wrong = std::max(wrong, std::isnan(got) ? 1.0 : std::abs(got - want[i]));

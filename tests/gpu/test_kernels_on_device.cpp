@@ -47,6 +47,43 @@ TEST_CASE("results computed with kernels/element.h have the CPU's bits") {
   }
 }
 
+TEST_CASE("swiglu and rotary positions have the CPU's bits") {
+  Random random{95};
+  for (const std::int64_t f : {1, 5, 64, 127, 2048, 4099}) {
+    CAPTURE(f);
+    const std::int64_t rows = 3, offset = f % 3;
+    Array x{{rows, 2 * f}, 0, offset}, dy{{rows, f}, 0, offset + 1};
+    x.randomize(random, 4.0F), dy.randomize(random);
+    x[0] = 0.0F, x[1] = -1e4F;
+    Array y{{rows, f}}, want_y{{rows, f}}, want{{rows, 2 * f}};
+    kernels().swiglu_forward({}, x, y);
+    cpu_kernels().swiglu_forward({}, x, want_y);
+    CHECK(same_bits(y, want_y));
+    cpu_kernels().swiglu_backward({}, x, dy, want);
+    kernels().swiglu_backward({}, x, dy, x);
+    CHECK(same_bits(x, want));
+  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const std::int64_t d : {2, 6, 64, 128, 200}) {
+      CAPTURE(name_of(dtype));
+      CAPTURE(d);
+      const std::int64_t b = 2, s = 5, heads = 3, h = heads * d;
+      Array x{{b, s, h}, d % 3}, table{{7, d}}, got{{b, s, h}}, want{{b, s, h}};
+      x.randomize(random), table.randomize(random);
+      auto positions = random_indices(random, s, 7);
+      for (const bool on_gpu : {false, true}) {
+        std::vector<float> memory(size(b * s * (h + 3)) + 1);  // for any type
+        View view{memory.data(), {b, s, h}, dtype};
+        view.row_stride = h + 3;
+        cpu_kernels().convert({}, x, view);
+        (on_gpu ? kernels() : cpu_kernels())
+            .rotary({}, view, 3, table, indices(positions, {s}), d == 64);
+        cpu_kernels().convert({}, view, on_gpu ? got : want);
+      }
+      CHECK(same_bits(got, want));
+    }
+}
+
 TEST_CASE("gelu of narrow elements stays accurate when it is tiny") {
   std::vector<std::uint16_t> x, y, dx, one;
   for (float value = -9.0F; value < 9.0F; value += 0.03125F) {
@@ -87,6 +124,15 @@ TEST_CASE("rows of any length are normalised, by one warp or several") {
     CHECK(error(dx,
                 oracle::layernorm_backward(x.doubles(), gain.doubles(), dy.doubles(), 3, size).dx) <
           tolerance);
+
+    kernels().rmsnorm_forward({}, x, gain, 1e-6F, y, rstd);
+    const auto want_rms = oracle::rmsnorm(x.doubles(), gain.doubles(), 1e-6F, 3, size);
+    CHECK(error(y, want_rms.y) < tolerance);
+    CHECK(error(rstd, want_rms.rstd) < tolerance);
+    kernels().rmsnorm_backward_input({}, dy, x, gain, rstd, dx);
+    CHECK(error(dx,
+                oracle::rmsnorm_backward(x.doubles(), gain.doubles(), dy.doubles(), 1e-6F, 3, size)
+                    .dx) < tolerance);
   }
 }
 

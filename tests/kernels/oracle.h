@@ -6,6 +6,7 @@
 /// forward function.
 
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -103,6 +104,46 @@ inline LayerNormGradients layernorm_backward(const Doubles& x, const Doubles& ga
   return g;
 }
 
+// -- root mean square normalisation ---------------------------------------------------------------
+
+struct RmsNorm {
+  Doubles y, rstd;
+};
+
+inline RmsNorm rmsnorm(const Doubles& x, const Doubles& gain, double epsilon, Index rows, Index h) {
+  RmsNorm result{Doubles(rows * h), Doubles(rows)};
+  for (Index r = 0; r < rows; ++r) {
+    double mean_square = 0.0;
+    for (Index i = 0; i < h; ++i)
+      mean_square += x[r * h + i] * x[r * h + i] / static_cast<double>(h);
+    result.rstd[r] = 1.0 / std::sqrt(mean_square + epsilon);
+    for (Index i = 0; i < h; ++i) result.y[r * h + i] = x[r * h + i] * result.rstd[r] * gain[i];
+  }
+  return result;
+}
+
+struct RmsNormGradients {
+  Doubles dx, dgain;
+};
+
+/// Applies the chain rule through rstd: d rstd / d x = -rstd³ x / h.
+inline RmsNormGradients rmsnorm_backward(const Doubles& x, const Doubles& gain, const Doubles& dy,
+                                         double epsilon, Index rows, Index h) {
+  const Doubles rstd = rmsnorm(x, gain, epsilon, rows, h).rstd;
+  RmsNormGradients g{Doubles(rows * h), Doubles(h)};
+  for (Index r = 0; r < rows; ++r) {
+    double drstd = 0.0;
+    for (Index i = 0; i < h; ++i) {
+      g.dgain[i] += dy[r * h + i] * x[r * h + i] * rstd[r];
+      drstd += dy[r * h + i] * gain[i] * x[r * h + i];
+    }
+    for (Index i = 0; i < h; ++i)
+      g.dx[r * h + i] = dy[r * h + i] * gain[i] * rstd[r] -
+                        drstd * std::pow(rstd[r], 3.0) * x[r * h + i] / static_cast<double>(h);
+  }
+  return g;
+}
+
 // -- GELU -----------------------------------------------------------------------------------------
 
 inline double gelu(double x) {
@@ -115,85 +156,57 @@ inline double gelu_derivative(double x) {
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
-// -- causal attention -----------------------------------------------------------------------------
+// -- SwiGLU: x (rows, 2f) is gate and up side by side ---------------------------------------------
 
-struct Heads {
-  Index b, s, h, heads;
-  Index d() const { return h / heads; }
-  /// Index of element c of head `head` at position t of sequence n, in a (b, s, h) array.
-  Index at(Index n, Index t, Index head, Index c) const { return (n * s + t) * h + head * d() + c; }
-};
+inline double silu(double z) {
+  return z / (1.0 + std::exp(-z));
+}
 
-/// Returns the (s, s) probabilities of one head, zero above the diagonal, and writes s log-sum-exps
-/// to `lse`.
-inline Doubles probabilities(const Doubles& q, const Doubles& k, Heads n, Index b, Index head,
-                             double* lse) {
-  Doubles p(n.s * n.s);
-  for (Index i = 0; i < n.s; ++i) {
-    double largest = -INFINITY, sum = 0.0;
-    for (Index j = 0; j <= i; ++j) {
-      double score = 0.0;
-      for (Index c = 0; c < n.d(); ++c) score += q[n.at(b, i, head, c)] * k[n.at(b, j, head, c)];
-      p[i * n.s + j] = score / std::sqrt(static_cast<double>(n.d()));
-      largest = std::fmax(largest, p[i * n.s + j]);
-    }
-    for (Index j = 0; j <= i; ++j) sum += std::exp(p[i * n.s + j] - largest);
-    for (Index j = 0; j <= i; ++j) p[i * n.s + j] = std::exp(p[i * n.s + j] - largest) / sum;
-    lse[i] = largest + std::log(sum);
+/// The derivative of z σ(z), by the product rule; σ' = σ(z) σ(-z).
+inline double silu_derivative(double z) {
+  const double up = 1.0 / (1.0 + std::exp(-z)), down = 1.0 / (1.0 + std::exp(z));
+  return up + z * up * down;
+}
+
+inline Doubles swiglu(const Doubles& x, Index f) {
+  Doubles y(x.size() / 2);
+  for (Index i = 0; i < y.size(); ++i) {
+    const Index gate = i / f * 2 * f + i % f;
+    y[i] = silu(x[gate]) * x[gate + f];
   }
-  return p;
+  return y;
 }
 
-struct Attention {
-  Doubles y, lse;
-};
-
-inline Attention attention(const Doubles& q, const Doubles& k, const Doubles& v, Heads n) {
-  Attention result{Doubles(q.size()), Doubles(n.b * n.heads * n.s)};
-  for (Index b = 0; b < n.b; ++b)
-    for (Index head = 0; head < n.heads; ++head) {
-      const Doubles p =
-          probabilities(q, k, n, b, head, result.lse.data() + (b * n.heads + head) * n.s);
-      for (Index i = 0; i < n.s; ++i)
-        for (Index j = 0; j <= i; ++j)
-          for (Index c = 0; c < n.d(); ++c)
-            result.y[n.at(b, i, head, c)] += p[i * n.s + j] * v[n.at(b, j, head, c)];
-    }
-  return result;
+inline Doubles swiglu_backward(const Doubles& x, const Doubles& dy, Index f) {
+  Doubles dx(x.size());
+  for (Index i = 0; i < dy.size(); ++i) {
+    const Index gate = i / f * 2 * f + i % f;
+    dx[gate] = dy[i] * x[gate + f] * silu_derivative(x[gate]);
+    dx[gate + f] = dy[i] * silu(x[gate]);
+  }
+  return dx;
 }
 
-struct AttentionGradients {
-  Doubles dq, dk, dv;
-};
+// -- rotary positions -----------------------------------------------------------------------------
 
-inline AttentionGradients attention_backward(const Doubles& q, const Doubles& k, const Doubles& v,
-                                             const Doubles& dy, Heads n) {
-  AttentionGradients g{Doubles(q.size()), Doubles(q.size()), Doubles(q.size())};
-  const double scale = 1.0 / std::sqrt(static_cast<double>(n.d()));
-  Doubles lse(n.s), dp(n.s);
-  for (Index b = 0; b < n.b; ++b)
-    for (Index head = 0; head < n.heads; ++head) {
-      const Doubles p = probabilities(q, k, n, b, head, lse.data());
-      for (Index i = 0; i < n.s; ++i) {
-        double mean = 0.0;  // Σ_j p_j dp_j
-        for (Index j = 0; j <= i; ++j) {
-          dp[j] = 0.0;
-          for (Index c = 0; c < n.d(); ++c) {
-            dp[j] += dy[n.at(b, i, head, c)] * v[n.at(b, j, head, c)];
-            g.dv[n.at(b, j, head, c)] += p[i * n.s + j] * dy[n.at(b, i, head, c)];
-          }
-          mean += p[i * n.s + j] * dp[j];
-        }
-        for (Index j = 0; j <= i; ++j) {
-          const double dscore = p[i * n.s + j] * (dp[j] - mean) * scale;
-          for (Index c = 0; c < n.d(); ++c) {
-            g.dq[n.at(b, i, head, c)] += dscore * k[n.at(b, j, head, c)];
-            g.dk[n.at(b, j, head, c)] += dscore * q[n.at(b, i, head, c)];
-          }
-        }
+/// Multiplies each pair of columns (i, i + d/2), as a complex number, by e^(iθ), or by e^(-iθ) if
+/// `inverse`. The row of `table` (P, d) at the row's position has the d/2 cosines of θ, then the
+/// sines.
+inline Doubles rotary(const Doubles& x, Index heads, Index d, const Doubles& table,
+                      const std::vector<std::int32_t>& positions, bool inverse) {
+  Doubles y(x.size());
+  for (Index row = 0; row < x.size() / (heads * d); ++row)
+    for (Index head = 0; head < heads; ++head)
+      for (Index i = 0; i < d / 2; ++i) {
+        const Index real = (row * heads + head) * d + i, imaginary = real + d / 2;
+        const auto angles = static_cast<Index>(positions[row % positions.size()]) * d;
+        std::complex<double> turn{table[angles + i], table[angles + d / 2 + i]};
+        if (inverse) turn = std::conj(turn);
+        const std::complex<double> turned = std::complex{x[real], x[imaginary]} * turn;
+        y[real] = turned.real();
+        y[imaginary] = turned.imag();
       }
-    }
-  return g;
+  return y;
 }
 
 // -- loss -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 
 #include "kernels/kernels.h"
 #include "tests/kernels/oracle.h"
+#include "tests/kernels/oracle_attention.h"
 
 namespace lockstep::testing {
 
@@ -132,6 +133,13 @@ inline bool same_bits(const Array& a, const Array& b) {
     if (std::memcmp(&left, &right, sizeof left) != 0) return false;
   }
   return true;
+}
+
+/// Returns a random divisor of n, such as a number of groups of n heads.
+inline std::int64_t random_divisor(Random& random, std::int64_t n) {
+  std::int64_t divisor = random.between(1, n);
+  while (n % divisor != 0) --divisor;
+  return divisor;
 }
 
 inline std::vector<std::int32_t> random_indices(Random& random, std::int64_t count,

@@ -1,13 +1,14 @@
 #include <doctest/doctest.h>
 
 #include "tests/kernels/support.h"
+#include "tests/support/portion.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// q, k, v and their gradients, either as thirds of one (b, s, 3h) tensor or as separate tensors.
+/// Arguments of one call; k and v have as many heads as there are groups.
 struct Attention {
   oracle::Heads n;
   Array q, k, v, y, lse, dy, dq, dk, dv;
@@ -15,19 +16,20 @@ struct Attention {
   Attention(oracle::Heads n_, std::int64_t gap, Random& random, float deviation = 1.0F)
       : n(n_),
         q{shape(), gap},
-        k{shape(), gap},
-        v{shape(), gap},
+        k{key_shape(), gap},
+        v{key_shape(), gap},
         y{shape()},
         lse{Shape{whole(n.b), whole(n.heads), whole(n.s)}},
         dy{shape()},
         dq{shape(), gap},
-        dk{shape(), gap},
-        dv{shape(), gap} {
+        dk{key_shape(), gap},
+        dv{key_shape(), gap} {
     q.randomize(random, deviation), k.randomize(random, deviation);
     v.randomize(random), dy.randomize(random);
   }
   static std::int64_t whole(std::size_t x) { return static_cast<std::int64_t>(x); }
   Shape shape() const { return {whole(n.b), whole(n.s), whole(n.h)}; }
+  Shape key_shape() const { return {whole(n.b), whole(n.s), whole(n.groups * n.d())}; }
   int heads() const { return static_cast<int>(n.heads); }
   void forward() { kernels().attention_forward({}, q, k, v, heads(), y, lse, {}); }
   void backward() {
@@ -36,25 +38,27 @@ struct Attention {
 };
 
 oracle::Heads random_heads(Random& random, std::int64_t longest) {
-  const auto heads = static_cast<std::size_t>(random.between(1, 4));
+  const std::int64_t heads = random.between(1, 8);
   const auto d = static_cast<std::size_t>(random.between(1, 40));
   return {.b = static_cast<std::size_t>(random.between(1, 3)),
           .s = static_cast<std::size_t>(random.between(1, longest)),
-          .h = heads * d,
-          .heads = heads};
+          .h = size(heads) * d,
+          .heads = size(heads),
+          .groups = size(random_divisor(random, heads))};
 }
 
 }  // namespace
 
 TEST_CASE("attention and its gradients, over random shapes and strides") {
   Random random{30};
-  for (int trial = 0; trial < 30; ++trial) {
+  for (int trial = 0; trial < (on_cpu() ? 30 : portion_of(30, 12)); ++trial) {
     // Tests sequences within one block of rows, and sequences of several blocks with a remainder.
     Attention t{random_heads(random, trial % 2 ? 20 : 200), trial % 3, random};
     CAPTURE(t.n.b);
     CAPTURE(t.n.s);
     CAPTURE(t.n.h);
     CAPTURE(t.n.heads);
+    CAPTURE(t.n.groups);
     t.forward();
     const auto want = oracle::attention(t.q.doubles(), t.k.doubles(), t.v.doubles(), t.n);
     CHECK(error(t.y, want.y) < tolerance);
@@ -68,6 +72,40 @@ TEST_CASE("attention and its gradients, over random shapes and strides") {
       CHECK(error(t.dq, gradients.dq) < tolerance);
       CHECK(error(t.dk, gradients.dk) < tolerance);
     }
+  }
+}
+
+TEST_CASE("a group's heads have the bits of heads with copies of its keys and values") {
+  Random random{36};
+  for (int trial = 0; trial < (on_cpu() ? 20 : portion_of(20, 4)); ++trial) {
+    Attention grouped{random_heads(random, trial % 2 ? 20 : 140), trial % 3, random};
+    const oracle::Heads n = grouped.n;
+    CAPTURE(n.s);
+    CAPTURE(n.heads);
+    CAPTURE(n.groups);
+    Attention copied{{.b = n.b, .s = n.s, .h = n.h, .heads = n.heads}, trial % 3, random};
+    copied.q.set(grouped.q), copied.dy.set(grouped.dy);
+    // Calls visit(element of the copied keys, element of the group's).
+    const auto for_keys = [&](auto visit) {
+      for (std::size_t row = 0; row < n.b * n.s; ++row)
+        for (std::size_t head = 0; head < n.heads; ++head)
+          for (std::size_t c = 0; c < n.d(); ++c)
+            visit(Attention::whole(n.at(0, row, head, c)),
+                  Attention::whole(n.key_at(0, row, head, c)));
+    };
+    for_keys([&](std::int64_t copy, std::int64_t original) {
+      copied.k[copy] = grouped.k[original], copied.v[copy] = grouped.v[original];
+    });
+    for (Attention* each : {&grouped, &copied}) each->forward(), each->backward();
+    CHECK(same_bits(grouped.y, copied.y));
+    CHECK(same_bits(grouped.lse, copied.lse));
+    CHECK(same_bits(grouped.dq, copied.dq));
+    Doubles dk(size(grouped.dk.elements())), dv(dk.size());
+    for_keys([&](std::int64_t copy, std::int64_t original) {
+      dk[size(original)] += copied.dk[copy], dv[size(original)] += copied.dv[copy];
+    });
+    if (n.s > 1) CHECK(error(grouped.dk, dk) < tolerance);
+    CHECK(error(grouped.dv, dv) < tolerance);
   }
 }
 
@@ -143,12 +181,13 @@ TEST_CASE("attention with scores in the thousands, and with equal ones") {
 
 TEST_CASE("kept probabilities are the softmax, and backward has the same bits with or without") {
   Random random{35};
-  for (int trial = 0; trial < 30; ++trial) {
+  for (int trial = 0; trial < (on_cpu() ? 30 : portion_of(30, 8)); ++trial) {
     Attention t{random_heads(random, trial % 2 ? 20 : 200), trial % 3, random};
     CAPTURE(t.n.b);
     CAPTURE(t.n.s);
     CAPTURE(t.n.h);
     CAPTURE(t.n.heads);
+    CAPTURE(t.n.groups);
     t.forward();
     t.backward();
 
@@ -171,8 +210,9 @@ TEST_CASE("kept probabilities are the softmax, and backward has the same bits wi
     std::vector<double> lse(t.n.s);
     for (std::int64_t matrix = 0; matrix < matrices; ++matrix) {
       const auto at = static_cast<std::size_t>(matrix);
-      const auto want = oracle::probabilities(t.q.doubles(), t.k.doubles(), t.n, at / t.n.heads,
-                                              at % t.n.heads, lse.data());
+      const auto want =
+          oracle::probabilities(t.q.doubles(), t.k.doubles(), t.n, oracle::causal(t.n),
+                                at / t.n.heads, at % t.n.heads, lse.data());
       double wrong = 0;
       for (std::int64_t i = 0; i < s * s; ++i)
         wrong = std::max(

@@ -26,7 +26,7 @@ std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
   const auto output = [&](Shape shape, std::int64_t rows_apart = 0) -> Array& {
     return results.emplace_back(Array{shape, rows_apart, offset}.set(0.25F));
   };
-  results.reserve(64);
+  results.reserve(96);
 
   for (WeightLayout layout : {WeightLayout::in_out, WeightLayout::out_in}) {
     const Shape weight = layout == WeightLayout::in_out ? Shape{h, out} : Shape{out, h};
@@ -44,21 +44,37 @@ std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
     kernels().layernorm_backward_weight({}, dy, x, mean, rstd, output({out}), output({out}));
     kernels().gelu_forward({}, x, output({rows, out}));
     kernels().gelu_backward({}, x, dy, output({rows, out}));
+    kernels().rmsnorm_forward({}, x, gain, 1e-6F, output({rows, out}), rstd);
+    kernels().rmsnorm_backward_input({}, dy, x, gain, rstd, output({rows, out}));
+    kernels().rmsnorm_backward_weight({}, dy, x, rstd, output({out}));
+    const Array wide = input({rows, 2 * out});
+    kernels().swiglu_forward({}, wide, output({rows, out}));
+    kernels().swiglu_backward({}, wide, dy, output({rows, 2 * out}));
   }
   {
-    const Array q = input({b, s, h}, gap), k = input({b, s, h}, gap), v = input({b, s, h}, gap),
-                dy = input({b, s, h});
+    Array& x = output({b, s, h}, gap);
+    x.set(input({b, s, h}));
+    auto positions = random_indices(random, s, 20);
+    kernels().rotary({}, x, 3, input({20, 12}), indices(positions, {s}), false);
+  }
+  // Three heads of k, or one that all heads of q share.
+  for (const std::int64_t of_k : {h, h / 3}) {
+    const Array q = input({b, s, h}, gap), k = input({b, s, of_k}, gap),
+                v = input({b, s, of_k}, gap), dy = input({b, s, h});
     Array &y = output({b, s, h}), &lse = output({b, 3, s});
     kernels().attention_forward({}, q, k, v, 3, y, lse, {});
     kernels().attention_backward({}, dy, q, k, v, y, lse, {}, 3, output({b, s, h}, gap),
-                                 output({b, s, h}, gap), output({b, s, h}, gap));
+                                 output({b, s, of_k}, gap), output({b, s, of_k}, gap));
     const AttentionBlock block{1, s - 1, 0, s / 2};
-    Array &part = output({b, s - 1, h}), &part_lse = output({b, 3, s - 1});
-    kernels().attention_block_forward({}, q, k, v, 3, block, {}, part, part_lse);
-    kernels().attention_merge({}, part, part_lse, 3, 1, y, lse);
-    kernels().attention_block_backward({}, dy, q, k, v, y, lse, 3, block, {},
-                                       output({b, s, h}, gap), output({b, s, h}, gap),
-                                       output({b, s, h}, gap));
+    auto ranges = random_indices(random, 2 * b * s, s);
+    for (const View visible : {View{}, indices(ranges, {b, s, 2})}) {
+      Array &part = output({b, s - 1, h}), &part_lse = output({b, 3, s - 1});
+      kernels().attention_block_forward({}, q, k, v, 3, block, visible, part, part_lse);
+      kernels().attention_merge({}, part, part_lse, 3, 1, y, lse);
+      kernels().attention_block_backward({}, dy, q, k, v, y, lse, 3, block, visible,
+                                         output({b, s, h}, gap), output({b, s, of_k}, gap),
+                                         output({b, s, of_k}, gap));
+    }
   }
   {
     const Array logits = input({rows, out});

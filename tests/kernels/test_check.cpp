@@ -34,12 +34,6 @@ View i(Shape shape) {
   return {index_memory.data(), shape, DType::i32};
 }
 
-/// Kernels that CUDA lacks, or (blocks) has without document masks.
-bool not_on_gpu(const std::string& kernel) {
-  return kernel.starts_with("rmsnorm") || kernel.starts_with("swiglu") || kernel == "rotary" ||
-         kernel.starts_with("attention_block");
-}
-
 /// Returns at least one call of each kernel that takes several views. Shapes are small: b 2, s 3, h
 /// 4, out 5, heads 2. Views that may be 16-bit have type `dtype`.
 std::vector<Call> calls(DType dtype = DType::f32) {
@@ -51,7 +45,7 @@ std::vector<Call> calls(DType dtype = DType::f32) {
   const View bsh = f({2, 3, 4}), n = f({6}), h = f({4}), nh = f({6, 4});
   const View lse = view_of({2, 2, 3}), per_row = view_of({6});  // statistics
   const View probabilities = view_of({2, 2, 3, 3});
-  std::vector<Call> all{
+  return {
       {"linear_forward",
        {nh, f({4, 5}), f({5}), f({6, 5})},
        [&](Views v) { k.linear_forward({}, v[0], v[1], v[2], v[3], in_out); }},
@@ -175,8 +169,6 @@ std::vector<Call> calls(DType dtype = DType::f32) {
          k.adamw({}, {{v[0], v[1], v[2], v[3], {}}}, {});
        }},
   };
-  if (!on_cpu()) std::erase_if(all, [](const Call& call) { return not_on_gpu(call.kernel); });
-  return all;
 }
 
 std::vector<Call> all_calls() {
@@ -211,7 +203,7 @@ TEST_CASE("calls() has every kernel that takes several views") {
     CAPTURE(kernel);
     const int views = (int{std::is_base_of_v<View, std::remove_cvref_t<Arguments>>} + ...);
     const bool list = ((std::is_same_v<Arguments, Ins> || std::is_same_v<Arguments, Outs>) || ...);
-    CHECK((views == 1 || list || called.contains(kernel) || (!on_cpu() && not_on_gpu(kernel))));
+    CHECK((views == 1 || list || called.contains(kernel)));
   });
 }
 
@@ -331,4 +323,15 @@ TEST_CASE("heads that do not divide the columns are rejected") {
                        std::invalid_argument);
   CHECK_THROWS_AS(kernels().attention_forward({}, bsh, bsh, bsh, 0, bsh, f({2, 1, 3}), {}),
                   std::invalid_argument);
+  // Four heads of q can share one or two heads of k, but not three.
+  const View q = f({1, 3, 8}), lse = f({1, 4, 3});
+  for (const std::int64_t columns : {2, 4, 8}) {
+    const View k = f({1, 3, columns});
+    CHECK_NOTHROW(kernels().attention_forward({}, q, k, k, 4, f({1, 3, 8}), lse, {}));
+  }
+  for (const std::int64_t columns : {1, 3, 6, 16}) {
+    const View k = f({1, 3, columns});
+    CHECK_THROWS_AS(kernels().attention_forward({}, q, k, k, 4, f({1, 3, 8}), lse, {}),
+                    std::invalid_argument);
+  }
 }

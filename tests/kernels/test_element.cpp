@@ -92,6 +92,19 @@ TEST_CASE("gelu and its derivative follow the formula") {
   CHECK(element::gelu_derivative(-1e4F) == 0.0F);
 }
 
+TEST_CASE("silu and its derivative follow the formula") {
+  for (float z = -100.0F; z < 100.0F; z += 0.01F) {
+    CHECK(std::fabs(element::silu(z) - oracle::silu(z)) < 3e-7 * std::fmax(1e-3, std::fabs(z)));
+    CHECK(std::fabs(element::silu_derivative(z) - oracle::silu_derivative(z)) < 2e-6);
+  }
+  for (const float z : {1e4F, 3e38F}) {
+    CHECK(element::silu(z) == z);
+    CHECK(element::silu(-z) == 0.0F);
+    CHECK(element::silu_derivative(z) == 1.0F);
+    CHECK(element::silu_derivative(-z) == 0.0F);
+  }
+}
+
 namespace {
 
 /// A 16-bit type, described as in IEEE 754: sign, exponent, fraction.

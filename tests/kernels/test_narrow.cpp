@@ -1,88 +1,10 @@
 #include <doctest/doctest.h>
 
-#include <functional>
-
-#include "kernels/cpu/gemm.h"
-#include "kernels/element.h"
-#include "tests/kernels/support.h"
+#include "tests/kernels/narrow_pairs.h"
 #include "tests/support/portion.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;
-
-namespace {
-
-const DType narrow_types[] = {DType::bf16, DType::f16};
-
-float widened(DType dtype, std::uint16_t bits) {
-  return dtype == DType::bf16 ? element::from_bf16(bits) : element::from_f16(bits);
-}
-std::uint16_t rounded(DType dtype, float value) {
-  return dtype == DType::bf16 ? element::to_bf16(value) : element::to_f16(value);
-}
-
-/// The same elements in f32 and, rounded, in a 16-bit type. After a kernel has run on both, the
-/// 16-bit elements should equal the rounded f32 elements. Kernels must not change the gaps between
-/// rows.
-struct Pair {
-  Pair(DType dtype_, Shape shape_, Random& random, std::int64_t gap = 0)
-      : dtype(dtype_), shape(shape_), stride(shape.last() + gap) {
-    const auto count = static_cast<std::size_t>(shape.rows() * stride);
-    for (std::size_t i = 0; i < count; ++i) {
-      narrow.push_back(rounded(dtype, random.normal(0.5F)));
-      wide.push_back(widened(dtype, narrow.back()));
-    }
-  }
-
-  View view(bool as_narrow) {
-    View result{as_narrow ? static_cast<void*>(narrow.data()) : wide.data(), shape,
-                as_narrow ? dtype : DType::f32};
-    result.row_stride = stride;
-    return result;
-  }
-  /// Returns the number of elements that differ, including those between the rows. If the kernels
-  /// for the two types may add in different orders, returns 1 if the elements differ by more than 1
-  /// % in norm, otherwise 0.
-  int wrong(bool same_order) const {
-    int count = 0;
-    double difference = 0.0, norm = 0.0;
-    if (!same_order) {
-      for (std::size_t i = 0; i < wide.size(); ++i) {
-        const bool between = static_cast<std::int64_t>(i) % stride >= shape.last();
-        count += between && narrow[i] != rounded(dtype, wide[i]);
-        difference += std::pow(widened(dtype, narrow[i]) - wide[i], 2);
-        norm += std::pow(wide[i], 2);
-      }
-      return count + !(std::sqrt(difference) <= 1e-2 * std::sqrt(norm));
-    }
-    for (std::size_t i = 0; i < wide.size(); ++i) count += narrow[i] != rounded(dtype, wide[i]);
-    return count;
-  }
-
-  DType dtype;
-  Shape shape;
-  std::int64_t stride;
-  std::vector<std::uint16_t> narrow;
-  std::vector<float> wide;
-};
-
-/// Calls `kernel` on the 16-bit views and on the f32 views; returns the number of wrong elements. A
-/// GPU's matrix products, and a CPU's in bf16 if `product`, add in a different order for each type.
-int wrong_after(std::vector<Pair> pairs,
-                const std::function<void(const std::vector<View>&)>& kernel, bool product = false) {
-  const bool same_order =
-      on_cpu() && !(product && pairs[0].dtype == DType::bf16 && cpu::multiplies_bf16());
-  for (const bool as_narrow : {true, false}) {
-    std::vector<View> views;
-    for (Pair& pair : pairs) views.push_back(pair.view(as_narrow));
-    kernel(views);
-  }
-  int wrong = 0;
-  for (const Pair& pair : pairs) wrong += pair.wrong(same_order);
-  return wrong;
-}
-
-}  // namespace
 
 TEST_CASE("blocks of rows of narrow elements give what all rows give") {
   const Kernels& k = kernels();
@@ -106,6 +28,15 @@ TEST_CASE("blocks of rows of narrow elements give what all rows give") {
       CHECK(wrong_after({x, of({rows, h})},
                         [&](Views v) { k.gelu_backward({}, v[0], v[1], v[1]); }) == 0);
       CHECK(wrong_after({x, of({rows, h})}, [&](Views v) { k.add({}, v[0], v[1], v[0]); }) == 0);
+      CHECK(wrong_after({x, gain, of({rows, h})}, [&](Views v) {
+              k.rmsnorm_forward({}, v[0], v[1], 1e-6F, v[2], rstd);
+            }) == 0);
+      CHECK(wrong_after({of({rows, h}), x, gain}, [&](Views v) {
+              k.rmsnorm_backward_input({}, v[0], v[1], v[2], rstd, v[0]);
+            }) == 0);
+      const Pair wide = of({rows, 2 * h});
+      CHECK(wrong_after({wide, x}, [&](Views v) { k.swiglu_forward({}, v[0], v[1]); }) == 0);
+      CHECK(wrong_after({wide, x}, [&](Views v) { k.swiglu_backward({}, v[0], v[1], v[0]); }) == 0);
     }
 }
 
@@ -118,8 +49,8 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
     for (const DType dtype : narrow_types) {
       const std::string type = name_of(dtype);
       CAPTURE(type);
-      const std::int64_t b = random.between(1, 3), s = random.between(1, 70), heads = 2;
-      const std::int64_t h = heads * random.between(1, 9), out = random.between(1, 20),
+      const std::int64_t b = random.between(1, 3), s = random.between(1, 70);
+      const std::int64_t d = random.between(1, 9), h = 2 * d, out = random.between(1, 20),
                          rows = b * s;
       const auto of = [&](Shape shape, std::int64_t gap = 0) {
         return Pair{dtype, shape, random, gap};
@@ -144,7 +75,7 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
                 [&](Views v) { k.linear_backward_weight({}, v[0], v[1], v[2], v[3], layout); },
                 product) == 0);
 
-      Array mean{{rows}}, rstd{{rows}}, lse{{b, heads, s}};
+      Array mean{{rows}}, rstd{{rows}};
       const Pair x = of({rows, h}), gain = of({h});
       CHECK(wrong_after({x, gain, of({h}), of({rows, h})}, [&](Views v) {
               k.layernorm_forward({}, v[0], v[1], v[2], v[3], mean, rstd);
@@ -155,45 +86,17 @@ TEST_CASE("a kernel on narrow elements is the f32 kernel on them, rounded once")
       CHECK(wrong_after({of({rows, h}), x, of({h}), of({h})}, [&](Views v) {
               k.layernorm_backward_weight({}, v[0], v[1], mean, rstd, v[2], v[3]);
             }) == 0);
+      CHECK(wrong_after({of({rows, h}), x, of({h})}, [&](Views v) {
+              k.rmsnorm_backward_weight({}, v[0], v[1], rstd, v[2]);
+            }) == 0);
 
       const Shape bsh{b, s, h};
-      const Pair q = of(bsh, 7), key = of(bsh, 7), value = of(bsh, 7);
-      CHECK(wrong_after({q, key, value, of(bsh)}, [&](Views v) {
-              k.attention_forward({}, v[0], v[1], v[2], heads, v[3], lse, {});
-            }) == 0);
-      CHECK(wrong_after({of(bsh), q, key, value, of(bsh), of(bsh, 7), of(bsh, 7), of(bsh, 7)},
-                        [&](Views v) {
-                          k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], lse, {}, heads,
-                                               v[5], v[6], v[7]);
-                        }) == 0);
-      const Array probabilities{{b, heads, s, s}};
-      CHECK(wrong_after({q, key, value, of(bsh)}, [&](Views v) {
-              k.attention_forward({}, v[0], v[1], v[2], heads, v[3], lse, probabilities);
-            }) == 0);
-      CHECK(wrong_after({of(bsh), q, key, value, of(bsh), of(bsh, 7), of(bsh, 7), of(bsh, 7)},
-                        [&](Views v) {
-                          k.attention_backward({}, v[0], v[1], v[2], v[3], v[4], {}, probabilities,
-                                               heads, v[5], v[6], v[7]);
-                        }) == 0);
-
-      const AttentionBlock block{s / 2, s - s / 2, 1, s - 1};
-      if (block.keys > 0) {
-        Array part_lse{{b, heads, block.queries}};
-        CHECK(wrong_after({q, key, value, of({b, block.queries, h})}, [&](Views v) {
-                k.attention_block_forward({}, v[0], v[1], v[2], heads, block, {}, v[3], part_lse);
-              }) == 0);
-        CHECK(wrong_after({of({b, block.queries, h}), of(bsh)}, [&](Views v) {
-                Array merged = lse;
-                k.attention_merge({}, v[0], part_lse, heads, s / 2, v[1], merged);
-              }) == 0);
-        CHECK(wrong_after({of(bsh), q, key, value, of(bsh), of(bsh, 7), of(bsh, 7), of(bsh, 7)},
-                          [&](Views v) {
-                            k.attention_block_backward({}, v[0], v[1], v[2], v[3], v[4], lse, heads,
-                                                       block, {}, v[5], v[6], v[7]);
-                          }) == 0);
-      }
-
       auto tokens = random_indices(random, rows, 11);
+      const Array table = Array{{11, 2 * d}}.randomize(random);
+      CHECK(wrong_after({of({b, s, 6 * d}, 5)}, [&](Views v) {
+              k.rotary({}, v[0], 3, table, indices(tokens, {b, s}), trial % 2 == 0);
+            }) == 0);
+
       const View t = indices(tokens, {b, s});
       CHECK(wrong_after({of({11, h}), of({s + 2, h}), of(bsh)},
                         [&](Views v) { k.embedding_forward({}, t, v[0], v[1], v[2]); }) == 0);

@@ -71,6 +71,41 @@ TEST_CASE("the oracle's layernorm backward is the derivative of its forward") {
   CHECK(gradient_error([&](const Doubles& at) { return loss(x, gain, at); }, bias, g.dbias) < 1e-8);
 }
 
+TEST_CASE("the oracle's rmsnorm backward is the derivative of its forward") {
+  Random random{5};
+  const std::size_t rows = 3, h = 7;
+  const double epsilon = 0.1;
+  const Doubles x = random_doubles(random, rows * h), gain = random_doubles(random, h),
+                dy = random_doubles(random, rows * h);
+  const auto g = oracle::rmsnorm_backward(x, gain, dy, epsilon, rows, h);
+  const auto loss = [&](const Doubles& x_, const Doubles& gain_) {
+    return weighted(oracle::rmsnorm(x_, gain_, epsilon, rows, h).y, dy);
+  };
+  CHECK(gradient_error([&](const Doubles& at) { return loss(at, gain); }, x, g.dx) < 1e-8);
+  CHECK(gradient_error([&](const Doubles& at) { return loss(x, at); }, gain, g.dgain) < 1e-8);
+}
+
+TEST_CASE("the oracle's swiglu backward is the derivative of its forward") {
+  Random random{6};
+  const std::size_t rows = 3, f = 5;
+  const Doubles x = random_doubles(random, rows * 2 * f), dy = random_doubles(random, rows * f);
+  CHECK(gradient_error([&](const Doubles& at) { return weighted(oracle::swiglu(at, f), dy); }, x,
+                       oracle::swiglu_backward(x, dy, f)) < 1e-8);
+}
+
+TEST_CASE("the oracle's inverse rotation is the derivative of its rotation") {
+  Random random{7};
+  const std::size_t rows = 4, heads = 2, d = 6;
+  const Doubles x = random_doubles(random, rows * heads * d),
+                dy = random_doubles(random, rows * heads * d),
+                table = random_doubles(random, 3 * d);  // not only rotations
+  const std::vector<std::int32_t> positions{2, 0, 1, 2};
+  const auto loss = [&](const Doubles& at) {
+    return weighted(oracle::rotary(at, heads, d, table, positions, false), dy);
+  };
+  CHECK(gradient_error(loss, x, oracle::rotary(dy, heads, d, table, positions, true)) < 1e-8);
+}
+
 TEST_CASE("the oracle's gelu derivative is the derivative of its gelu") {
   for (double x = -6.0; x < 6.0; x += 0.1) {
     const double difference = (oracle::gelu(x + 1e-5) - oracle::gelu(x - 1e-5)) / 2e-5;
@@ -80,17 +115,25 @@ TEST_CASE("the oracle's gelu derivative is the derivative of its gelu") {
 
 TEST_CASE("the oracle's attention backward is the derivative of its forward") {
   Random random{3};
-  const oracle::Heads n{.b = 2, .s = 5, .h = 6, .heads = 2};
-  const std::size_t size = n.b * n.s * n.h;
-  const Doubles q = random_doubles(random, size), k = random_doubles(random, size),
-                v = random_doubles(random, size), dy = random_doubles(random, size);
-  const auto g = oracle::attention_backward(q, k, v, dy, n);
-  const auto loss = [&](const Doubles& q_, const Doubles& k_, const Doubles& v_) {
-    return weighted(oracle::attention(q_, k_, v_, n).y, dy);
-  };
-  CHECK(gradient_error([&](const Doubles& at) { return loss(at, k, v); }, q, g.dq) < 1e-8);
-  CHECK(gradient_error([&](const Doubles& at) { return loss(q, at, v); }, k, g.dk) < 1e-8);
-  CHECK(gradient_error([&](const Doubles& at) { return loss(q, k, at); }, v, g.dv) < 1e-8);
+  for (const std::size_t groups : {1U, 2U, 4U})
+    for (const bool documents : {false, true}) {
+      oracle::Heads n{.b = 2, .s = 5, .h = 12, .heads = 4, .groups = groups};
+      oracle::Visible visible = oracle::causal(n);
+      if (documents) {  // other keys than queries, and queries that see none
+        n.keys = 4;
+        for (auto& [begin, end] : visible) begin = end % 3, end = 2 * end % 5;
+      }
+      const std::size_t of_q = n.b * n.s * n.h, of_k = n.b * n.keys * groups * n.d();
+      const Doubles q = random_doubles(random, of_q), k = random_doubles(random, of_k),
+                    v = random_doubles(random, of_k), dy = random_doubles(random, of_q);
+      const auto g = oracle::attention_backward(q, k, v, dy, n, visible);
+      const auto loss = [&](const Doubles& q_, const Doubles& k_, const Doubles& v_) {
+        return weighted(oracle::attention(q_, k_, v_, n, visible).y, dy);
+      };
+      CHECK(gradient_error([&](const Doubles& at) { return loss(at, k, v); }, q, g.dq) < 1e-8);
+      CHECK(gradient_error([&](const Doubles& at) { return loss(q, at, v); }, k, g.dk) < 1e-8);
+      CHECK(gradient_error([&](const Doubles& at) { return loss(q, k, at); }, v, g.dv) < 1e-8);
+    }
 }
 
 TEST_CASE("the oracle's cross-entropy backward is the derivative of its forward") {

@@ -22,7 +22,9 @@ class MemoryBound {
     copy();
     for (DType dtype : {DType::bf16, DType::f32}) {
       layernorm(dtype);
+      rmsnorm(dtype);
       elementwise(dtype);
+      swiglu_and_rotary(dtype);
       cross_entropy(dtype);
       embedding(dtype);
       reductions(dtype);
@@ -137,6 +139,41 @@ class MemoryBound {
     memory_bound("layernorm backward weight " + type, passes(2, dtype), shape, make, [&](auto& v) {
       k_.layernorm_backward_weight(q_, v[2], v[0], v[5], v[6], v[7], v[8]);
     });
+  }
+
+  void rmsnorm(DType dtype) {
+    const std::string type = name_of(dtype), shape = shape_words(dtype);
+    const auto make = [&] {
+      std::vector<View> views = activations(3, dtype);
+      for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.hidden}, dtype));
+      views.push_back(bench_.random({s_.rows()}, DType::f32));
+      return views;
+    };
+    memory_bound("rmsnorm forward " + type, passes(2, dtype), shape, make,
+                 [&](auto& v) { k_.rmsnorm_forward(q_, v[0], v[3], 1e-5F, v[1], v[5]); });
+    memory_bound("rmsnorm backward input " + type, passes(3, dtype), shape, make,
+                 [&](auto& v) { k_.rmsnorm_backward_input(q_, v[2], v[0], v[3], v[5], v[1]); });
+    memory_bound("rmsnorm backward weight " + type, passes(2, dtype), shape, make,
+                 [&](auto& v) { k_.rmsnorm_backward_weight(q_, v[2], v[0], v[5], v[4]); });
+  }
+
+  void swiglu_and_rotary(DType dtype) {
+    const std::string type = name_of(dtype), shape = shape_words(dtype);
+    const auto gated = [&] {
+      return std::vector<View>{bench_.random({s_.rows(), 2 * s_.hidden}, dtype),
+                               bench_.random({s_.rows(), s_.hidden}, dtype)};
+    };
+    memory_bound("swiglu forward " + type, passes(3, dtype), shape, gated,
+                 [&](auto& v) { k_.swiglu_forward(q_, v[0], v[1]); });
+    memory_bound("swiglu backward " + type, passes(5, dtype), shape, gated,
+                 [&](auto& v) { k_.swiglu_backward(q_, v[0], v[1], v[0]); });
+    const auto rotated = [&] {
+      return std::vector<View>{bench_.random({s_.batch, s_.sequence, s_.hidden}, dtype),
+                               bench_.random({s_.sequence, s_.hidden / s_.heads}, DType::f32),
+                               bench_.indices({s_.sequence}, static_cast<int>(s_.sequence))};
+    };
+    memory_bound("rotary " + type, passes(2, dtype), shape, rotated,
+                 [&](auto& v) { k_.rotary(q_, v[0], s_.heads, v[1], v[2], false); });
   }
 
   void elementwise(DType dtype) {

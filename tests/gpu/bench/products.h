@@ -28,8 +28,9 @@ class Products {
   void run(const std::vector<BackwardVersion>& backward_versions) {
     backward_versions_ = backward_versions;
     for (DType dtype : {DType::bf16, DType::f32}) large_product(dtype);
-    for (DType dtype : {DType::bf16, DType::f32}) attention(dtype, s_.batch, s_.sequence);
-    attention(DType::bf16, std::max<std::int64_t>(s_.batch / 8, 1), 4 * s_.sequence);
+    for (DType dtype : {DType::bf16, DType::f32}) attention(dtype, s_.batch, s_.sequence, s_.heads);
+    attention(DType::bf16, std::max<std::int64_t>(s_.batch / 8, 1), 4 * s_.sequence, s_.heads);
+    attention(DType::bf16, s_.batch, s_.sequence, std::max(s_.heads / 4, 1));
     linears();
   }
 
@@ -102,23 +103,28 @@ class Products {
   }
 
   // The backward pass recomputes the scores and so needs five products instead of two. Every
-  // version is counted as 2.5 forward passes.
-  void attention(DType dtype, std::int64_t batch, std::int64_t sequence) {
+  // version is counted as 2.5 forward passes. k and v have `groups` heads.
+  void attention(DType dtype, std::int64_t batch, std::int64_t sequence, int groups) {
+    const std::int64_t h = s_.hidden, of_k = h / s_.heads * groups;
     const auto make = [&](std::int64_t columns) {
       return bench_.random({batch, sequence, columns}, dtype);
     };
     const View none;
-    const View qkv = make(3 * s_.hidden), dqkv = make(3 * s_.hidden);
-    const View y = make(s_.hidden), dy = make(s_.hidden);
+    const View qkv = make(h + 2 * of_k), dqkv = make(h + 2 * of_k);
+    const View y = make(h), dy = make(h);
     const View lse = bench_.random({batch, s_.heads, sequence}, DType::f32);
-    const auto part = [&](const View& of, int i) { return of.columns(i * s_.hidden, s_.hidden); };
+    const auto part = [&](const View& of, int i) {
+      return i == 0 ? of.columns(0, h) : of.columns(h + (i - 1) * of_k, of_k);
+    };
     const double flops = causal_flops(batch, sequence);
-    const std::string shape = fmt::format("b {}, s {}, {} heads of {}; causal, counted in half",
-                                          batch, sequence, s_.heads, s_.hidden / s_.heads);
+    const std::string heads =
+        groups == s_.heads ? "" : fmt::format(" in {} group{}", groups, groups == 1 ? "" : "s");
+    const std::string shape = fmt::format("b {}, s {}, {} heads of {}{}; causal, counted in half",
+                                          batch, sequence, s_.heads, h / s_.heads, heads);
     const auto forward = [&](int) {
       k_.attention_forward(q_, part(qkv, 0), part(qkv, 1), part(qkv, 2), s_.heads, y, lse, none);
     };
-    const std::string suffix = fmt::format(" {}, s {}", name_of(dtype), sequence);
+    const std::string suffix = fmt::format(" {}, s {}{}", name_of(dtype), sequence, heads);
     measure("attention forward" + suffix, flops, forward, dtype, shape);
     const auto backward = [&](const std::string& version,
                               const decltype(Kernels::attention_backward)& kernel) {
@@ -130,8 +136,10 @@ class Products {
           },
           dtype, shape);
     };
-    if (dtype == DType::f32) backward("", k_.attention_backward);
-    if (dtype == DType::bf16)
+    // There are two versions of the backward pass for 16-bit types, if nothing is shared.
+    const bool versions = dtype == DType::bf16 && groups == s_.heads;
+    if (!versions) backward("", k_.attention_backward);
+    if (versions)
       for (const auto& [version, kernel] : backward_versions_) backward(", " + version, kernel);
     bench_.release_all();
   }
