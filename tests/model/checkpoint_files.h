@@ -23,6 +23,16 @@ inline GptConfig tiny(bool tied) {
   return {.layers = 1, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 16, .tied = tied};
 }
 
+inline GptConfig tiny_llama(bool tied = false) {
+  return {.layers = 2,
+          .hidden = 8,
+          .heads = 2,
+          .sequence = 6,
+          .vocabulary = 16,
+          .tied = tied,
+          .llama = LlamaConfig{.kv_heads = 1, .mlp_width = 6}};
+}
+
 /// A model on a device of its own, with the calls that save and load it.
 struct Model {
   explicit Model(const GptConfig& config, std::uint64_t seed = 1)
@@ -38,13 +48,26 @@ struct Model {
   Gpt gpt;
 };
 
+/// Returns the model that a folder's config.json describes in full.
+inline GptConfig config_of(const std::string& folder) {
+  const ModelDescription described = described_model(folder);
+  return {.layers = described.layers.value(),
+          .hidden = described.hidden.value(),
+          .heads = described.heads.value(),
+          .sequence = described.sequence.value(),
+          .vocabulary = described.vocabulary.value(),
+          .tied = described.tied.value(),
+          .llama = described.llama};
+}
+
 /// Exports a model that one rank holds.
-inline void export_alone(const Model& model, const std::string& flag, const std::string& path) {
+inline void export_alone(const Model& model, const std::string& flag, const std::string& path,
+                         std::uint64_t most_bytes = most_bytes_of_file) {
   ThreadFabric fabric{1};
   const std::unique_ptr<Transport> rank = fabric.endpoint(0);
   const AdamW optimizer{model.gpt.parameters(), model.gpt.device()};
   export_model(*rank, flag, path, model.gpt.config(),
-               {model.gpt.device(), model.gpt.parameters(), optimizer});
+               {model.gpt.device(), model.gpt.parameters(), optimizer}, most_bytes);
 }
 
 /// Returns the contents of a file.
