@@ -34,8 +34,7 @@ class ConfigReader {
     if (type != "gpt2" && type != "llama")
       throw UsageError{
           fmt::format("--load {}: its config.json has model_type {}, but Lockstep has only gpt2 "
-                      "and llama; load "
-                      "another model",
+                      "and llama; load another model",
                       path_, excerpt(type))};
     return type == "llama" ? llama() : gpt2();
   }
@@ -63,19 +62,20 @@ class ConfigReader {
     // What transformers' LlamaConfig has for a key that is missing.
     std::optional<int> kv_heads, mlp_width = 11008, head_width;
     LlamaConfig settings{.theta = 10000, .epsilon = 1e-6};
+    std::optional<Rope> older, newer;
     in_.object({size("num_hidden_layers", model.layers),
                 size("hidden_size", model.hidden),
                 size("num_attention_heads", model.heads),
                 size("max_position_embeddings", model.sequence),
                 size("vocab_size", model.vocabulary),
-                size("num_key_value_heads", kv_heads),
+                size_or_null("num_key_value_heads", kv_heads),
                 size("intermediate_size", mlp_width),
-                size("head_dim", head_width),
+                size_or_null("head_dim", head_width),
                 {"tie_word_embeddings", [&] { model.tied = in_.boolean(); }, Use::optional},
                 {"rms_norm_eps", [&] { settings.epsilon = positive(); }, Use::optional},
                 {"rope_theta", [&] { settings.theta = positive(); }, Use::optional},
-                {"rope_scaling", [&] { rotary(settings); }, Use::optional},
-                {"rope_parameters", [&] { rotary(settings); }, Use::optional},
+                {"rope_scaling", [&] { older = rope(); }, Use::optional},
+                {"rope_parameters", [&] { newer = rope(); }, Use::optional},
                 ours("hidden_act", "\"silu\""),
                 ours("attention_bias", "false"),
                 ours("mlp_bias", "false")});
@@ -87,35 +87,66 @@ class ConfigReader {
           "--load {}: its config.json has head_dim {}, but Lockstep's heads have hidden_size / "
           "num_attention_heads = {} / {} columns; load another model",
           path_, *head_width, *model.hidden, *model.heads)};
+    if (older || newer) set_rotary(settings, older ? *older : *newer);
     settings.kv_heads = kv_heads.value_or(0);
     settings.mlp_width = *mlp_width;
     model.llama = settings;
     return model;
   }
 
-  /// Reads "rope_scaling", or transformers 5's "rope_parameters", which has theta, too.
-  void rotary(LlamaConfig& settings) {
+  /// The values of "rope_parameters" or of "rope_scaling", its older name.
+  struct Rope {
+    std::optional<std::string> type, older_type;
+    std::optional<double> theta, factor, low_factor, high_factor, original;
+  };
+
+  /// Returns nothing for null.
+  std::optional<Rope> rope() {
     if (in_.kind() == JsonReader::Kind::null) {
       in_.skip();
-      return;
+      return {};
     }
-    std::string type = "default";
-    RotaryScaling scaling;
-    const auto read = [&](const char* key, double& value) {
+    Rope rope;
+    const auto number = [&](const char* key, std::optional<double>& value) {
       return JsonReader::Field{key, [&] { value = positive(); }, Use::optional};
     };
-    in_.object({{"rope_type", [&] { type = in_.string(); }, Use::optional},
-                read("rope_theta", settings.theta),
-                read("factor", scaling.factor),
-                read("low_freq_factor", scaling.low_frequency_factor),
-                read("high_freq_factor", scaling.high_frequency_factor),
-                read("original_max_position_embeddings", scaling.original_sequence)});
-    if (type != "default" && type != "llama3")
+    in_.object({{"rope_type", [&] { rope.type = in_.string(); }, Use::optional},
+                {"type", [&] { rope.older_type = in_.string(); }, Use::optional},
+                number("rope_theta", rope.theta),
+                number("factor", rope.factor),
+                number("low_freq_factor", rope.low_factor),
+                number("high_freq_factor", rope.high_factor),
+                number("original_max_position_embeddings", rope.original)});
+    return rope;
+  }
+
+  /// As in transformers, a theta in `rope` precedes the "rope_theta" beside it.
+  void set_rotary(LlamaConfig& settings, const Rope& rope) const {
+    settings.theta = rope.theta.value_or(settings.theta);
+    const std::string type = rope.type.value_or(rope.older_type.value_or("default"));
+    if (type == "default") return;
+    if (type != "llama3")
       throw UsageError{fmt::format(
           "--load {}: its config.json has rope_type {}, but Lockstep has only default and llama3; "
           "load another model",
           path_, excerpt(type))};
-    if (type == "llama3") settings.scaling = scaling;
+    for (const auto& [key, value] : {std::pair{"factor", rope.factor},
+                                     {"low_freq_factor", rope.low_factor},
+                                     {"high_freq_factor", rope.high_factor},
+                                     {"original_max_position_embeddings", rope.original}})
+      if (!value)
+        throw UsageError{
+            fmt::format("--load {}: its config.json has rope_type llama3 without {}; add this key",
+                        path_, key)};
+    if (*rope.high_factor <= *rope.low_factor)
+      throw UsageError{
+          fmt::format("--load {}: its config.json has high_freq_factor {}, which must be above "
+                      "low_freq_factor {}; mend this file",
+                      path_, *rope.high_factor, *rope.low_factor)};
+    settings.scaling = RotaryScaling{.factor = *rope.factor,
+                                     .low_frequency_factor = *rope.low_factor,
+                                     .high_frequency_factor = *rope.high_factor,
+                                     .original_sequence = *rope.original};
   }
 
   double positive() {
@@ -129,6 +160,14 @@ class ConfigReader {
         key,
         [this, &value] { value = static_cast<int>(in_.whole(1, std::numeric_limits<int>::max())); },
         Use::optional};
+  }
+  /// A size for which null means that it follows from others.
+  JsonReader::Field size_or_null(const char* key, std::optional<int>& value) {
+    return {key,
+            [this, read = size(key, value).read] {
+              in_.kind() == JsonReader::Kind::null ? void(in_.skip()) : read();
+            },
+            Use::optional};
   }
   /// A key whose value, if it is there, must be the one that Lockstep's models have.
   JsonReader::Field ours(const char* key, const char* value) {

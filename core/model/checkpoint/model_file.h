@@ -11,7 +11,8 @@ namespace lockstep {
 struct ModelDescription {
   std::optional<int> layers, hidden, heads, sequence, vocabulary;
   std::optional<bool> tied;
-  std::optional<LlamaConfig> llama{};  ///< set if the model is a Llama
+  /// Set if the model is a Llama. Its kv_heads are 0 if the file gives no heads at all.
+  std::optional<LlamaConfig> llama{};
   bool operator==(const ModelDescription&) const = default;
 };
 
