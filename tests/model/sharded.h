@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <map>
@@ -119,6 +120,24 @@ inline std::string save_sharded(const Layout& layout, const std::string& path,
     if (ranks.rank() == 0) why = unsound;
   });
   return failure + why;
+}
+
+/// Returns whether each rank of `layout` loads its part of what save_sharded() saved of `whole`,
+/// and the step counts.
+inline bool loads(const Layout& layout, const std::string& path, const WholeState& whole) {
+  check_checkpoint_fits(path, layout.plan);
+  bool same = trained_steps(path, layout.plan) == 20;
+  for (int rank = 0; rank < layout.plan.mesh.ranks(); ++rank) {
+    RankState mine{layout.plan, rank, layout.zero};
+    // A shard of ZeRO can consist of padding alone.
+    const bool holds_any = std::ranges::any_of(
+        mine.pointers, [](const Parameter* part) { return part->slice.elements() > 0; });
+    same = same && mine.is(whole) == !holds_any;
+    load_checkpoint(path, layout.plan, mine.one.device(), mine.pointers);
+    load_moments(path, *mine.optimizer);
+    same = same && mine.is(whole) && mine.optimizer->steps() == 17;
+  }
+  return same;
 }
 
 }  // namespace lockstep::test

@@ -37,23 +37,6 @@ std::vector<Layout> six_meshes() {
           layout_of(3, 1, 1, true), layout_of(2, 2, 2, true), layout_of(2, 2, 3)};
 }
 
-/// Returns whether each rank of `layout` loads its part of `whole`, and the step counts.
-bool loads(const Layout& layout, const std::string& path, const WholeState& whole) {
-  check_checkpoint_fits(path, layout.plan);
-  bool same = trained_steps(path, layout.plan) == 20;
-  for (int rank = 0; rank < layout.plan.mesh.ranks(); ++rank) {
-    RankState mine{layout.plan, rank, layout.zero};
-    // A shard of ZeRO can consist of padding alone.
-    const bool holds_any = std::ranges::any_of(
-        mine.pointers, [](const Parameter* part) { return part->slice.elements() > 0; });
-    same = same && mine.is(whole) == !holds_any;
-    load_checkpoint(path, layout.plan, mine.one.device(), mine.pointers);
-    load_moments(path, *mine.optimizer);
-    same = same && mine.is(whole) && mine.optimizer->steps() == 17;
-  }
-  return same;
-}
-
 std::vector<std::string> shards_in(const std::string& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator{folder})

@@ -45,6 +45,17 @@ SavedTensor stacked(const ParameterSpec& spec, const std::vector<const SavedTens
   return whole;
 }
 
+/// The flags on which the shapes of the tensors depend: "a GPT-2 with --layers 8 ...".
+std::string shape_of_tensors(const GptConfig& config) {
+  if (config.llama)
+    return fmt::format(
+        "a Llama with --layers {} --hidden {} --heads {} --kv-heads {} --mlp-width {} --vocab {}",
+        config.layers, config.hidden, config.heads, config.kv_heads(), config.mlp_width(),
+        config.vocabulary);
+  return fmt::format("a GPT-2 with --layers {} --hidden {} --sequence {} --vocab {}", config.layers,
+                     config.hidden, config.sequence, config.vocabulary);
+}
+
 /// Maps each parameter's name to its tensor. Throws UsageError for the first tensor that is missing
 /// or unknown, or that does not match the configuration.
 std::map<std::string, SavedTensor> matched(const std::string& path, const SavedTensors& saved,
@@ -52,11 +63,17 @@ std::map<std::string, SavedTensor> matched(const std::string& path, const SavedT
   const GptConfig& config = plan.model();
   const auto unfit = [&](const std::string& name, const std::string& what) {
     return UsageError{fmt::format(
-        "--load {}: tensor {} {}; load a checkpoint of a {} with --layers {} --hidden {} "
-        "--sequence {} --vocab {} and {} head, or give the flags of this one's model",
-        path, name, what, config.llama ? "Llama" : "GPT-2", config.layers, config.hidden,
-        config.sequence, config.vocabulary, config.tied ? "a tied" : "an untied")};
+        "--load {}: tensor {} {}; load a checkpoint of {} and {} head, or give the flags of this "
+        "one's model",
+        path, name, what, shape_of_tensors(config), config.tied ? "a tied" : "an untied")};
   };
+  for (const SavedTensor& tensor : saved.tensors())
+    if (tensor.name.ends_with(config.llama ? "wte.weight" : "embed_tokens.weight"))
+      throw UsageError{fmt::format(
+          "--load {}: tensor {} is a {}'s, but this model is a {}; give --model {} and the flags "
+          "of its shape",
+          path, tensor.name, config.llama ? "GPT-2" : "Llama", config.llama ? "Llama" : "GPT-2",
+          config.llama ? "gpt2" : "llama")};
   // The tensors that the file may have: the parameters, or those that are stacked in them.
   std::map<std::string, std::vector<std::int64_t>> wanted;
   for (const ParameterSpec& spec : plan.parameters()) {
@@ -86,9 +103,11 @@ std::map<std::string, SavedTensor> matched(const std::string& path, const SavedT
       if (tensor == found.end()) throw unfit(name, "is missing");
       return tensor->second;
     };
-    const bool in_parts = !spec.stacked.empty() && found.contains(spec.stacked.front().name);
-    if (!in_parts) {
+    if (spec.stacked.empty() || found.contains(spec.name)) {
       tensors[spec.name] = *get(spec.name);
+      for (const StackedTensor& part : spec.stacked)
+        if (found.contains(part.name))
+          throw unfit(part.name, "appears twice, alone and in " + spec.name);
       continue;
     }
     std::vector<const SavedTensor*> parts;
@@ -98,18 +117,21 @@ std::map<std::string, SavedTensor> matched(const std::string& path, const SavedT
   return tensors;
 }
 
-/// Checks what shapes do not reveal against config.json: the number of heads, and RMSNorm's and the
-/// positions' constants.
+/// Checks the model against config.json where a tensor's shape would not reveal the difference, or
+/// not the flag: heads, the MLP's width, and RMSNorm's and the positions' constants.
 void check_config(const std::string& path, const GptConfig& config) {
   const ModelDescription described = described_model(path);
-  const std::optional<int> heads = described.heads;
-  if (heads && *heads != config.heads)
-    throw UsageError{
-        fmt::format("--load {}: its model has {} heads, but --heads is {}; use "
-                    "--heads {}",
-                    path, *heads, config.heads, *heads)};
+  const auto check = [&](const char* what, const char* flag, int theirs, int ours) {
+    if (theirs != ours)
+      throw UsageError{fmt::format("--load {}: its model has {} {}, but {} is {}; use {} {}", path,
+                                   theirs, what, flag, ours, flag, theirs)};
+  };
+  check("heads", "--heads", described.heads.value_or(config.heads), config.heads);
   if (!described.llama || !config.llama) return;
   const LlamaConfig &theirs = *described.llama, &ours = *config.llama;
+  if (theirs.kv_heads > 0)
+    check("heads of keys and values", "--kv-heads", theirs.kv_heads, ours.kv_heads);
+  check("columns in its MLP", "--mlp-width", theirs.mlp_width, ours.mlp_width);
   if (theirs.epsilon != ours.epsilon || theirs.theta != ours.theta ||
       theirs.scaling != ours.scaling)
     throw UsageError{fmt::format(
@@ -146,8 +168,8 @@ void check_tied(const std::string& path, SavedTensors& saved, const GptConfig& c
 
 std::map<std::string, SavedTensor> checked(const std::string& path, SavedTensors& saved,
                                            const Plan& plan) {
-  auto tensors = matched(path, saved, plan);
   check_config(path, plan.model());
+  auto tensors = matched(path, saved, plan);
   check_tied(path, saved, plan.model(), tensors.at(token_table_spec(plan.model()).name));
   return tensors;
 }

@@ -27,9 +27,11 @@ void check_unchanged(const std::string& path, const std::string& state);
 /// parameters, one stage's, or slices of either. The checkpoint must hold the whole model of
 /// `plan`. If a tensor is missing, unknown, or of the wrong dtype or shape, or if config.json
 /// describes another model, throws UsageError naming the fault and reads nothing. Names may omit
-/// `transformer.`. The buffers attn.bias and attn.masked_bias are ignored; so is the lm_head.weight
-/// of a tied model, if it equals the token table. 16-bit parameters get the file's values, rounded;
-/// master weights, if there are any, get the exact values. Reads nothing on the meta device.
+/// `transformer.`, or `model.` in a Llama. A parameter with ParameterSpec::stacked tensors may be
+/// stored as one tensor or as these. The buffers attn.bias, attn.masked_bias and
+/// rotary_emb.inv_freq are ignored; so is the lm_head.weight of a tied model, if it equals the
+/// token table. 16-bit parameters get the file's values, rounded; master weights, if there are any,
+/// get the exact values. Reads nothing on the meta device.
 void load_checkpoint(const std::string& path, const Plan& plan, Device device,
                      const std::vector<Parameter*>& parameters);
 

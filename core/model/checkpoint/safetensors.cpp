@@ -75,8 +75,8 @@ bool is_tensor_name(const std::string& name) {
 
 void SafetensorsFile::unfit(const std::string& what) const {
   throw UsageError{
-      fmt::format("--load {}: {}; give a safetensors file of a GPT-2, such as --save "
-                  "or save_pretrained writes",
+      fmt::format("--load {}: {}; give a safetensors file of a GPT-2 or a Llama, as --save or "
+                  "save_pretrained writes it",
                   path_, what)};
 }
 
