@@ -174,10 +174,9 @@ TEST_CASE("exchange with transformers" * doctest::skip()) {
   const char* named = std::getenv("LOCKSTEP_EXCHANGE");
   REQUIRE(named != nullptr);
   const std::string folder = named;
-  for (bool tied : {false, true}) {
-    const std::string kind = tied ? "tied" : "untied";
-    GptConfig config{
-        .layers = 3, .hidden = 40, .heads = 4, .sequence = 20, .vocabulary = 64, .tied = tied};
+  for (const std::string kind :
+       {"gpt2_tied", "gpt2_untied", "llama_tied", "llama_untied", "llama_scaled"}) {
+    const GptConfig config = config_of(folder + "/theirs_" + kind);
     std::vector<std::int32_t> tokens(40);
     const View view{tokens.data(), {2, 20}, DType::i32};
     SafetensorsFile{folder + "/tokens.safetensors"}.read("tokens", view);
@@ -186,7 +185,7 @@ TEST_CASE("exchange with transformers" * doctest::skip()) {
     for (Parameter* parameter : ours.gpt.parameters())  // as if trained: biases are not zero
       for (std::int64_t i = 0; i < parameter->value.elements(); ++i)
         parameter->value.f32()[i] += 0.1F * std::sin(static_cast<float>(i));
-    export_alone(ours, "--export", folder + "/ours_" + kind);
+    export_alone(ours, "--export", folder + "/ours_" + kind, config.llama ? 50'000 : UINT64_MAX);
     write_safetensors(folder + "/ours_" + kind + "_logits.safetensors",
                       {{"logits", ours.gpt.logits(view)}});
 
