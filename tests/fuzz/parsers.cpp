@@ -166,13 +166,22 @@ Parser safetensors(const std::string& folder) {
 }
 
 Parser config(const std::string& folder) {
-  return {.name = "config",
-          .seeds = {config_json(
-                        {.layers = 2, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 16}),
-                    R"({"n_layer": 3, "n_embd": 12, "scale_attn_weights": true})"},
-          .words = json_words,
-          .costly = costly_json({{"{", "\"n_layer\":1,", "\"a\":0}"}}),
-          .parse = by_file(folder + "/config.json", [folder] { described_model(folder); })};
+  const GptConfig gpt2{.layers = 2, .hidden = 8, .heads = 2, .sequence = 6, .vocabulary = 16};
+  GptConfig llama = gpt2;
+  llama.llama = LlamaConfig{.kv_heads = 1, .mlp_width = 6, .scaling = RotaryScaling{}};
+  return {
+      .name = "config",
+      .seeds = {config_json(gpt2), R"({"n_layer": 3, "n_embd": 12, "scale_attn_weights": true})",
+                config_json(llama),
+                R"({"model_type": "llama", "num_key_value_heads": null, "head_dim": 4,)"
+                R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0,)"
+                R"("low_freq_factor": 1.0, "high_freq_factor": 4.0,)"
+                R"("original_max_position_embeddings": 8192}})"},
+      .words = json_words,
+      .costly = costly_json(
+          {{"{", "\"n_layer\":1,", "\"a\":0}"},
+           {R"({"model_type":"llama","rope_scaling":{)", R"("factor%":1,)", R"("a":0}})"}}),
+      .parse = by_file(folder + "/config.json", [folder] { described_model(folder); })};
 }
 
 Parser tokens(const std::string& folder) {
