@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <numeric>
 #include <utility>
 
 #include "core/base/error.h"
@@ -48,9 +49,13 @@ GptConfig model_preset(const std::string& name) {
                                fmt::join(model_presets(), ", "))};
 }
 
+bool is_published(const std::string& name) {
+  return name != "gpt2" && name != "llama";
+}
+
 void complete_llama(GptConfig& model, int tp) {
   LlamaConfig& llama = *model.llama;
-  constexpr int multiple = 16;
+  const std::int64_t multiple = std::lcm(std::int64_t{16}, tp);
   if (llama.mlp_width == 0)
     llama.mlp_width =
         static_cast<int>((std::int64_t{8} * model.hidden / 3 + multiple - 1) / multiple * multiple);

@@ -15,9 +15,12 @@ std::vector<std::string> model_presets();
 /// (complete_llama). Throws UsageError for any other name.
 GptConfig model_preset(const std::string& name);
 
-/// Sets what is 0 in `model.llama`: f to 8 h / 3, rounded up to a multiple of 16, so that SwiGLU's
-/// three matrices have about as many elements as GPT-2's two; and g to half of the heads if `tp`,
-/// the number of tensor-parallel ranks, divides that, or else to all of them.
+/// Returns whether that model is a published one, whose shape is known without any flag.
+bool is_published(const std::string& name);
+
+/// Sets what is 0 in `model.llama`: f to 8 h / 3, so that SwiGLU's three matrices have about as
+/// many elements as GPT-2's two, rounded up to a multiple of 16 and of `tp`, the number of
+/// tensor-parallel ranks; and g to half of the heads if `tp` divides that, or else to all of them.
 void complete_llama(GptConfig& model, int tp);
 
 }  // namespace lockstep

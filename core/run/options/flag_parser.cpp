@@ -72,6 +72,22 @@ std::string nearest_flag(const CLI::App& app, const std::string& word) {
   return asked.starts_with("--") ? nearest : "";
 }
 
+/// Throws UsageError if the model of --load is not the one that --model names.
+void check_model_name(const std::string& name, const std::string& load, const GptConfig& saved) {
+  const GptConfig named = model_preset(name);
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(
+        fmt::format("--model {}: the model of --load {} {}; leave --model out", name, load, what));
+  };
+  if (named.llama.has_value() != saved.llama.has_value())
+    refuse(saved.llama ? "is a Llama" : "is a GPT-2");
+  if (is_published(name) &&
+      (named.layers != saved.layers || named.hidden != saved.hidden || named.heads != saved.heads ||
+       named.vocabulary != saved.vocabulary || named.kv_heads() != saved.kv_heads() ||
+       named.mlp_width() != saved.mlp_width()))
+    refuse("has another shape");
+}
+
 }  // namespace
 
 struct FlagParser::Impl {
@@ -183,17 +199,18 @@ void FlagParser::Impl::shared_flags() {
        info.sweeps ? "microbatches per step; several values are used in turn"
                    : "microbatches per step");
   choice("--model", given.model_name, model_presets(),
-         "the model: gpt2 or llama, small ones whose shape the flags below give, or a published "
-         "model");
+         "gpt2 or llama: a small model, whose shape the flags below set; the others: a published "
+         "model, whose shape they change");
   number("--layers", given.model.layers, 1, "transformer blocks");
   number("--hidden", given.model.hidden, 1, "width of the model");
   number("--heads", given.model.heads, 1, "attention heads; must divide --hidden");
   number("--kv-heads", given.kv_heads,
-         "with --model llama: heads of keys and of values, each shared by a group of heads of "
-         "queries; must divide --heads [half of them, if --tp divides that]");
+         "in a Llama: heads of keys and values, each shared by a group of heads of queries; must "
+         "divide --heads [for --model llama: half of --heads if --tp divides that, otherwise "
+         "--heads]");
   number("--mlp-width", given.mlp_width,
-         "with --model llama: width of the MLP's activation [8/3 of --hidden, rounded up to a "
-         "multiple of 16]");
+         "in a Llama: width of the MLP's activation [for --model llama: 8/3 of --hidden, rounded "
+         "up to a multiple of 16 and of --tp]");
   number("--sequence", given.model.sequence, 1, "tokens per sequence");
   number("--vocab", given.model.vocabulary, 1, "tokens in the vocabulary; text needs at least 256");
   number("--documents", given.documents,
@@ -230,16 +247,17 @@ void FlagParser::Impl::shared_flags() {
        "writes them, or with the header of llm.c's GPT-2 files (1024 bytes, version 1); GPT-2's "
        "tokens need --vocab 50257");
   word("--load", run.load,
-       "resume from a folder that --save wrote, on any mesh; or start from a GPT-2 or Llama of "
+       "resume from a folder that --save wrote, on any mesh; or start from a GPT-2 or a Llama of "
        "transformers: its folder, or a safetensors file. A folder's config.json sets the model's "
-       "flags that are "
-       "not given");
+       "flags that are not given, and what no flag sets: the rotary frequencies of a Llama, and "
+       "its RMSNorm's epsilon");
   word("--save", output.save,
        "write a checkpoint to this folder: each rank's part of the parameters and of the "
        "optimizer's state. SIGTERM or Ctrl-C then ends the run after the current step and saves. "
        "An interrupted save leaves the old checkpoint. To a .safetensors file: the weights only");
   word("--export", output.export_to,
-       "write the trained model to this folder for transformers' from_pretrained");
+       "write the trained model to this folder for transformers' from_pretrained, or only its "
+       "weights to a .safetensors file");
 
   app.option_defaults()->group("Output");
   word("--trace", output.trace, "the folder for the run's trace, or none [runs/TIME-LESSON]");
@@ -287,6 +305,7 @@ void FlagParser::Impl::adopt_model() {
   if (!info.model) return;
   GptConfig& model = given.model;
   GptConfig base = model_preset(given.model_name);
+  bool is_described = false;
   if (!options->run.load.empty()) {
     const ModelDescription saved = described_model(options->run.load);
     base.layers = saved.layers.value_or(base.layers);
@@ -295,12 +314,10 @@ void FlagParser::Impl::adopt_model() {
     base.sequence = saved.sequence.value_or(base.sequence);
     base.vocabulary = saved.vocabulary.value_or(base.vocabulary);
     base.tied = saved.tied.value_or(base.tied);
-    if (saved != ModelDescription{}) {
-      if (app.count("--model") > 0 && base.llama.has_value() != saved.llama.has_value())
-        throw UsageError(
-            fmt::format("--model {}: the model of --load {} is a {}; leave --model out",
-                        given.model_name, options->run.load, saved.llama ? "Llama" : "GPT-2"));
+    is_described = saved != ModelDescription{};
+    if (is_described) {
       base.llama = saved.llama;
+      if (app.count("--model") > 0) check_model_name(given.model_name, options->run.load, base);
     }
   }
   for (auto [flag, value, theirs] : {std::tuple{"--layers", &model.layers, base.layers},
@@ -311,13 +328,14 @@ void FlagParser::Impl::adopt_model() {
     if (app.count(flag) == 0) *value = theirs;
   if (app.count("--tied") == 0) model.tied = base.tied;
   model.llama = base.llama;
-  for (const auto& [flag, value] :
-       {std::pair{"--kv-heads", given.kv_heads}, {"--mlp-width", given.mlp_width}})
+  const auto only_in_llama = [&](const char* flag, std::optional<int> value, const char* why) {
     if (value && !model.llama)
-      throw UsageError(
-          fmt::format("{} {}: a GPT-2 has as many heads of keys as of queries, and an "
-                      "MLP of 4 times --hidden; use --model llama, or leave it out",
-                      flag, *value));
+      throw UsageError(fmt::format("{} {}: {}; {}leave {} out", flag, *value, why,
+                                   is_described ? "" : "use --model llama, or ", flag));
+  };
+  only_in_llama("--kv-heads", given.kv_heads,
+                "a GPT-2 has as many heads of keys and values as of queries");
+  only_in_llama("--mlp-width", given.mlp_width, "a GPT-2's MLP has 4 times --hidden columns");
   if (!model.llama) return;
   model.llama->kv_heads = given.kv_heads.value_or(model.llama->kv_heads);
   model.llama->mlp_width = given.mlp_width.value_or(model.llama->mlp_width);
