@@ -53,11 +53,21 @@ std::vector<std::string> nearest_divisors(const std::string& flag, std::int64_t 
 void check_heads(const GptConfig& model, const std::string& flags, Axis axis, int size, int others,
                  const std::string& otherwise) {
   const std::int64_t parts = std::int64_t{size} * others, heads = model.heads;
+  // The ranks divide the heads of keys and values, each with the heads of queries that share it.
+  const std::int64_t kv_heads = model.kv_heads();
+  const auto sizes = [&] {
+    return nearest_divisors(fmt::format("--{}", name_of(axis)), kv_heads / others, size, 2);
+  };
   const auto find_ways = [&] {
-    std::vector<std::string> ways =
-        nearest_divisors(fmt::format("--{}", name_of(axis)), heads / others, size, 2);
+    std::vector<std::string> ways = sizes();
     const std::int64_t fewer = heads / parts * parts, more = fewer + parts;
     const std::size_t without_heads = ways.size();
+    if (model.llama) {
+      const std::int64_t width = 2 * more;  // an even number of columns per head
+      ways.push_back(fmt::format("--heads {} with --kv-heads {} and --hidden {}", more, parts,
+                                 (model.hidden + width - 1) / width * width));
+      return ways;
+    }
     for (const std::int64_t each : {fewer, more})
       if (each > 0 && model.hidden % each == 0) ways.push_back(fmt::format("--heads {}", each));
     if (ways.size() == without_heads)
@@ -71,17 +81,17 @@ void check_heads(const GptConfig& model, const std::string& flags, Axis axis, in
                   .by = parts,
                   .into = fmt::format("{} equal groups", parts)},
                  find_ways, otherwise);
-  // A head of keys and values stays on one rank, with all the heads of queries that share it.
   check_division(
-      {.flags = fmt::format("{} and --kv-heads {}", flags, model.kv_heads()),
-       .whole = model.kv_heads(),
+      {.flags = fmt::format("{} and --kv-heads {}", flags, kv_heads),
+       .whole = kv_heads,
        .items = "heads of keys and values",
        .by = parts,
        .into = fmt::format("{} equal groups", parts)},
       [&] {
-        std::vector<std::string> ways = nearest_divisors(fmt::format("--{}", name_of(axis)),
-                                                         model.kv_heads() / others, size, 2);
-        ways.push_back(fmt::format("--kv-heads {}", heads));
+        std::vector<std::string> ways = sizes();
+        std::int64_t more = (kv_heads + parts - 1) / parts * parts;
+        while (heads % more != 0) more += parts;  // at the latest, all heads
+        ways.push_back(fmt::format("--kv-heads {}", more));
         return ways;
       },
       otherwise);

@@ -47,7 +47,8 @@ void GptConfig::validate() const {
                   .into = fmt::format("{} equal heads", heads)},
                  [&] {
                    std::vector<std::string> ways = nearest_divisors("--heads", hidden, heads);
-                   ways.push_back(nearest_multiples("--hidden", heads, hidden).back());
+                   const int of = llama ? 2 * heads : heads;  // rotary positions turn pairs
+                   ways.push_back(nearest_multiples("--hidden", of, hidden).back());
                    return ways;
                  });
   if (llama) {
@@ -59,8 +60,8 @@ void GptConfig::validate() const {
                    [&] { return nearest_divisors("--kv-heads", heads, llama->kv_heads); });
     if (head_width() % 2 != 0)
       throw UsageError{
-          fmt::format("--heads {} with --hidden {}: rotary positions turn pairs of columns, and "
-                      "heads of {} columns are odd; use --hidden {}",
+          fmt::format("--heads {} with --hidden {}: rotary positions turn pairs of columns, so a "
+                      "head needs an even number of them, not {}; use --hidden {}",
                       heads, hidden, head_width(), hidden + heads)};
   }
   if (trained_count() == 0)

@@ -3,8 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <map>
 #include <random>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -74,32 +76,64 @@ TEST_CASE("divisions: every suggestion for a refused number of heads works") {
   std::mt19937 random{1};
   const auto up_to = [&](int most) { return 1 + static_cast<int>(random() % unsigned(most)); };
   for (int trial = 0; trial < 2'000; ++trial) {
-    const int others = up_to(3), heads = others * up_to(12), hidden = heads * up_to(9);
-    const int size = up_to(12);
-    const auto refusal = [&](int its_heads, int its_hidden, int its_size) {
+    const bool llama = trial % 2 == 1;
+    const int others = up_to(3), groups = llama ? up_to(4) : 1, kv_heads = others * up_to(12),
+              heads = groups * kv_heads;
+    using Flags = std::map<std::string, int>;
+    const Flags flags{{"heads", heads},
+                      {"kv-heads", kv_heads},
+                      {"hidden", (llama ? 2 : 1) * heads * up_to(9)},
+                      {"cp", up_to(12)}};
+    const auto refusal = [&](const Flags& given) {
       return refusal_of([&] {
-        GptConfig{.hidden = its_hidden, .heads = its_heads}.validate();
-        check_heads({.hidden = its_hidden, .heads = its_heads}, "these heads", Axis::cp, its_size,
-                    others);
+        GptConfig model{.hidden = given.at("hidden"), .heads = given.at("heads")};
+        if (llama) model.llama = LlamaConfig{.kv_heads = given.at("kv-heads"), .mlp_width = 8};
+        model.validate();
+        check_heads(model, "these heads", Axis::cp, given.at("cp"), others);
       });
     };
-    const std::string text = refusal(heads, hidden, size);
-    CHECK((text == "(nothing thrown)") == (heads % (size * others) == 0));
-    const std::regex way{"--(cp|heads) (\\d+)(?: with --hidden (\\d+))?"};
+    const std::string text = refusal(flags);
+    CHECK((text == "(nothing thrown)") == (kv_heads % (flags.at("cp") * others) == 0));
     const std::size_t use = text.find("; use ");
     if (use == std::string::npos) continue;
     CAPTURE(text);
-    int ways = 0;
-    for (std::sregex_iterator each{text.begin() + static_cast<std::ptrdiff_t>(use), text.end(),
-                                   way};
-         each != std::sregex_iterator{}; ++each, ++ways) {
-      const int number = std::stoi((*each)[2]);
-      const int wider = (*each)[3].matched ? std::stoi((*each)[3]) : hidden;
-      CHECK(((*each)[1] == "cp" ? refusal(heads, hidden, number) : refusal(number, wider, size)) ==
-            "(nothing thrown)");
+    // "--cp 2, --cp 3 or --heads 6 with --hidden 66"
+    std::string ways = text.substr(use + 6);
+    ways = std::regex_replace(ways, std::regex{", | or "}, "\n");
+    std::istringstream lines{ways};
+    for (std::string way; std::getline(lines, way);) {
+      Flags changed = flags;
+      const std::regex flag{"--([a-z-]+) (\\d+)"};
+      for (std::sregex_iterator each{way.begin(), way.end(), flag}; each != std::sregex_iterator{};
+           ++each)
+        changed[(*each)[1]] = std::stoi((*each)[2]);
+      CHECK(changed != flags);
+      CHECK(refusal(changed) == "(nothing thrown)");
     }
-    CHECK(ways > 0);
   }
+}
+
+TEST_CASE("divisions: the ranks of tensor parallelism divide a Llama's heads and its MLP") {
+  const auto refusal = [](int tp, int heads, int kv_heads, int mlp_width) {
+    const GptConfig model{.hidden = 8 * heads,
+                          .heads = heads,
+                          .llama = LlamaConfig{.kv_heads = kv_heads, .mlp_width = mlp_width}};
+    const Plan plan{model, Mesh::along(Axis::tp, tp)};
+    return refusal_of([&] { plan.validate(); });
+  };
+  CHECK(refusal(3, 6, 3, 30) == "(nothing thrown)");
+  CHECK(refusal(3, 6, 2, 30) ==
+        "--tp 3 with --heads 6 and --kv-heads 2: 2 heads of keys and values do not divide into 3 "
+        "equal groups; use --tp 2 or --kv-heads 3");
+  CHECK(refusal(3, 4, 2, 30) ==
+        "--tp 3 with --heads 4: 4 heads do not divide into 3 equal groups; use --tp 2 or --heads 6 "
+        "with --kv-heads 3 and --hidden 36");
+  CHECK(refusal(4, 8, 1, 32) ==
+        "--tp 4 with --heads 8 and --kv-heads 1: 1 heads of keys and values do not divide into 4 "
+        "equal groups; use --kv-heads 4");
+  CHECK(refusal(4, 8, 4, 30) ==
+        "--tp 4 with --mlp-width 30: 30 columns of the MLP do not divide into 4 equal parts; use "
+        "--mlp-width 28 or --mlp-width 32");
 }
 
 TEST_CASE("divisions: a batch divides for every number of microbatches, or a batch is suggested") {
