@@ -99,7 +99,7 @@ void AdamW::update(float gradient_scale) {
   Cost cost;
   for (const Parameter* parameter : parameters_)
     cost.bytes += 28 * static_cast<double>(parameter->value.elements());
-  // Two lists: biases and LayerNorm's parameters do not decay.
+  // Two lists: biases and the norms' parameters do not decay.
   std::vector<AdamWTensor> decaying, others;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Parameter& parameter = *parameters_[i];

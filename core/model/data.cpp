@@ -188,8 +188,8 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
   const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
   for (std::size_t sample = 0; sample < samples; ++sample) {
     const std::uint64_t number = static_cast<std::uint64_t>(shape.replica) * samples + sample;
-    // Of each position, its document's first token in the text, and its place in the document.
-    std::vector<std::size_t> texts;
+    // For each position: where its document starts in the text, and its place in the document.
+    std::vector<std::size_t> starts;
     std::vector<std::int32_t> places;
     for (std::size_t i = 0; i < documents[sample].size(); ++i) {
       const int length = documents[sample][i];
@@ -197,7 +197,7 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
       const std::uint64_t wide = (std::uint64_t{bits[0]} << 32) | bits[1];
       const std::size_t start = wide % (tokens() - static_cast<std::size_t>(length));
       for (int place = 0; place < length; ++place) {
-        texts.push_back(start);
+        starts.push_back(start);
         places.push_back(place);
       }
     }
@@ -206,7 +206,7 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
     for (const auto& [begin, end] :
          members == 1 ? all : context_positions(layout, documents[sample], member, members))
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-        const std::size_t at = texts[i] + static_cast<std::size_t>(places[i]);
+        const std::size_t at = starts[i] + static_cast<std::size_t>(places[i]);
         batch.tokens.push_back(token(at));
         batch.targets.push_back(token(at + 1));
         batch.positions.push_back(places[i]);

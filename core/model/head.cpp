@@ -12,7 +12,7 @@ Head::Head(const LayerSite& site, const ModelBuilder& builder, Parameter* tied,
                             .in = site.config.hidden,
                             .out = site.config.vocabulary,
                             .layout = WeightLayout::out_in,
-                            .aligned = true,  // GPT-2's V is odd
+                            .aligned = true,  // V may be odd, as GPT-2's is
                             .split = LinearSplit::column,
                             .output = "logits",
                             .tied = tied,

@@ -22,7 +22,7 @@ struct Unit {
 /// The two halves of the backward pass may run together, or with halves of other microbatches in
 /// between. The model reads a unit's parameters between before_forward and after_forward, and
 /// between before_backward and after_backward_input. It adds to the unit's gradients between
-/// before_backward and after_backward (LayerNorm's gradients are added in the input half).
+/// before_backward and after_backward (norms' gradients are added in the input half).
 ///
 /// A model can have the hooks of several techniques. They nest: hooks added later are inside those
 /// added earlier. Before a unit, the innermost technique's hook runs last; after the unit, it runs

@@ -19,8 +19,8 @@ struct DocumentMask {
 struct DocumentMasks {
   std::vector<Documents> documents;  ///< of each sequence
   DocumentMask whole;                ///< all tokens and all keys of each sequence
-  /// The rank's own tokens and the keys of each rank that shares the sequences, whose rows are in
-  /// the order of their positions.
+  /// One mask per rank of the context-parallel group: which of that rank's keys, in ascending order
+  /// of their positions, each of this rank's queries sees. Empty if sequences are not divided.
   std::vector<DocumentMask> by_rank;
 };
 

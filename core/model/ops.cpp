@@ -255,7 +255,8 @@ void Ops::embedding_part_forward(View tokens, VocabularyPart part, View tokens_t
 }
 void Ops::embedding_part_backward(View tokens, VocabularyPart part, View dx, View dtokens_table,
                                   View dpositions_table) const {
-  launch("embedding_part_backward", moved(tokens.bytes() + 5 * dx.bytes()),
+  launch("embedding_part_backward",
+         moved(tokens.bytes() + (dpositions_table.elements() > 0 ? 5 : 3) * dx.bytes()),
          &Kernels::embedding_part_backward, tokens, part, dx, dtokens_table, dpositions_table);
 }
 

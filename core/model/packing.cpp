@@ -89,7 +89,7 @@ void place_masks(Batch& batch, View visible) {
   std::int64_t first = 0;
   const auto place = [&](DocumentMask& mask) {
     const Shape shape = mask.visible.shape;
-    if (visible) mask.visible = visible.columns(first, shape.elements()).reshaped(shape);
+    mask.visible = visible.columns(first, shape.elements()).reshaped(shape);
     first += shape.elements();
   };
   for (const auto& masks : batch.masks) {

@@ -15,14 +15,14 @@ class PositionTable {
   /// `own` are the positions of the rank's tokens in each sequence; empty means all.
   PositionTable(const LayerSite& site, std::vector<Positions> own);
 
-  /// Calls use(rows) with the values of the own rows, (c, h), or an empty view without a table.
+  /// Calls use(rows) with the values of the rank's rows, (c, h), or an empty view without a table.
   template <class Use>
   void with_values(const Use& use) const {
     if (own_.empty() || !exists()) return use(parameter_.value);
     const Tensor rows = gathered(parameter_.value);
     use(rows);
   }
-  /// Calls add(rows), which adds to the gradients of the own rows, (c, h), or an empty view.
+  /// Calls add(rows), which adds to the gradients of the rank's rows, (c, h), or an empty view.
   template <class Add>
   void with_gradients(const Add& add) {
     if (own_.empty() || !exists()) return add(parameter_.gradient);

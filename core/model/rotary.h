@@ -31,9 +31,9 @@ class RotaryTable {
 std::vector<float> rotary_frequencies(const GptConfig& config);
 
 /// Turns each pair of columns of the queries and keys by the angle of the token's position, so that
-/// q · k depends on the distance between the two tokens. Values stay as they are. Column i of a
-/// head is paired with column i + d/2, as in transformers. Works in place and keeps nothing: the
-/// backward pass turns the gradients back.
+/// q · k depends on their positions only through the distance between them. Values stay as they
+/// are. Column i of a head is paired with column i + d/2, as in transformers. Works in place and
+/// keeps nothing: the backward pass turns the gradients back.
 ///
 /// The positions come with the tokens (Microbatch::positions). A rank that has other tokens than
 /// its neighbour, because they divide the sequence, therefore needs nothing else.

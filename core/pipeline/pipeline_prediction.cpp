@@ -141,7 +141,7 @@ PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
     return std::ranges::find(pipeline, slow.first) != pipeline.end();
   };
   if (plan.modelled && !plan.modelled->cluster.shared && !divides_layers(plan) &&
-      plan.mesh.size(Axis::cp) == 1 &&
+      plan.mesh.size(Axis::cp) == 1 && plan.batch.documents == 0 &&
       (plan.mesh.size(Axis::dp) == 1 || plan.modelled->slow.empty()) &&
       std::ranges::all_of(plan.modelled->slow, in_pipeline))
     bubble_simulated_ = simulate(schedule_, pipeline_times(plan, schedule_.microbatches)).bubble;

@@ -27,15 +27,17 @@ struct LlamaConfig {
   double theta = 10000;   ///< the base of the rotary positions' wavelengths
   double epsilon = 1e-5;  ///< RMSNorm's
   std::optional<RotaryScaling> scaling{};
+  /// The longest sequence, by the config.json that the model comes from; 0 if it comes from none.
+  int longest_sequence = 0;
   bool operator==(const LlamaConfig&) const = default;
 };
 
-/// The configuration of a decoder-only transformer of one of two families:
+/// The configuration of a decoder-only transformer of one of two families.
 ///
-///   GPT-2   learned positions; LayerNorm; tanh-GELU with an MLP of width 4 h; biases (Radford
-///   2019) Llama   rotary positions; RMSNorm; SwiGLU with an MLP of width f; grouped-query
-///   attention; no
-///           biases (Touvron 2023, Grattafiori 2024)
+/// - GPT-2 (Radford 2019): learned positions, LayerNorm, tanh-GELU with an MLP of width 4 h,
+/// biases.
+/// - Llama (Touvron 2023, Grattafiori 2024): rotary positions, RMSNorm, SwiGLU with an MLP of width
+///   f, grouped-query attention, no biases.
 struct GptConfig {
   int layers = 8;        ///< L
   int hidden = 64;       ///< h
@@ -50,7 +52,7 @@ struct GptConfig {
   bool is_frozen(int unit) const { return std::ranges::count(frozen, unit) > 0; }
 
   /// The storage type of weights, gradients and activations (including logits). Arithmetic,
-  /// statistics (LayerNorm's, log-sum-exps, losses) and optimizer states are always f32.
+  /// statistics (the norms', log-sum-exps, losses) and optimizer states are always f32.
   DType dtype = DType::f32;
 
   std::optional<LlamaConfig> llama{};  ///< unset: the model is a GPT-2
@@ -85,10 +87,13 @@ struct GptConfig {
   /// Throws UsageError for an invalid configuration; the one-line message names the flag, its value
   /// and valid values.
   void validate() const;
-  /// Returns the number of parameters. GPT-2: 12 L h² + 13 L h + (V + s) h (Narayanan 2021), plus 2
-  /// h for the final LayerNorm, which that formula omits. Llama: L (2 h² + 2 g d h + 3 f h + 2 h) +
-  /// V h
-  /// + h. Either way, plus V h for an untied head.
+  /// Returns the number of parameters.
+  ///
+  /// - GPT-2: 12 L h² + 13 L h + (V + s) h (Narayanan 2021), and 2 h for the final LayerNorm, which
+  ///   that formula omits.
+  /// - Llama: L (2 h² + 2 g d h + 3 f h + 2 h) + V h + h.
+  ///
+  /// An untied head adds V h.
   std::int64_t parameter_count() const;
   /// Returns the parameter count without frozen units.
   std::int64_t trained_count() const;

@@ -149,7 +149,7 @@ const char* role_of(const ParameterSpec& spec) {
                                    {".mlp.c_proj.", "MLP, 4h to h"},
                                    {".self_attn.qkv_proj.", "qkv"},
                                    {".self_attn.o_proj.", "attention projection"},
-                                   {".mlp.gate_up_proj.", "MLP, h to 2f"},
+                                   {".mlp.gate_up_proj.", "MLP, gate and up (h to 2f)"},
                                    {".mlp.down_proj.", "MLP, f to h"},
                                    {".moe.router.", "router"},
                                    {".moe.experts.", "experts"},

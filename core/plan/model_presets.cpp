@@ -12,8 +12,9 @@ namespace lockstep {
 
 namespace {
 
-/// Grattafiori 2024 ("The Llama 3 Herd of Models"), table 3, for all three; a sequence is that of
-/// the pre-training before its long contexts.
+/// Grattafiori 2024 ("The Llama 3 Herd of Models"), table 3, for all three, except the vocabulary,
+/// which is that of the published checkpoints. A sequence is that of the pre-training before its
+/// long contexts.
 GptConfig llama_3(int layers, int hidden, int heads, int mlp_width) {
   return {.layers = layers,
           .hidden = hidden,

@@ -52,8 +52,8 @@ struct Place {
 /// checkpoints, the comparison with a single-device run, shards, predictions and each rank's data
 /// depend only on the Plan.
 struct Plan {
-  /// Creates a plan for GPT-2 on the mesh, with one stage per rank of the pipeline axis. The
-  /// default mesh is one device.
+  /// Creates a plan for the plain model of `config` on the mesh, with one stage per rank of the
+  /// pipeline axis. The default mesh is one device.
   Plan(const GptConfig& config = {}, const Mesh& mesh_ = {});
 
   /// Assign it only if the size of pp and the stages stay the same; otherwise use set_mesh().
@@ -84,7 +84,7 @@ struct Plan {
   /// Returns the model's configuration, including precision and frozen units.
   const GptConfig& model() const { return model_; }
   /// Returns the builder of the model's layers. The ranks, the single-device reference and the meta
-  /// device all use it. Null means plain GPT-2.
+  /// device all use it. Null means the plain model.
   const std::shared_ptr<const ModelBuilder>& builder() const { return builder_; }
   /// Returns all parameters of the whole model in ascending order, with their cuts.
   /// The reference is valid until the next set_model(), and while the plan or an older copy of it
@@ -133,8 +133,8 @@ struct Plan {
   Clock clock(int rank = 0, double pace = 0) const;
 
   /// Throws UsageError, with a one-line message that names the flag, for a plan that cannot run:
-  /// heads that --tp does not divide, more stages than layers, a split of other blocks, or a batch
-  /// or sequence that does not divide evenly.
+  /// heads (of queries or of keys) or an MLP that --tp does not divide, more stages than layers, a
+  /// split of other blocks, or a batch or sequence that does not divide evenly.
   void validate() const;
 
   /// Compares builders by address.

@@ -15,7 +15,7 @@ struct SplitProposal {
   Picoseconds better_step = 0;  ///< with the better split
   Picoseconds embedding = 0;    ///< of one microbatch, forward and backward
   Picoseconds block = 0;        ///< likewise
-  Picoseconds head = 0;         ///< likewise: final LayerNorm, output head and loss
+  Picoseconds head = 0;         ///< likewise: final norm, output head and loss
 };
 
 }  // namespace lockstep

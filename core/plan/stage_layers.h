@@ -12,7 +12,7 @@ struct StageLayers {
   int first = 0;
   int last = 0;
   bool embedding = false;
-  bool head = false;  ///< final LayerNorm, output head and loss
+  bool head = false;  ///< final norm, output head and loss
 
   int count() const { return last - first; }
   /// Returns whether a unit (numbered as in GptConfig::frozen) runs on this stage.

@@ -48,7 +48,9 @@ void ActiveRun::train(Rank& rank, const std::function<void(Rank&)>& body) {
 Batch ActiveRun::batch(const Rank& rank, int step, int microbatches) const {
   BatchShape samples = rank.plan.samples(rank.place, microbatches);
   if (!info.trains)  // every rank reads the whole batch
-    samples = {.microbatches = microbatches, .size = rank.plan.batch.sequences / microbatches};
+    samples = {.microbatches = microbatches,
+               .size = rank.plan.batch.sequences / microbatches,
+               .documents = rank.plan.batch.documents};
   const int data = options.run.trained_steps + step;
   if (options.platform.on_meta())
     return batch_without_tokens(samples, rank.plan.model().sequence, rank.plan.seed, data);

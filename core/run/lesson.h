@@ -57,7 +57,7 @@ class Lesson {
   /// invalid.
   void check(std::function<void(const Options&)> check) { checks_.push_back(std::move(check)); }
 
-  /// Sets the builder for a model other than plain GPT-2. `builder` is called after the flags are
+  /// Sets the builder for a model other than the plain one. `builder` is called after the flags are
   /// parsed; the ranks, the single-device reference and sampling use its result.
   void build(std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder) {
     builder_ = std::move(builder);

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(f32_threads)
   for (int matrix = first_matrix; matrix < first_matrix + n.per_group; ++matrix)
     for (int first_query = 0; first_query < in.q.count; first_query += tile) {
       const Range visible = in.mask.seen_by_tile(n, matrix, first_query, tile);
-      if (visible.end <= first || visible.begin >= first + tile) continue;  // the whole block
+      if (visible.end <= first || visible.begin >= first + tile) continue;  // all threads alike
       load_rows<D>(at.queries, in.q, first_query, matrix, n);
       load_rows<D>(at.dys, in.dy, first_query, matrix, n);
       __syncthreads();

@@ -54,15 +54,17 @@ inline std::vector<SavedActivation> block_activations(const GptConfig& config) {
   const double width = static_cast<double>(size_of(config.dtype)), f32 = 4;
   const double wide = width * config.hidden, norm = f32 * config.norm_vectors();
   const double inner = width * config.mlp_inner_width();
+  const char* const norm_1 = config.llama ? "ln_1: rstd" : "ln_1: mean, rstd";
+  const char* const norm_2 = config.llama ? "ln_2: rstd" : "ln_2: mean, rstd";
   return {
       {"ln_1: x", wide, Divided::tokens},
-      {"ln_1: mean, rstd", norm, Divided::tokens},
+      {norm_1, norm, Divided::tokens},
       {"qkv: x", wide, Divided::gathered},
       {"attention: q, k, v", width * config.qkv_width(), Divided::features},
       {"attention: y, the projection's x", wide, Divided::features},
       {"attention: log-sum-exps", f32 * config.heads, Divided::features},
       {"ln_2: x", wide, Divided::tokens},
-      {"ln_2: mean, rstd", norm, Divided::tokens},
+      {norm_2, norm, Divided::tokens},
       {"fc: x", wide, Divided::gathered},
       {config.llama ? "SwiGLU: x" : "GELU: x", inner, Divided::features},
       {"MLP's projection: x", width * config.mlp_width(), Divided::features},
@@ -75,7 +77,8 @@ inline std::vector<SavedActivation> head_activations(const GptConfig& config, in
   const double width = static_cast<double>(size_of(config.dtype)), f32 = 4;
   return {
       {"ln_f: x", width * config.hidden, Divided::tokens},
-      {"ln_f: mean, rstd", f32 * config.norm_vectors(), Divided::tokens},
+      {config.llama ? "ln_f: rstd" : "ln_f: mean, rstd", f32 * config.norm_vectors(),
+       Divided::tokens},
       {"lm_head: x", width * config.hidden, Divided::gathered},
       {"loss: logits", width * static_cast<double>(part_of(config.vocabulary, t)),
        Divided::not_at_all},

@@ -79,9 +79,9 @@ inline std::int64_t tensor_activations(const TensorSizes& sizes, const GptConfig
   // The head's dx, once the losses and their log-sum-exps are released.
   const std::int64_t in_head = F - sizes.statistics();
   // In the last block's MLP, once what the head saved is released: dy and the gradient of the
-  // projection's input (4 F/t), or, with the MLP's saved 8 F/t released, dy, the gradient of fc's
-  // output (4 F/t) and dx. With a very thin MLP, in its attention, whose gradients are of q, k and
-  // v.
+  // projection's input (sizes.mlp, in GPT-2 4 F/t), or, with that input released, dy and fc's dx
+  // beside the gradient of fc's output. With a very thin MLP, in its attention, whose gradients are
+  // those of q, k and v.
   const std::int64_t in_attention =
       sizes.qkv + F_t - F - sizes.mlp - sizes.inner - 4 * config.norm_vectors() * sizes.tokens;
   const std::int64_t in_block = std::max({F + sizes.mlp, 2 * F - sizes.mlp, in_attention}) - head;

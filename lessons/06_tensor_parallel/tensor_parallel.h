@@ -14,7 +14,7 @@ namespace lockstep {
 
 // Tensor parallelism (Shoeybi 2019, "Megatron-LM"): t ranks share every layer. Each rank holds a
 // slice of each matrix and computes a part of each product. The activations between the layers
-// (LayerNorm, residual connections) are the same on all t ranks.
+// (norms, residual connections) are the same on all t ranks.
 //
 // Two matrices in a row need only one exchange. The first is cut into columns, A = [A₁ .. A_t], and
 // the second into rows. Rank i computes its columns of Y = GELU(X A), which are just the inputs of
@@ -180,9 +180,9 @@ class VocabularyParallelCrossEntropy : public LossLayer {
 };
 
 /// Returns the cut of a parameter among the ranks of the tp axis. The others, which get no cut, are
-/// replicated: LayerNorm's gain and bias, the biases after matrices cut into rows, and the position
-/// table. Their gradients are the same on all ranks without communication, because they depend only
-/// on activations (and their gradients) that are the same on all ranks.
+/// replicated: the norms' gains and biases, the biases after matrices cut into rows, and the
+/// position table. Their gradients are the same on all ranks without communication, because they
+/// depend only on activations (and their gradients) that are the same on all ranks.
 inline std::vector<Cut> tensor_cuts(const GptConfig& config, const ParameterSpec& spec) {
   constexpr int tokens = 0, elements = 0;
   if (spec.order == head_spec(config).order || spec.order == token_table_order)
@@ -216,8 +216,8 @@ inline std::vector<Cut> tensor_cuts(const GptConfig& config, const ParameterSpec
   }
 }
 
-/// Builds GPT-2 with every layer divided among the ranks of the tp axis. On one device (or with t =
-/// 1), it builds the layers of ModelBuilder.
+/// Builds the model with every layer divided among the ranks of the tp axis. On one device (or with
+/// t = 1), it builds the layers of ModelBuilder.
 class TensorParallel : public ModelBuilder {
  public:
   std::vector<ParameterSpec> parameters(const GptConfig& config) const override {

@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};
     AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
     lesson.load(rank, model.parameters(), optimizer);
-    const LayerNormSums sums{model, rank.group(Axis::tp)};
+    const NormSums sums{model, rank.group(Axis::tp)};
 
     for (const Phase& phase : lesson.phases()) {
       const Predicted predicted = predict_sequence_parallel(rank.plan, rank.place, regather);

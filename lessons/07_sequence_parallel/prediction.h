@@ -26,8 +26,9 @@ inline std::int64_t sequence_activations(const TensorSizes& sizes, const GptConf
   // The head's dx, F, once the losses and their log-sum-exps are released. With `regather`, the
   // weight's gradient is computed after dx has been scattered, so that its shard is there, too.
   const std::int64_t in_head = F - sizes.statistics() + (regather ? F_t : 0);
-  // In the last block's MLP: the projection gathers its dy (F, beside the shard), and computes 4
-  // F/t. If that is very thin, fc's dx (F), and its shard, take more.
+  // In the last block's MLP: the projection gathers its dy (F, beside the shard), and computes the
+  // gradient of its input (sizes.mlp, in GPT-2 4 F/t). If that is very thin, fc's dx (F), and its
+  // shard, take more.
   const std::int64_t in_block = F + F_t + std::max(sizes.mlp, F_t - sizes.mlp) - head;
   return sizes.layers * tensor_saved_per_block(sizes, config, parts) + head +
          std::max({std::int64_t{0}, in_head, in_block});
@@ -58,7 +59,7 @@ inline Predicted predict_sequence_parallel(const Plan& plan, const Place& place,
   set_states(predicted, plan, place);
   predicted.peak_bytes[MemoryCategory::activations] =
       sequence_activations(sizes, plan.model(), regather);
-  const std::int64_t summed = sizes.t > 1 ? 2 * norm : 0;  // LayerNormSums' buffer
+  const std::int64_t summed = sizes.t > 1 ? 2 * norm : 0;  // NormSums' buffer
   predicted.peak_bytes[MemoryCategory::communication] = std::max(
       {width * collectives.scratch(Operation::reduce_scatter, exchanged), sizes.gathered_by_loss(),
        width * (summed + collectives.scratch(Operation::all_reduce, summed))});

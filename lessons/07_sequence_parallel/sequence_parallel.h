@@ -13,7 +13,7 @@ namespace lockstep {
 
 // Sequence parallelism (Korthikanti 2022, section 4.2.2): between the matrix products, where tensor
 // parallelism computes and keeps the same activations on all t ranks, each rank now has only 1/t of
-// the tokens. LayerNorm and residual connections treat each token by itself, so they need no other
+// the tokens. Norms and residual connections treat each token by itself, so they need no other
 // change. An all-reduce is a reduce-scatter and an all-gather: the two halves take the place of f
 // and g, and the tokens are divided in between.
 //
@@ -151,27 +151,26 @@ inline Boundary sequence_boundary(const Plan& plan, int microbatches) {
   return boundary;
 }
 
-/// Returns whether the parameter of this order (ParameterSpec::order) is a LayerNorm's gain or
-/// bias.
-inline bool is_layernorm(const GptConfig& config, int order) {
+/// Returns whether the parameter of this order (ParameterSpec::order) is a norm's gain or bias.
+inline bool is_norm(const GptConfig& config, int order) {
   const int layer = order / orders_of_a_unit - 1;
   if (layer < 0) return false;
-  if (layer == config.layers) return order != head_spec(config).order;  // the final LayerNorm
+  if (layer == config.layers) return order != head_spec(config).order;  // the final norm
   const auto slot = static_cast<BlockSlot>(order - block_order(layer, 0));
   return slot == BlockSlot::ln_1_weight || slot == BlockSlot::ln_1_bias ||
          slot == BlockSlot::ln_2_weight || slot == BlockSlot::ln_2_bias;
 }
 
-/// Sums the gradients of LayerNorm's gains and biases over the ranks of the tp axis. Each rank has
+/// Sums the gradients of the norms' gains and biases over the ranks of the tp axis. Each rank has
 /// computed them from its own tokens only. (All other gradients are complete: they are computed
 /// from gathered tensors.) `parameters`, whole or in parts, are the same on all these ranks; those
-/// of no LayerNorm are left alone. `layer` is for the trace.
-inline void sum_layernorms(const Gpt& model, const std::vector<Parameter*>& parameters,
-                           Group& ranks, int layer = -1) {
+/// of no norm are left alone. `layer` is for the trace.
+inline void sum_norms(const Gpt& model, const std::vector<Parameter*>& parameters, Group& ranks,
+                      int layer = -1) {
   std::vector<View> gradients;
   std::int64_t elements = 0;
   for (const Parameter* parameter : parameters)
-    if (is_layernorm(model.config(), parameter->order) && !parameter->frozen) {
+    if (is_norm(model.config(), parameter->order) && !parameter->frozen) {
       gradients.push_back(parameter->gradient);
       elements += parameter->gradient.elements();
     }
@@ -180,8 +179,7 @@ inline void sum_layernorms(const Gpt& model, const std::vector<Parameter*>& para
   const DType dtype = gradients.front().dtype;
   const Ops ops{device, layer, dtype};
   // one message for all vectors
-  Tensor all{
-      device.memory, {elements}, MemoryCategory::communication, dtype, "layernorm gradients"};
+  Tensor all{device.memory, {elements}, MemoryCategory::communication, dtype, "norm gradients"};
   const auto copy = [&](bool out) {
     std::int64_t first = 0;
     for (const View& gradient : gradients) {
@@ -195,18 +193,18 @@ inline void sum_layernorms(const Gpt& model, const std::vector<Parameter*>& para
   copy(/*out=*/true);
 }
 
-/// Sums each unit's LayerNorm gradients as soon as they are complete. Other techniques' hooks that
+/// Sums each unit's norm gradients as soon as they are complete. Other techniques' hooks that
 /// read gradients must be registered before these, so that they see the sums.
-class LayerNormSums : public LayerHooks {
+class NormSums : public LayerHooks {
  public:
   /// Model and group must outlive this object.
-  LayerNormSums(Gpt& model, Group& ranks) : model_(model), ranks_(ranks) {
+  NormSums(Gpt& model, Group& ranks) : model_(model), ranks_(ranks) {
     hooks_ = HookScope{model, *this};
   }
 
   /// Called in the last microbatch's backward pass, when the unit's gradients are complete.
   void gradients_ready(const Unit& unit) override {
-    sum_layernorms(model_, unit.parameters, ranks_, unit.index - 1);
+    sum_norms(model_, unit.parameters, ranks_, unit.index - 1);
   }
 
  private:

@@ -46,7 +46,9 @@ inline void check_context_method(const Plan& plan, ContextMethod method) {
         "balance the work better, and {} would be copied one {} at a time; use --layout contiguous",
         striped ? "striped" : "balanced", striped ? "stripes" : "blocks",
         striped ? "token" : "block"));
-  if (method != ContextMethod::ulysses || heads % tp != 0) return;  // --tp is Plan::validate's
+  // --tp is Plan::validate's.
+  if (method != ContextMethod::ulysses || heads % tp != 0 || plan.model().kv_heads() % tp != 0)
+    return;
   check_heads(plan.model(),
               fmt::format("--method ulysses with --cp {}{} and --heads {}", cp,
                           tp > 1 ? fmt::format(", --tp {}", tp) : "", heads),

@@ -4,10 +4,10 @@
 
 namespace lockstep {
 
-/// Attention that gathers the keys and values of all ranks in one collective (Llama 3, section
-/// 3.3.2), while it computes the attention to its own. It sends nearly the same bytes as ring
-/// attention, but only the block of the rank's own keys can hide them, and a rank holds the keys of
-/// the whole sequence. In return, no rank waits for its neighbours between blocks. The gathered
+/// Attention that gathers the keys and values of all ranks in one collective, as in Llama 3
+/// (section 3.3.2). Meanwhile, the rank computes the attention to its own keys, and only this block
+/// can hide the gather. It sends nearly the same bytes as ring attention, but a rank holds the keys
+/// of the whole sequence. In return, no rank waits for its neighbours between blocks. The gathered
 /// keys are not saved: the backward pass gathers them again.
 class GatheredAttention : public Layer {
  public:

@@ -128,7 +128,7 @@ class AttentionByRank {
   }
 
  private:
-  /// With packed documents, any token may see any rank's keys, or none of them: the masks know.
+  /// With packed documents, a token may see keys of any rank; the masks say which.
   const DocumentMask* mask_of(int source, const Stash& stash) const {
     const DocumentMasks* masks = stash.microbatch().masks;
     return masks == nullptr ? nullptr : &masks->by_rank[static_cast<std::size_t>(source)];

@@ -127,7 +127,7 @@ class RecomputedBlock : public Layer {
 };
 
 /// A builder whose blocks recompute according to `mode`. `Base` builds all layers except the
-/// attention core of Recompute::none. The embedding and the head (final LayerNorm, logits, loss)
+/// attention core of Recompute::none. The embedding and the head (final norm, logits, loss)
 /// are outside the blocks and are never recomputed: the head's backward follows its forward
 /// immediately, so its stash would be recomputed at once.
 template <class Base = ModelBuilder>

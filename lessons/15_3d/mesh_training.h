@@ -44,7 +44,7 @@ class MeshTraining {
     const std::optional<BatchLoss> loss = pipeline.step(mine);
     replicas_.sum_gradients();
     if (chosen_.sequence_parallel)
-      sum_layernorms(*models_.front(), replicas_.parts(), rank_.group(Axis::tp));
+      sum_norms(*models_.front(), replicas_.parts(), rank_.group(Axis::tp));
     // The clipped norm covers all stages, slices and shards, each element once.
     update_.step();
     replicas_.share_parameters();

@@ -167,9 +167,9 @@ def check_impossible(configuration, binaries):
 
 
 def _advice(line, flags):
-    """Returns the flags as the last recommendation of a line changes them. 'A with B' recommends both together."""
-    value = r'[^\s;:]*[^\s,;:]'    # a list such as 3,3,2 is one value
-    for clause in reversed(re.findall(rf'--[a-z-]+ {value}(?: with --[a-z-]+ {value})*', line)):
+    """Returns the flags as the last recommendation of a line changes them. 'A with B and C' recommends all together."""
+    value = r'(?!out\b)[^\s;:]*[^\s,;:]'    # a list such as 3,3,2 is one value; "leave --tp out" has none
+    for clause in reversed(re.findall(rf'--[a-z-]+ {value}(?: (?:with|and) --[a-z-]+ {value})*', line)):
         pairs = dict(re.findall(rf'(--[a-z-]+) ({value})', clause))
         if any(str(flags.get(flag)) != value for flag, value in pairs.items()):
             return flags | pairs

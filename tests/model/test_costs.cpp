@@ -139,3 +139,14 @@ TEST_CASE("costs: Ops finds the groups in the width of k, and charges the visibl
           ops.attention_block_backward(q, q, k, k, q, lse, 3, block, q, k, k, visible, 17);
         }) == as_charged(cost::attention_block_backward(q.shape, 3, block, 2, 1, 17)));
 }
+
+TEST_CASE("costs: an embedding without positions moves no row of a position table") {
+  const View tokens{nullptr, {2, 8}, DType::i32}, dx = bf16({2, 8, 12}), table = bf16({30, 12});
+  const View positions = bf16({8, 12});
+  CHECK(charged([&](const Ops& ops) {
+          ops.embedding_part_backward(tokens, {0, 30}, dx, table, positions);
+        }) == Charged{0, 2 * 8 * 4 + 5 * 2 * 8 * 12 * 2});
+  CHECK(charged([&](const Ops& ops) {
+          ops.embedding_part_backward(tokens, {0, 30}, dx, table, {});
+        }) == Charged{0, 2 * 8 * 4 + 3 * 2 * 8 * 12 * 2});
+}

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <fstream>
 #include <list>
 #include <numeric>
 #include <set>
 
+#include "core/model/checkpoint/checkpoint_folder.h"
 #include "kernels/element.h"
 #include "lessons/06_tensor_parallel/tensor_parallel.h"
 #include "tests/model/checkpoint_files.h"
@@ -301,4 +303,12 @@ TEST_CASE("what a Llama's config.json says must be the model's") {
     CHECK(contains(message(change), "rope_theta"));
   CHECK(contains(message([](GptConfig& c) { c.layers = 3; }),
                  "tensor model.layers.2.input_layernorm.weight is missing"));
+}
+
+TEST_CASE("only parts of an exported model count as its files") {
+  TemporaryFolder folder;
+  std::ofstream{folder / "model-00001-of-00002.safetensors"} << "";
+  CHECK(foreign_file(folder / "") == "");
+  std::ofstream{folder / "model-best.safetensors"} << "";
+  CHECK(foreign_file(folder / "") == "model-best.safetensors");
 }

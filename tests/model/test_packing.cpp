@@ -30,12 +30,11 @@ GptConfig random_llama(std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("documents fill a sample, depend on nothing but its number, and have a long tail") {
+TEST_CASE("documents fill a sample, differ between samples, and have a long tail") {
   double tokens = 0, documents = 0;
   int longest = 0;
   for (std::uint64_t sample = 0; sample < 200; ++sample) {
     const Documents packed = packed_documents(3, 5, sample, 4096, 50);
-    CHECK(packed == packed_documents(3, 5, sample, 4096, 50));
     CHECK(packed != packed_documents(3, 6, sample, 4096, 50));
     CHECK(packed != packed_documents(4, 5, sample, 4096, 50));
     CHECK(packed != packed_documents(3, 5, sample + 1, 4096, 50));
@@ -48,6 +47,35 @@ TEST_CASE("documents fill a sample, depend on nothing but its number, and have a
   CHECK(tokens / documents == doctest::Approx(50).epsilon(0.05));
   CHECK(longest > 10 * 50);
   CHECK(packed_documents(3, 5, 0, 64, 0) == Documents{64});
+}
+
+TEST_CASE("a sample's documents and texts are the same however the batch is split") {
+  const GptConfig config{.sequence = 40};
+  const Corpus corpus{random_text(3000, 200), config};
+  const Batch whole = corpus.batch(9, 4, {.microbatches = 1, .size = 12, .documents = 7});
+  for (const auto& [m, replicas] : {std::pair{1, 2}, {3, 1}, {2, 3}, {4, 3}})
+    for (int replica = 0; replica < replicas; ++replica) {
+      const int size = 12 / (m * replicas);
+      const Batch part = corpus.batch(9, 4,
+                                      {.microbatches = m,
+                                       .size = size,
+                                       .replicas = replicas,
+                                       .replica = replica,
+                                       .documents = 7});
+      const auto first = static_cast<std::ptrdiff_t>(replica) * m * size;
+      const auto same = [&](const std::vector<std::int32_t>& mine,
+                            const std::vector<std::int32_t>& all) {
+        return std::equal(mine.begin(), mine.end(), all.begin() + first * 40);
+      };
+      CHECK(same(part.tokens, whole.tokens));
+      CHECK(same(part.targets, whole.targets));
+      CHECK(same(part.positions, whole.positions));
+      const auto& documents = whole.masks.front()->documents;
+      for (int i = 0; i < m * size; ++i)
+        CHECK(part.masks[static_cast<std::size_t>(i / size)]
+                  ->documents[static_cast<std::size_t>(i % size)] ==
+              documents[static_cast<std::size_t>(first + i)]);
+    }
 }
 
 TEST_CASE("a mask has exactly the pairs of one document, whichever rank holds the keys") {
@@ -82,6 +110,15 @@ TEST_CASE("a mask has exactly the pairs of one document, whichever rank holds th
               for (int position = begin; position < end; ++position) list.push_back(position);
             return list;
           };
+          // Whole sequences, as one rank and Ulysses see them.
+          const auto length = static_cast<std::size_t>(s);
+          for (std::size_t q = 0; q < length; ++q) {
+            const std::int32_t* const range = masks.whole.visible.i32() + (i * length + q) * 2;
+            CHECK(range[1] == static_cast<std::int32_t>(q) + 1);
+            CHECK(document[static_cast<std::size_t>(range[0])] == document[q]);
+            CHECK(
+                (range[0] == 0 || document[static_cast<std::size_t>(range[0]) - 1] != document[q]));
+          }
           const std::vector<int> own = positions(self);
           for (int source = 0; n > 1 && source < n; ++source) {
             const std::vector<int> keys = positions(source);

@@ -87,7 +87,7 @@ class SharedLayers {
   Gpt model_;
   AdamW optimizer_;
   std::optional<DataParallel> replicas_;
-  std::optional<LayerNormSums> sums_;
+  std::optional<NormSums> sums_;
 };
 
 /// Trains with `layers`, which has the members of SharedLayers, and compares each step's bytes and

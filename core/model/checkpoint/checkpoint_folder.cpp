@@ -23,14 +23,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
+/// Whether a file's name is "model-00001-of-00002.safetensors", or such.
+bool is_model_part(const std::string& name) {
+  const std::string pattern = "model-#####-of-#####.safetensors";
+  return std::ranges::equal(
+      name, pattern, [](char c, char p) { return p == '#' ? c >= '0' && c <= '9' : c == p; });
+}
+
 /// Whether a checkpoint or an exported model, complete or unfinished, may contain a file of this
 /// name.
 bool is_own_file(const std::string& name) {
   constexpr const char* names[] = {manifest_name, "model.safetensors", "config.json",
                                    "optimizer.safetensors", index_name};
-  const bool part = name.starts_with("model-") && name.ends_with(".safetensors");
-  return std::ranges::find(names, name) != std::end(names) || part || is_shard_file(name) ||
-         name.starts_with(token_prefix);
+  return std::ranges::find(names, name) != std::end(names) || is_model_part(name) ||
+         is_shard_file(name) || name.starts_with(token_prefix);
 }
 
 std::vector<std::string> names_in(const std::string& folder) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -76,6 +77,7 @@ class ConfigReader {
                 {"rope_theta", [&] { settings.theta = positive(); }, Use::optional},
                 {"rope_scaling", [&] { older = rope(); }, Use::optional},
                 {"rope_parameters", [&] { newer = rope(); }, Use::optional},
+                ours("partial_rotary_factor", "1.0"),
                 ours("hidden_act", "\"silu\""),
                 ours("attention_bias", "false"),
                 ours("mlp_bias", "false")});
@@ -89,6 +91,7 @@ class ConfigReader {
           path_, *head_width, *model.hidden, *model.heads)};
     if (older || newer) set_rotary(settings, older ? *older : *newer);
     settings.kv_heads = kv_heads.value_or(0);
+    settings.longest_sequence = model.sequence.value_or(0);
     settings.mlp_width = *mlp_width;
     model.llama = settings;
     return model;
@@ -141,7 +144,7 @@ class ConfigReader {
     if (*rope.high_factor <= *rope.low_factor)
       throw UsageError{
           fmt::format("--load {}: its config.json has high_freq_factor {}, which must be above "
-                      "low_freq_factor {}; mend this file",
+                      "low_freq_factor {}; correct this file",
                       path_, *rope.high_factor, *rope.low_factor)};
     settings.scaling = RotaryScaling{.factor = *rope.factor,
                                      .low_frequency_factor = *rope.low_factor,
@@ -213,10 +216,10 @@ ModelDescription described_model(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return {};
   const auto unfit = [&](const std::string& why) {
-    return UsageError{
-        fmt::format("--load {}: its config.json is damaged: {}; mend this file, or load a single "
-                    ".safetensors file",
-                    path, why)};
+    return UsageError{fmt::format(
+        "--load {}: its config.json is damaged: {}; correct this file, or load a single "
+        ".safetensors file",
+        path, why)};
   };
   ModelDescription model;
   try {
@@ -271,7 +274,7 @@ json llama_config(const GptConfig& config) {
   return {{"architectures", {"LlamaForCausalLM"}},
           {"model_type", "llama"},
           {"vocab_size", config.vocabulary},
-          {"max_position_embeddings", config.sequence},
+          {"max_position_embeddings", std::max(config.sequence, llama.longest_sequence)},
           {"hidden_size", config.hidden},
           {"intermediate_size", llama.mlp_width},
           {"num_hidden_layers", config.layers},

@@ -181,10 +181,11 @@ namespace {
 
 void check_documents(const Given& given) {
   if (given.documents && !given.model.llama)
-    throw UsageError(fmt::format(
-        "--documents {}: the positions of a document begin with 0, which takes the rotary "
-        "positions of a Llama; use --model llama",
-        *given.documents));
+    throw UsageError(
+        fmt::format("--documents {}: GPT-2's position table is added row by row along the "
+                    "sequence, so positions "
+                    "can't restart with each document; use --model llama",
+                    *given.documents));
   if (given.layout == "balanced" && !given.documents)
     throw UsageError(
         "--layout balanced: it balances the attention of documents of different lengths; give "

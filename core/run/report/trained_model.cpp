@@ -65,13 +65,13 @@ void check_checkpoint(Options& options) {
 
 void check_export(const Options& options) {
   const Plan& plan = options.plan;
-  const std::vector<ParameterSpec> gpt2 = gpt_parameters(plan.model());
+  const std::vector<ParameterSpec> plain = gpt_parameters(plan.model());
   for (const ParameterSpec& spec : plan.parameters()) {
-    const auto same = std::ranges::find(gpt2, spec.name, &ParameterSpec::name);
-    if (same == gpt2.end() || same->shape != spec.shape)
+    const auto same = std::ranges::find(plain, spec.name, &ParameterSpec::name);
+    if (same == plain.end() || same->shape != spec.shape)
       throw UsageError(fmt::format(
-          "--export {}: this model has a parameter {} that a GPT-2 does not have; use --save",
-          options.output.export_to, spec.name));
+          "--export {}: this model has a parameter {} that a plain {} does not have; use --save",
+          options.output.export_to, spec.name, plan.model().llama ? "Llama" : "GPT-2"));
   }
 }
 

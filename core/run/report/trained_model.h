@@ -15,7 +15,7 @@ namespace lockstep {
 /// launching process has already verified them.
 void check_checkpoint(Options& options);
 
-/// Throws UsageError if the run's model is no GPT-2, which is what --export writes.
+/// Throws UsageError if the run's model is not a plain GPT-2 or Llama, which transformers can read.
 void check_export(const Options& options);
 
 /// Loads the trained parameters into a whole model, and returns one line that it generates: a text

@@ -44,8 +44,8 @@ inline std::string balance_table(const Plan& plan, const RunConfig& run) {
     bound = std::max(bound, balance_bound(each, n) * n / all);
   }
   std::string text = fmt::format(
-      "  packed documents: {} in {} sequences of {} tokens, the longest of {}; {} ranks with {} "
-      "tokens each\n"
+      "  {} documents in {} sequences of {} tokens; the longest has {}; {} ranks with {} tokens "
+      "each\n"
       "  attention of the busiest rank beyond the mean:   mean     worst\n",
       documents, sequences.size(), s, longest, n, s / n);
   for (const ContextLayout layout : {ContextLayout::contiguous, ContextLayout::zigzag,
