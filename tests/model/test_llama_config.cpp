@@ -50,6 +50,7 @@ TEST_CASE("config.json describes the Llama that was exported, and transformers' 
   GptConfig config = tiny_llama(true);
   config.llama->theta = 500000;
   config.llama->epsilon = 3e-6;
+  config.llama->longest_sequence = config.sequence;
   for (const bool scaled : {false, true}) {
     if (scaled)
       config.llama->scaling = RotaryScaling{.factor = 3,
@@ -129,4 +130,12 @@ TEST_CASE("a config.json of a model that Lockstep's Llama is not is refused, and
                    "'num_key_value_heads': " + wrong.dump() + " is not a whole number from 1"));
   CHECK(contains(file.refusal("num_key_value_heads", 4), "--kv-heads 4 with --heads 2"));
   CHECK(contains(file.refusal("num_attention_heads", 8), "an even number"));
+}
+
+TEST_CASE("a model that trains on shorter sequences keeps the longest one of its config.json") {
+  GptConfig config = tiny_llama(true);
+  config.llama->longest_sequence = 4096;
+  const ConfigFile file{config};
+  CHECK(file.good["max_position_embeddings"] == 4096);
+  CHECK(described_model(file.path).sequence == 4096);
 }
