@@ -43,12 +43,12 @@ done
 claim 'processes say how messages go' says 'pinned memory'
 
 # A Llama: RMSNorm, rotary positions, SwiGLU and grouped heads, divided by tp; its experts; packed documents.
-lesson 06 2 --model llama --heads 4 --ranks 2
+lesson 06 2 --model llama --ranks 2
 claim 'a Llama in tensor parallel: good' ended 0
-lesson 12 1 --model llama --heads 4 --ranks 2 --experts 4 --batch 4
+lesson 12 1 --model llama --ranks 2 --experts 4 --batch 4
 claim 'experts of a Llama: good' ended 0
 for method in ring gather; do
-  lesson 13 1 --model llama --heads 4 --ranks 2 --documents 4 --layout balanced --method "$method"
+  lesson 13 1 --model llama --ranks 2 --documents 4 --layout balanced --method "$method"
   claim "packed documents, $method: good" ended 0
 done
 
