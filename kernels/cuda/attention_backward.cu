@@ -34,7 +34,8 @@
 ///     128    dk, dv   64                69 KB           dk 64, dv 64, scores 16, dP 16
 ///     128    dq       64                69 KB           dq 64, q 32, dy 32, scores 16, dP 16
 ///
-/// As in the forward kernel, 2 blocks fit on a multiprocessor, and no registers are spilled.
+/// As in the forward kernel, 2 blocks fit on a multiprocessor, and no registers are spilled (on
+/// sm_100, a few for d = 64; README.md has the table).
 
 #include <type_traits>
 
@@ -58,36 +59,35 @@ __global__ void __launch_bounds__(threads, 2)
       place_of(static_cast<int>(blockIdx.x), blocks_of(n.s, rows), n.groups(), false);
   const int first = place.tile * rows, mine = first + warp() * 16 * M;
   const int own = warp() * 16 * M * pitch<D>;  // the warp's rows of keys and values
-  const int first_matrix = place.matrix * n.per_group, end = first_matrix + n.per_group;
+  const int first_matrix = place.matrix * n.per_group;
 
   load_tile<rows, D>(keys, in.k.matrix(n, first_matrix), first, n);
   load_tile<rows, D>(values, in.v.matrix(n, first_matrix), first, n);
-  Queries<T, D>{stages}.load({in, first_matrix}, first, n);
+  const QueryRows<T> query_rows{in, first_matrix};
+  Queries<T, D>{stages}.load(query_rows, first, n);
 
   const InShared<T, M, D> my_keys{keys + own}, my_values{values + own};
   Sums<M, D> dk_sums = {}, dv_sums = {};
-  int next_matrix, next_query;
-  for (int matrix = first_matrix, first_query = first, odd = 0; matrix < end;
-       matrix = next_matrix, first_query = next_query, odd ^= 1) {
-    const bool last = first_query + tile >= n.s;  // of this query head
-    next_matrix = last ? matrix + 1 : matrix;
-    next_query = last ? first : first_query + tile;
-    // After this, the tile is visible to all threads, and all have finished with the previous tile,
-    // whose buffer the next load overwrites.
-    ptx::cp_async_wait<0>();
-    __syncthreads();
-    if (next_matrix < end)
-      Queries<T, D>{stages + (odd ^ 1) * stage_elements<T, D>}.load({in, next_matrix}, next_query,
-                                                                    n);
-    if (first_query + tile <= mine) continue;  // none of these queries attends to the warp's keys
-    const Queries<T, D> queries{stages + odd * stage_elements<T, D>};
+  for (int head = 0, odd = 0; head < n.per_group; ++head)
+    for (int first_query = first; first_query < n.s; first_query += tile, odd ^= 1) {
+      // After this, the tile is visible to all threads, and all have finished with the previous
+      // tile, whose buffer the next load overwrites.
+      ptx::cp_async_wait<0>();
+      __syncthreads();
+      const bool last = first_query + tile >= n.s;  // of this query head
+      if (!last || head + 1 < n.per_group)
+        Queries<T, D>{stages + (odd ^ 1) * stage_elements<T, D>}.load(
+            query_rows.of_head(last ? head + 1 : head, n), last ? first : first_query + tile, n);
+      if (first_query + tile <= mine) continue;  // none of these queries attends to the warp's keys
+      const Queries<T, D> queries{stages + odd * stage_elements<T, D>};
 
-    Sums<M, tile> p = {}, ds = {};
-    probabilities_of_keys<T, M, D>(p, in, matrix, my_keys, mine, queries, first_query);
-    multiply<T, M, tile, D>(dv_sums, as_left<T, M, tile>(p), queries.dy);
-    score_gradients_of_keys<T, M, D>(ds, p, my_values, queries);
-    multiply<T, M, tile, D>(dk_sums, as_left<T, M, tile>(ds), queries.q);
-  }
+      Sums<M, tile> p = {}, ds = {};
+      probabilities_of_keys<T, M, D>(p, in, first_matrix + head, my_keys, mine, queries,
+                                     first_query);
+      multiply<T, M, tile, D>(dv_sums, as_left<T, M, tile>(p), queries.dy);
+      score_gradients_of_keys<T, M, D>(ds, p, my_values, queries);
+      multiply<T, M, tile, D>(dk_sums, as_left<T, M, tile>(ds), queries.q);
+    }
   store_keys<T, M, D>(dk_sums, dv_sums, dk.matrix(n, first_matrix), dv.matrix(n, first_matrix),
                       keys + own, values + own, mine, n);
 }

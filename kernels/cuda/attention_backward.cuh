@@ -67,6 +67,16 @@ struct QueryRows {
         dy(in.dy.matrix(in.n, matrix)),
         lse(in.lse + matrix * in.n.s),
         dots(in.dots + matrix * in.n.s) {}
+
+  /// Returns the rows of a later query head of the same group.
+  __device__ QueryRows of_head(int later, const Problem& n) const {
+    QueryRows rows = *this;
+    rows.q.data += later * n.d;
+    rows.dy.data += later * n.d;
+    rows.lse += later * n.s;
+    rows.dots += later * n.s;
+    return rows;
+  }
 };
 
 /// One tile of queries in a stage: rows of q and of dy, and each row's log-sum-exp and dot.

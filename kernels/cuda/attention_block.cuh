@@ -47,7 +47,7 @@ struct Mask {
   bool causal;
 
   Mask(const View& visible_, const AttentionBlock& block, const View& q)
-      : visible(visible_.i32()),
+      : visible(visible_.elements() == 0 ? nullptr : visible_.i32()),
         rows(static_cast<int>(q.shape[1])),
         first_query(static_cast<int>(block.first_query)),
         queries(static_cast<int>(block.queries)),

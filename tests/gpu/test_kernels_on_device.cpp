@@ -109,6 +109,36 @@ TEST_CASE("gelu of narrow elements stays accurate when it is tiny") {
   }
 }
 
+TEST_CASE("swiglu of narrow elements stays accurate when it is tiny") {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const std::int64_t n = 600;
+    Array gate{{n, 2}}, one{{n, 1}}, y{{n, 1}}, dx{{n, 2}};
+    for (std::int64_t i = 0; i < n; ++i)
+      gate[2 * i] = -9.0F + 0.03125F * static_cast<float>(i), gate[2 * i + 1] = one[i] = 1.0F;
+    std::vector<std::vector<std::uint16_t>> memory;
+    const auto narrow = [&](const Array& array) {
+      const Shape shape = array.view().shape;
+      memory.emplace_back(size(shape.elements()));
+      const View view{memory.back().data(), shape, dtype};
+      if (!std::isnan(array[0])) cpu_kernels().convert({}, array, view);
+      return view;
+    };
+    const View x = narrow(gate), dy = narrow(one), y_view = narrow(y), dx_view = narrow(dx);
+    kernels().swiglu_forward({}, x, y_view);
+    kernels().swiglu_backward({}, x, dy, dx_view);
+    cpu_kernels().convert({}, y_view, y);
+    cpu_kernels().convert({}, dx_view, dx);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double z = gate[2 * i];  // exact in both types
+      CAPTURE(z);
+      // Half a unit in bf16's last place.
+      CHECK(y[i] == doctest::Approx(oracle::silu(z)).epsilon(0.00392));
+      CHECK(dx[2 * i + 1] == y[i]);
+      CHECK(std::fabs(dx[2 * i] - oracle::silu_derivative(z)) < 4e-3);
+    }
+  }
+}
+
 TEST_CASE("rows of any length are normalised, by one warp or several") {
   Random random{91};
   for (const std::int64_t h : {511, 512, 513, 1024, 1025, 2048, 2049, 8192, 8197, 9000}) {
