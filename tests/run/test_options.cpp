@@ -333,7 +333,8 @@ TEST_CASE("a folder's config.json sets the model, and --model may only confirm i
                                        .mlp_width = 50,
                                        .theta = 500,
                                        .epsilon = 1e-3,
-                                       .scaling = RotaryScaling{.factor = 2}}};
+                                       .scaling = RotaryScaling{.factor = 2},
+                                       .longest_sequence = 20}};
   const std::string llama = folder_of("llama", saved);
   const std::string gpt2 = folder_of("gpt2", {.layers = 4, .hidden = 12});
   CHECK(parse({"--load", llama})->plan.model() == saved);
