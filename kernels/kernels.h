@@ -142,10 +142,10 @@ struct Kernels {
       attention_backward;
 
   // -- attention in blocks: the keys of one softmax are on several ranks --------------------------
-  // `visible` masks documents: (b, s, 2), or empty. Row i of q then sees only those of the block's
-  // keys that are in rows [begin, end) of k, with begin and end in visible[·, i], or none if begin
-  // >= end; the block must not be causal. A begin or end outside [0, s'] throws std::out_of_range
-  // on the CPU; a GPU clamps it.
+  // Unless it is empty, `visible` (b, s, 2) i32 masks documents: row i of q sees only those of the
+  // block's keys that are among rows [begin, end) of k, where visible[·, i] holds begin and end. If
+  // begin >= end, it sees none. The block must not be causal. A begin or end outside [0, s'] throws
+  // std::out_of_range on the CPU; a GPU clamps it.
 
   /// y (b, queries, h) = softmax(q kᵀ / √d) v over the block's queries and keys only, with the
   /// rows' log-sum-exps in `lse` (b, heads, queries). q is (b, s, h), k and v are (b, s', g d), all

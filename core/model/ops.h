@@ -31,9 +31,8 @@ Cost attention_forward(const Shape& y, int heads, std::size_t width = 4, bool pr
 Cost attention_backward(const Shape& y, int heads, std::size_t width = 4,
                         bool probabilities = false, std::int64_t groups = 0);
 /// A block has no mask, so all of its products are counted: 4 b h · queries · keys FLOPs, and 2.5
-/// times as many in the backward pass. `q` is (b, s, h). With document masks, `pairs` is the number
-/// of pairs of a query and a key that it sees, over all sequences, which takes the place of b ·
-/// queries · keys.
+/// times as many in the backward pass. `q` is (b, s, h). With document masks, `pairs` counts the
+/// pairs of a query and a key that it sees, over all sequences, and replaces b · queries · keys.
 Cost attention_block_forward(const Shape& q, int heads, const AttentionBlock& block,
                              std::size_t width = 4, std::int64_t groups = 0,
                              std::optional<std::int64_t> pairs = {});
@@ -141,9 +140,8 @@ class Ops {
 
   /// y (b, queries, h) = softmax(q kᵀ / √d) v over the queries and keys of `block`; lse (b, heads,
   /// queries). q is (b, s, h), k and v are (b, s', g d). With document masks, `visible` (b, s, 2)
-  /// i32 holds the range of rows of k that each row of q sees, and `pairs` is the number of pairs
-  /// of a query and a key that it sees within the block, over all sequences, which the clock
-  /// charges.
+  /// i32 holds the range of rows of k that each row of q sees, and the clock charges for `pairs`,
+  /// the number of pairs of a query and a key that it sees within the block, over all sequences.
   void attention_block_forward(View q, View k, View v, int heads, const AttentionBlock& block,
                                View y, View lse, View visible = {}, std::int64_t pairs = 0) const;
   /// Merges y_part (b, n, h) and lse_part (b, heads, n), the same queries' attention to other keys,

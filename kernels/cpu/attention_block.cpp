@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <stdexcept>
 #include <vector>
 

@@ -2,7 +2,7 @@
 
 /// The attention of up to 64 rows of queries of one head, of which the attention kernels are made.
 ///
-/// A block of rows attends to all keys, in causal attention to the keys up to each row, or to a
+/// A block of rows attends to all keys, to the keys up to each row (causal attention), or to one
 /// range of keys per row. The scores of one block (64 s floats) stay in the L2 cache. The full (s,
 /// s) probabilities are stored only if the caller asks for them. Otherwise the forward pass keeps
 /// each row's log-sum-exp, from which the backward pass recomputes the probabilities (Dao 2022,
