@@ -47,7 +47,7 @@ class Scenario {
   double load(const std::string& axis) const;
 
  private:
-  /// The compute that a change selects, and how many times as long it takes.
+  /// A change to some compute: which kernels, and by what factor their time is multiplied.
   struct ComputeChange {
     int stage = -1;                  ///< or any
     std::optional<KernelKind> kind;  ///< or any

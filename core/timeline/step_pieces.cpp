@@ -113,7 +113,7 @@ class Divider {
             merged(std::move(all.arriving))};
   }
 
-  /// Returns the traffic that decides which parts a wait has.
+  /// Returns the messages by which a wait is divided into transfer, latency and late peer.
   const LaneTraffic& traffic_for(const TimelineSpan& wait) {
     if (is_between_stages(wait)) {
       const auto found = received_.find({wait.stage, wait.microbatch, wait.peer});
