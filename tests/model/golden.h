@@ -15,7 +15,7 @@ inline Floats read_golden(SafetensorsFile& file, const std::string& name, const 
 }
 
 struct Distance {
-  double parity = 0;  ///< ‖a − b‖₂ / max(‖b‖₂, √n · 0.02), core/README.md, "Parity"
+  double parity = 0;    ///< parity_distance()
   double relative = 0;  ///< ‖a − b‖₂ / ‖b‖₂; stricter for small gradients
 
   void include(const Distance& other) {
@@ -25,13 +25,7 @@ struct Distance {
 };
 
 inline Distance distance(const Floats& a, const Floats& b) {
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) {
-    difference += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
-    size += std::pow(static_cast<double>(b[i]), 2);
-  }
-  const double floor = std::sqrt(static_cast<double>(b.size())) * 0.02;
-  return {std::sqrt(difference) / std::max(std::sqrt(size), floor), std::sqrt(difference / size)};
+  return {parity_distance(a, b), relative_distance(a, b)};
 }
 
 }  // namespace lockstep::test
