@@ -1,0 +1,37 @@
+#include "core/time/fluid.h"
+
+#include <doctest/doctest.h>
+
+using namespace lockstep;
+
+namespace {
+
+/// When a flow of 100 bytes ends that shares a resource with others, of which each has `bytes` and
+/// follows the one before without a pause.
+Picoseconds end_beside(double bytes) {
+  constexpr double slow = 7, unlimited = 1e9;  // bytes per second
+  Fluid fluid;
+  const SharedLinks::Resource resource{1, slow};
+  const Fluid::Path path = fluid.path({&resource, 1});
+  const Fluid::Flow watched = fluid.add(0, 100, unlimited, 0, path);
+  fluid.add(0, bytes, unlimited, 0, path);
+  for (;;) {
+    const Picoseconds now = *fluid.next();
+    std::vector<Fluid::Flow> ended;
+    fluid.take(ended);
+    for (const Fluid::Flow flow : ended)
+      if (flow == watched) return now;
+    static_cast<void>(fluid.next());  // for an instant, the flow has the resource for itself
+    fluid.add(now, bytes, unlimited, 0, path);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a flow beside which others follow one another without a pause has one rate") {
+  // 3 whole bytes per second of 7 are left for it, whatever the others' lengths. Each of the short
+  // ones ends between two parts of a byte, and must not cost the flow such a part.
+  CHECK(end_beside(1e6) == 33'333'333'333'334);
+  CHECK(end_beside(1) == end_beside(1e6));
+  CHECK(end_beside(0.7) == end_beside(1e6));
+}
