@@ -21,11 +21,10 @@ inline AttentionBlock all_rows(View q) {
 }
 
 /// Causal attention without parameters, within each document if several are packed into a sequence:
-/// maps queries, keys and values, side by side in one tensor
-/// (b, s, w + 2 w'), to (b, s, w). Ring attention can replace this layer. The stash keeps the input
-/// and the log-sum-exps, b s (w + 2 w') + a b s elements, and shares the output with the output
-/// projection, which keeps it as its own input. The (s, s) probabilities are never stored
-/// (FlashAttention, Dao 2022).
+/// maps queries, keys and values, side by side in one tensor (b, s, w + 2 w'), to (b, s, w). Ring
+/// attention can replace this layer. The stash keeps the input and the log-sum-exps, b s (w + 2 w')
+/// + a b s elements, and shares the output with the output projection, which keeps it as its own
+/// input. The (s, s) probabilities are never stored (FlashAttention, Dao 2022).
 class AttentionCore : public Layer {
  public:
   /// `heads` are those on this rank.

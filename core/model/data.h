@@ -23,8 +23,9 @@ struct Tokenizer {
 /// on the CPU. Destroy the batch before the device's stream.
 void move_to(Device device, Batch& batch);
 
-/// Returns a rank's batch of sequences of `sequence` tokens, of which only the shapes are there,
-/// and the numbers of pairs in its masks: for the meta device.
+/// Returns a rank's batch of sequences of `sequence` tokens without the tokens: only the shapes and
+/// the masks' numbers of pairs, for the meta device. `seed` and `step` select the documents that
+/// are packed into the sequences.
 Batch batch_without_tokens(const BatchShape& shape, int sequence, std::uint64_t seed = 1,
                            int step = 0);
 

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// x (b, c, h) = token_table[tokens] + the rows of the position table for c positions, by default
-/// all s of the sequence; in a Llama, without the latter. The stash keeps the View of the tokens
+/// x (b, c, h) = token_table[tokens], to which a GPT-2 adds the position table's rows for these c
+/// positions; by default, they are all s of the sequence. The stash keeps the View of the tokens
 /// and, between the two halves of the backward pass, also dx.
 class Embedding : public TokenLayer {
  public:

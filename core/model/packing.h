@@ -19,8 +19,8 @@ Documents packed_documents(std::uint64_t seed, int step, std::uint64_t sample, i
 /// keys that each query sees to Batch::visible, in the order of DocumentMasks.
 void add_masks(Batch& batch, std::vector<Documents> documents, const ContextShare& share);
 
-/// Points the masks, in the same order, to their parts of `visible`: a copy of Batch::visible, or
-/// an empty view on the meta device.
+/// Points the masks, in the same order, to their parts of `visible`: Batch::visible, or a copy of
+/// it.
 void place_masks(Batch& batch, View visible);
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "kernels/view.h"
@@ -34,10 +33,10 @@ struct LlamaConfig {
 
 /// The configuration of a decoder-only transformer of one of two families.
 ///
-/// - GPT-2 (Radford 2019): learned positions, LayerNorm, tanh-GELU with an MLP of width 4 h,
-/// biases.
-/// - Llama (Touvron 2023, Grattafiori 2024): rotary positions, RMSNorm, SwiGLU with an MLP of width
-///   f, grouped-query attention, no biases.
+/// - GPT-2 (Radford 2019): learned positions, LayerNorm, an MLP of width 4 h with tanh-GELU, and
+///   biases.
+/// - Llama (Touvron 2023, Grattafiori 2024): rotary positions, RMSNorm, an MLP of width f with
+///   SwiGLU, grouped-query attention, and no biases.
 struct GptConfig {
   int layers = 8;        ///< L
   int hidden = 64;       ///< h

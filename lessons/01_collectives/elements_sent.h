@@ -80,10 +80,11 @@ inline Sent sent_by_rings(std::int64_t n, int N, int node, int r) {
 /// The number of elements that rank r of N sends in an all-reduce of n elements; `node` is
 /// node_of(). In the switch, a rank sends its elements once.
 ///
-/// Ring: the reduce-scatter sends every chunk except the rank's own, which becomes complete. The
-/// all-gather sends every chunk except the one that the right neighbour completed itself. Recursive
-/// halving and doubling work on P ranks, the largest power of two <= N: each of the first N - P
-/// even ranks sends all its elements to the odd rank after it, and receives the sums at the end.
+/// In the ring's reduce-scatter, a rank sends every chunk except its own, whose sum it completes.
+/// In the all-gather, it sends every chunk except the one that its right neighbour completed.
+/// Recursive halving and doubling work on P ranks, the largest power of two <= N: each of the first
+/// N - P even ranks sends all its elements to the odd rank after it, and receives the sums at the
+/// end.
 inline std::int64_t elements_sent(Algorithm algorithm, std::int64_t n, int N, int r, int node = 0) {
   if (N == 1) return 0;
   const int P = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));

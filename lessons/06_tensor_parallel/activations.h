@@ -22,7 +22,7 @@ struct Divisors {
   std::int64_t gathered = 1;
 };
 
-/// The divisors of tensor parallelism: LayerNorm's and the column-parallel layers' inputs are whole
+/// The divisors of tensor parallelism: the inputs of norms and of column-parallel layers are whole
 /// on every rank.
 inline Divisors tensor_divisors(int t) {
   return {.features = t};

@@ -3,21 +3,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/available_memory.h"
 #include "core/base/error.h"
 #include "core/model/checkpoint/checkpoint.h"
-#include "core/model/checkpoint/model_file.h"
 #include "core/model/data.h"
 #include "core/run/lesson.h"
-#include "core/run/options/flag_parser.h"
 #include "core/run/options/memory_needed.h"
 #include "core/run/options/needs.h"
 #include "core/run/report/config_json.h"
 #include "core/run/report/trained_model.h"
+#include "tests/run/parsed_flags.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/whole_checkpoint.h"
@@ -27,27 +25,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-const LessonInfo pipeline_lesson{.name = "09 1F1B", .question = "?"};
-const LessonInfo tensor_lesson{.name = "06 tensor parallel", .question = "?", .axes = {Axis::tp}};
 const LessonInfo sweeping_lesson{.name = "08 GPipe", .question = "?", .sweeps = true};
-
-std::unique_ptr<Options> parse(const std::vector<std::string>& flags,
-                               const LessonInfo& info = pipeline_lesson) {
-  FlagParser parser{info};
-  std::vector<const char*> words{"lesson"};
-  for (const std::string& flag : flags) words.push_back(flag.c_str());
-  return parser.parse(static_cast<int>(words.size()), words.data());
-}
-
-std::string refusal(const std::vector<std::string>& flags,
-                    const LessonInfo& info = pipeline_lesson) {
-  return complaint_of<UsageError>([&] { parse(flags, info); });
-}
-
-struct Wrong {
-  std::vector<std::string> flags;
-  std::vector<std::string> words;  ///< the flag, its value, and a valid alternative
-};
 
 }  // namespace
 
@@ -248,114 +226,6 @@ TEST_CASE("an impossible request gives one line with the flag, the value and a r
   };
   for (const Wrong& wrong : wrongs) {
     CAPTURE(wrong.flags.front());
-    CHECK(unlike(refusal(wrong.flags), wrong.words) == "");
-  }
-}
-
-TEST_CASE("--model names a family or a published model, whose shape the other flags change") {
-  const auto model = [](std::vector<std::string> flags) {
-    flags.insert(flags.end(), {"--device", "meta"});
-    return parse(flags)->plan.model();
-  };
-  CHECK(model({}) == GptConfig{});
-  CHECK(model({"--model", "gpt2"}) == GptConfig{});
-  GptConfig small;
-  small.llama = LlamaConfig{.kv_heads = 2, .mlp_width = 176};
-  CHECK(model({"--model", "llama"}) == small);
-  small.layers = 3;
-  small.tied = true;
-  small.llama = LlamaConfig{.kv_heads = 1, .mlp_width = 90};
-  CHECK(model({"--kv-heads", "1", "--layers", "3", "--mlp-width", "90", "--tied", "--model",
-               "llama"}) == small);
-  GptConfig published{.layers = 32,
-                      .hidden = 4096,
-                      .heads = 32,
-                      .sequence = 8192,
-                      .vocabulary = 128256,
-                      .llama = LlamaConfig{.kv_heads = 8, .mlp_width = 14336, .theta = 500000}};
-  CHECK(model({"--model", "llama3-8b"}) == published);
-  published.layers = 2;
-  published.llama->kv_heads = 4;
-  CHECK(model({"--model", "llama3-8b", "--layers", "2", "--kv-heads", "4"}) == published);
-  CHECK(model({"--model", "llama3-70b"}).parameter_count() == 70'553'706'496);
-  CHECK(model({"--model", "llama3-405b"}).parameter_count() == 405'853'388'800);
-  // --tp divides what no flag gives.
-  const auto shape = [&](const std::vector<std::string>& flags) {
-    const GptConfig llama = parse(flags, tensor_lesson)->plan.model();
-    return std::pair{llama.kv_heads(), llama.mlp_width()};
-  };
-  CHECK(shape({"--model", "llama", "--tp", "4"}) == std::pair{4, 176});
-  CHECK(shape({"--model", "llama", "--tp", "3", "--heads", "6", "--hidden", "48"}) ==
-        std::pair{3, 144});
-}
-
-TEST_CASE("a wrong flag of a Llama gives one line with the flag, the value and a remedy") {
-  const std::vector<Wrong> wrongs{
-      {{"--model", "llama4"}, {"--model llama4", "one of gpt2, llama, llama3-8b"}},
-      {{"--model", "Llama"}, {"--model Llama", "one of gpt2, llama, llama3-8b"}},
-      {{"--model", ""}, {"--model", "one of gpt2, llama"}},
-      {{"--model", "llama", "--kv-heads", "3"},
-       {"--kv-heads 3 with --heads 4", "--kv-heads 2 or --kv-heads 4"}},
-      {{"--model", "llama", "--kv-heads", "8"},
-       {"--kv-heads 8 with --heads 4", "use --kv-heads 4"}},
-      {{"--model", "llama", "--kv-heads", "0"}, {"--kv-heads 0", "at least 1"}},
-      {{"--model", "llama", "--mlp-width", "-1"}, {"--mlp-width -1", "at least 1"}},
-      {{"--model", "llama", "--mlp-width", "2e3"}, {"--mlp-width 2e3", "whole number"}},
-      {{"--model", "llama", "--hidden", "60"},
-       {"--heads 4 with --hidden 60", "an even number of them, not 15", "--hidden 64"}},
-      {{"--model", "llama3-8b", "--heads", "4", "--device", "meta"},
-       {"--kv-heads 8 with --heads 4", "use --kv-heads 4"}},
-      {{"--kv-heads", "2"},
-       {"--kv-heads 2", "a GPT-2 has as many", "--model llama", "leave --kv-heads out"}},
-      {{"--model", "gpt2", "--mlp-width", "256"},
-       {"--mlp-width 256", "4 times --hidden", "--model llama", "leave --mlp-width out"}},
-  };
-  for (const Wrong& wrong : wrongs) {
-    CAPTURE(wrong.flags);
-    CHECK(unlike(refusal(wrong.flags), wrong.words) == "");
-  }
-}
-
-TEST_CASE("a folder's config.json sets the model, and --model may only confirm it") {
-  const TemporaryFolder folder;
-  const auto folder_of = [&](const std::string& name, const GptConfig& model) {
-    std::filesystem::create_directory(folder.path() / name);
-    folder.file(name + "/config.json", config_json(model));
-    return (folder.path() / name).string();
-  };
-  GptConfig saved{.layers = 6,
-                  .hidden = 24,
-                  .heads = 6,
-                  .sequence = 20,
-                  .vocabulary = 300,
-                  .tied = true,
-                  .llama = LlamaConfig{.kv_heads = 3,
-                                       .mlp_width = 50,
-                                       .theta = 500,
-                                       .epsilon = 1e-3,
-                                       .scaling = RotaryScaling{.factor = 2},
-                                       .longest_sequence = 20}};
-  const std::string llama = folder_of("llama", saved);
-  const std::string gpt2 = folder_of("gpt2", {.layers = 4, .hidden = 12});
-  CHECK(parse({"--load", llama})->plan.model() == saved);
-  CHECK(parse({"--load", llama, "--model", "llama"})->plan.model() == saved);
-  CHECK(parse({"--load", gpt2, "--model", "gpt2"})->plan.model().hidden == 12);
-  saved.sequence = 8;
-  saved.llama->kv_heads = 2;
-  CHECK(parse({"--load", llama, "--sequence", "8", "--kv-heads", "2"})->plan.model() == saved);
-  const std::vector<Wrong> wrongs{
-      {{"--load", llama, "--model", "gpt2"},
-       {"--model gpt2", "--load " + llama + " is a Llama", "leave --model out"}},
-      {{"--load", gpt2, "--model", "llama"},
-       {"--model llama", "--load " + gpt2 + " is a GPT-2", "leave --model out"}},
-      {{"--load", llama, "--model", "llama3-8b"},
-       {"--model llama3-8b", "--load " + llama + " has another shape", "leave --model out"}},
-      {{"--load", gpt2, "--kv-heads", "2"}, {"--kv-heads 2", "of queries; leave --kv-heads out"}},
-      {{"--load", gpt2, "--mlp-width", "9"}, {"--mlp-width 9", "columns; leave --mlp-width out"}},
-      {{"--load", llama, "--kv-heads", "4"}, {"--kv-heads 4 with --heads 6", "--kv-heads 3"}},
-  };
-  for (const Wrong& wrong : wrongs) {
-    CAPTURE(wrong.flags);
     CHECK(unlike(refusal(wrong.flags), wrong.words) == "");
   }
 }
