@@ -30,7 +30,8 @@ void DryRank::run(int microbatches, const std::function<void(const Batch& mine)>
   }
   figures_ = {.bytes_sent = transport_.bytes_sent() - before,
               .peak = device().memory.peak(),
-              .sent_to = std::move(transport_.sent_to())};
+              .sent_to = std::move(transport_.sent_to()),
+              .peak_total = device().memory.peak_total()};
   for (const Operation operation : all_operations) figures_.bytes_sent[operation] /= count;
   for (auto& [group, to] : figures_.sent_to)
     for (auto& [rank, bytes] : to) bytes /= count;
@@ -85,15 +86,19 @@ DryFigures dry_run(const Plan& plan, const Place& place,
   return DryRun{plan, place, nullptr, AxisGroups::Sharing::none}.run(body);
 }
 
-RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body) {
+RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body,
+                             const Folding& folding, std::map<int, DryFigures>* figures) {
   OperationBook book{plan.mesh.ranks()};
   for (int id = 0; id < plan.mesh.ranks(); ++id) {
+    if (!folding.keeps(id)) continue;
     OperationLog log{book, id};
     const Place place = plan.place(id);
-    DryRun{plan, place, &log, AxisGroups::Sharing::same_ranks}.run(body);
+    DryFigures found = DryRun{plan, place, &log, AxisGroups::Sharing::same_ranks}.run(body);
+    if (figures != nullptr) figures->emplace(id, std::move(found));
   }
   RunOperations operations = book.take();
   operations.modelled = *plan.modelled;
+  operations.folding = folding;
   return operations;
 }
 

@@ -22,6 +22,7 @@ struct DryFigures {
   BytesSent bytes_sent;  ///< per step; the mean, if the steps differ
   MemoryUse peak;        ///< of all steps
   SentTo sent_to{};      ///< as bytes_sent, by group and receiver
+  std::int64_t peak_total = 0;  ///< the peak of the total over all categories
 
   /// Sets the prediction's bytes and peaks, and by_dry_run.
   void fill(Predicted& predicted) const;
@@ -68,6 +69,11 @@ DryFigures dry_run(const Plan& plan, const Place& place, const std::function<voi
 /// Runs `body` as each rank of the plan in turn, and returns the operations that the ranks of a run
 /// would record on the plan's modelled clock. The body may call DryRank::run() once per phase; the
 /// steps are counted on. As in a run, axes with the same ranks share a group.
-RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body);
+///
+/// If ranks are folded, only representatives run: it is for the caller to know that the others do
+/// the same. `figures`, if given, receives those of the ranks that run, by rank.
+RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body,
+                             const Folding& folding = {},
+                             std::map<int, DryFigures>* figures = nullptr);
 
 }  // namespace lockstep

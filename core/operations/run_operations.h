@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/operations/folding.h"
 #include "core/operations/recorded_operation.h"
 #include "core/time/clock.h"
 
@@ -52,6 +53,9 @@ struct RunOperations {
   std::vector<std::vector<std::uint32_t>> lists;  ///< of indices in `operations`
   std::vector<GroupMembers> groups;
   std::vector<RankOperations> ranks;
+  /// If ranks are folded, only representatives have operations. Such a run can be replayed, but not
+  /// written to a file.
+  Folding folding;
 
   std::set<std::string> names;  ///< to which operations point
 };

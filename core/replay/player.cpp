@@ -65,11 +65,44 @@ Collective Replay::GroupState::settled(const Collective& recorded) {
   return found->second;
 }
 
+std::size_t Replay::GroupState::kept_of(const std::vector<int>& ranks, const Folding& folding) {
+  const std::size_t size = ranks.size();
+  std::size_t kept = 0;
+  while (kept < size && folding.keeps(ranks[kept])) ++kept;
+  if (kept == 0 || size % kept != 0) return 0;
+  if (kept == size) return size;
+  for (std::size_t member = 0; member < size; ++member)
+    if (folding.representative(ranks[member]) != ranks[member % kept] ||
+        folding.seen_from(ranks[kept], ranks[member]) != ranks[(member + size - kept) % size])
+      return 0;
+  return kept;
+}
+
+// A ring, and any other algorithm in which member i does what member i - 1 does, one place further.
+void Replay::Player::check_folds(const GroupState& group, const Collective& collective) {
+  const auto size = static_cast<std::int64_t>(group.ranks.size());
+  const bool is_even = collective.elements % size == 0;
+  const bool sums_or_gathers = collective.operation == Operation::all_reduce ||
+                               collective.operation == Operation::reduce_scatter ||
+                               collective.operation == Operation::all_gather;
+  const auto kept = static_cast<int>(group.kept);
+  if (sums_or_gathers &&
+      ((collective.algorithm == Algorithm::ring && is_even) ||
+       (collective.algorithm == Algorithm::hierarchical && is_even &&
+        (collective.per_node == 0 || kept % collective.per_node == 0)) ||
+       collective.algorithm == Algorithm::in_switch))
+    return;
+  refuse(fmt::format("folded ranks exchange different messages in their group '{}'", group.name));
+}
+
 Replay::Player::Player(Replay& replay)
     : replay_(replay), run_(replay.run_), at_(run_.ranks.size()) {
+  const int ranks = static_cast<int>(at_.size());
+  played_ranks_ = at_.size() / static_cast<std::size_t>(run_.folding.times());
   const Cluster& cluster = replay.scenario_.modelled().cluster;
+  if (!is_symmetric(run_.folding, cluster, ranks)) refuse("folded ranks have different links");
   if (!cluster.shared) return;
-  network_.emplace(cluster);
+  network_.emplace(cluster, run_.folding, ranks);
   beside_collectives_ = cluster.shared->kernels_beside_collectives;
   for (std::size_t rank = 0; rank < at_.size(); ++rank)
     listeners_.emplace_back(*this, static_cast<int>(rank));
@@ -187,7 +220,7 @@ bool Replay::Player::start_together(int rank) {
     return true;
   }
   starting_.push_back(rank);
-  if (starting_.size() < at_.size()) return false;
+  if (starting_.size() < played_ranks_) return false;
   const int last = *std::ranges::max_element(starting_, {}, [&](int each) {
     return std::pair{cursor(each).time, -each};
   });
@@ -214,7 +247,8 @@ void Replay::Player::send(int rank, const RecordedOperation& operation) {
   issued.push_back({passage.start, passage.end, std::exchange(lane.last, number)});
   InFlight& messages = in_flight(rank, to, operation.channel);
   messages.sent.push_back({number, operation.bytes});
-  if (messages.waiting >= 0) settle(to, std::exchange(messages.waiting, -1));
+  if (messages.waiting >= 0)
+    settle(run_.folding.representative(to), std::exchange(messages.waiting, -1));
 }
 
 void Replay::Player::receive(int rank, const RecordedOperation& operation) {
@@ -250,7 +284,8 @@ void Replay::Player::settle(int rank, int stream) {
     messages.sent.pop_front();
     lane.unmatched.pop_front();
     check_fit(from, rank, bytes, operation->bytes);
-    const Picoseconds departure = state(from).issued[static_cast<std::size_t>(sent)].start;
+    const Picoseconds departure =
+        state(run_.folding.representative(from)).issued[static_cast<std::size_t>(sent)].start;
     state(rank).issued[static_cast<std::size_t>(number)].sent = sent;
     ends(rank, number,
          arrive(replay_.scenario_.links(operation->axis), from, rank, bytes, departure, lane.free));
@@ -275,17 +310,19 @@ void Replay::Player::call(int rank, std::uint32_t index) {
   mine.issued.push_back({ready, -1});
   const auto group_index = static_cast<std::size_t>(run_.operations[index].group);
   GroupState& group = *replay_.groups_[mine.groups[group_index]];
+  if (group.kept == 0)
+    refuse(fmt::format("folded ranks have different places in their group '{}'", group.name));
   const std::size_t member = group.member(rank);
   auto& calls = group.calls[member];
   const std::size_t round = calls.size() - group.played;
   calls.push_back(number);
   if (round == group.rounds.size())
-    group.rounds.push_back({std::vector<std::uint32_t>(group.ranks.size()),
-                            std::vector<Picoseconds>(group.ranks.size())});
+    group.rounds.push_back(
+        {std::vector<std::uint32_t>(group.kept), std::vector<Picoseconds>(group.kept)});
   GroupState::Round& calling = group.rounds[round];
   calling.operations[member] = index;
   calling.ready[member] = ready;
-  const bool all_called = ++calling.arrived == group.ranks.size();
+  const bool all_called = ++calling.arrived == group.kept;
   if (!network_) {
     if (all_called) play_round(group);
     return;
@@ -318,6 +355,12 @@ const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
       refuse(fmt::format("ranks {} and {} call different collectives of their group",
                          group.ranks[0], group.ranks[member]));
   }
+  if (group.kept < group.ranks.size()) check_folds(group, collectives[0]);
+  // A folded run has many members, and was recorded a moment ago.
+  if (network_ && group.kept < group.ranks.size())
+    return messages_.emplace(std::move(key), std::vector<std::vector<MetaStep>>{}).first->second;
+  for (std::size_t member = group.kept; member < group.ranks.size(); ++member)
+    collectives.push_back(collectives[member % group.kept]);
   auto all = messages_of(collectives);
   double sum = 0;
   for (const auto& steps : all)
@@ -338,11 +381,11 @@ void Replay::Player::play_round(GroupState& group) {
   for (std::size_t member = 0; member < group.members.size(); ++member) {
     MetaMember& each = group.members[member];
     group.lanes.push_back({each.send_free, each.receive_free});
-    each.begin(steps[member], round.ready[member], /*traced_=*/false);
+    each.begin(steps[member], round.ready[member % group.kept], /*traced_=*/false);
   }
   group.player.play(group.members);
   const std::size_t played = group.played++;
-  for (std::size_t member = 0; member < group.members.size(); ++member)
+  for (std::size_t member = 0; member < group.kept; ++member)
     ends(group.ranks[member], group.calls[member][played],
          {round.ready[member], group.members[member].end});
 }

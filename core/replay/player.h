@@ -73,7 +73,10 @@ class Replay::Player {
   };
   RankState& state(int rank) { return replay_.ranks_[static_cast<std::size_t>(rank)]; }
   Cursor& cursor(int rank) { return at_[static_cast<std::size_t>(rank)]; }
+  /// Of a folded run, as the receiver's representative sees them.
   InFlight& in_flight(int from, int to, int channel) {
+    from = run_.folding.seen_from(to, from);
+    to = run_.folding.representative(to);
     return in_flight_[static_cast<std::uint64_t>(from) << 42 |
                       static_cast<std::uint64_t>(to) << 21 | static_cast<std::uint64_t>(channel)];
   }
@@ -103,6 +106,8 @@ class Replay::Player {
   /// whose calls differ.
   const std::vector<std::vector<MetaStep>>& messages(GroupState& group,
                                                      const std::vector<std::uint32_t>& operations);
+  /// Refuses a collective in which members that a folded run takes for equal are not.
+  static void check_folds(const GroupState& group, const Collective& collective);
   bool start_together(int rank);
   /// Notes the interval of a message or collective, and lets the rank go on if it waits for that.
   void ends(int rank, std::int32_t number, Passage passage);
@@ -115,6 +120,7 @@ class Replay::Player {
   /// By the members' operations: the messages of a collective.
   std::map<std::vector<std::uint32_t>, std::vector<std::vector<MetaStep>>> messages_;
   std::vector<int> starting_;  ///< ranks that wait for a common start
+  std::size_t played_ranks_ = 0;  ///< those that have operations
 
   // With shared links.
   std::optional<SharedNetwork> network_;

@@ -35,7 +35,7 @@ Replay::Replay(const RunOperations& run, const Scenario& scenario)
       const auto& [name, channel, members] = run.groups[index];
       if (is_new)
         groups_.push_back(
-            std::make_unique<GroupState>(name, channel, members, scenario.links(name)));
+            std::make_unique<GroupState>(name, channel, members, scenario.links(name), run.folding));
       mine.groups.push_back(found->second);
     }
     const double slowness = scenario.modelled().slowness(static_cast<int>(rank));

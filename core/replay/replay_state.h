@@ -37,28 +37,35 @@ struct Replay::RankState {
 
 /// What a replay keeps of a group: enough to play each of its collectives again.
 struct Replay::GroupState {
-  GroupState(std::string name_, int channel_, std::vector<int> group, const Cluster& links)
+  GroupState(std::string name_, int channel_, std::vector<int> group, const Cluster& links,
+             const Folding& folding)
       : name(std::move(name_)),
         channel(channel_),
         ranks(group),
+        kept(folding.folds() ? kept_of(group, folding) : group.size()),
         cluster(links),
         player(group, links),
         members(group.size()),
-        calls(group.size()) {}
+        calls(kept) {}
 
   struct Lanes {
     Picoseconds send_free = 0, receive_free = 0;
   };
   /// A collective that not all members have called yet.
   struct Round {
-    std::vector<std::uint32_t> operations;  ///< by member
-    std::vector<Picoseconds> ready;         ///< by member
+    std::vector<std::uint32_t> operations;  ///< by member; in a folded run, of those kept
+    std::vector<Picoseconds> ready;         ///< the same
     std::size_t arrived = 0;
   };
 
   /// Returns the collective as the group runs it on this cluster: an algorithm that its caller did
   /// not choose is chosen again.
   Collective settled(const Collective& recorded);
+
+  /// In a folded run, the shifts turn the members around by a multiple of this number, so the first
+  /// ones of them are representatives. Otherwise, the number of all members. 0 if the shifts do
+  /// anything else with this group: then no member may call a collective.
+  static std::size_t kept_of(const std::vector<int>& ranks, const Folding& folding);
 
   std::size_t member(int rank) const {
     return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
@@ -70,10 +77,12 @@ struct Replay::GroupState {
   std::string name;
   int channel;             ///< of the group's messages
   std::vector<int> ranks;  ///< by member
+  std::size_t kept;        ///< members that are representatives: see kept_of()
   const Cluster& cluster;
   StepPlayer player;
   std::vector<MetaMember> members;
-  std::vector<std::vector<std::int32_t>> calls;  ///< by member: its numbers of the collectives
+  /// By member, as far as they are kept: its numbers of the collectives.
+  std::vector<std::vector<std::int32_t>> calls;
   std::deque<Round> rounds;                      ///< in order
   std::size_t played = 0;                        ///< collectives before rounds.front()
   /// What settled() has found.

@@ -60,7 +60,7 @@ void Replay::Player::begin_call(GroupState& group, std::size_t member, std::size
   const std::int32_t number = group.calls[member][round];
   auto& plays = plays_[&group];
   if (plays.empty())
-    plays = MemberCollectives::of_group(*network_, group.cluster, group.ranks,
+    plays = MemberCollectives::of_group(*network_, group.cluster, group.ranks, group.kept,
                                         group.collectives_channel());
   const Collective collective = group.settled(run_.operations[index].collective);
   auto& steps =
@@ -69,7 +69,7 @@ void Replay::Player::begin_call(GroupState& group, std::size_t member, std::size
   if (!steps)
     steps = std::make_shared<const std::vector<MetaStep>>(
         messages_of(collective, static_cast<int>(member), static_cast<int>(group.ranks.size())));
-  const bool keeps = passages_ + steps->size() <= most_passages;
+  const bool keeps = !run_.folding.folds() && passages_ + steps->size() <= most_passages;
   if (keeps) passages_ += steps->size();
   plays[member]->call(
       {.steps = steps,

@@ -18,13 +18,17 @@ std::int64_t whole(double bandwidth, std::int64_t most) {
 
 }  // namespace
 
+int Fluid::number_of(const SharedLinks::Resource& resource, int times) {
+  const auto& [id, bandwidth] = resource;
+  const auto [found, is_new] = numbers_.try_emplace(id, static_cast<int>(resources_.size()));
+  if (is_new)
+    resources_.push_back({.id = id, .bandwidth = whole(bandwidth, no_limit), .times = times});
+  return found->second;
+}
+
 Fluid::Path Fluid::path(std::span<const SharedLinks::Resource> resources) {
   Path numbers;
-  for (const auto& [id, bandwidth] : resources) {
-    const auto [found, is_new] = numbers_.try_emplace(id, static_cast<int>(resources_.size()));
-    if (is_new) resources_.push_back({.id = id, .bandwidth = whole(bandwidth, no_limit)});
-    numbers.push_back(found->second);
-  }
+  for (const auto& resource : resources) numbers.push_back(number_of(resource));
   return numbers;
 }
 
@@ -116,7 +120,7 @@ void Fluid::share_component(int first) {
     Resource& each = resource(number);
     each.dirty = each.seen = false;
     each.left = each.bandwidth;
-    each.count = static_cast<std::int64_t>(each.flows.size());
+    each.count = static_cast<std::int64_t>(each.flows.size()) * each.times;
   }
   for (const Flow flow : members_) {
     state(flow).seen = false;
@@ -153,8 +157,9 @@ void Fluid::share_component(int first) {
 void Fluid::give(Flow flow, std::int64_t rate) {
   state(flow).new_rate = rate;
   for (const int number : *state(flow).path) {
-    resource(number).left = std::max<std::int64_t>(resource(number).left - rate, 0);
-    --resource(number).count;
+    Resource& each = resource(number);
+    each.left = std::max<std::int64_t>(each.left - rate * each.times, 0);
+    each.count -= each.times;
   }
 }
 

@@ -25,6 +25,9 @@ class Fluid {
   /// Numbers of resources, for add().
   using Path = std::vector<int>;
 
+  /// Returns the number of a resource, for a Path. Each flow on it counts as `times` equal flows, of
+  /// which only one is added.
+  int number_of(const SharedLinks::Resource& resource, int times = 1);
   /// Returns the resources as numbers of this object.
   Path path(std::span<const SharedLinks::Resource> resources);
 
@@ -69,6 +72,7 @@ class Fluid {
   struct Resource {
     std::uint64_t id = 0;
     std::int64_t bandwidth = 0;
+    std::int64_t times = 1;  ///< as how many flows each counts
     std::vector<Flow> flows{};
     bool dirty = false;      ///< its flows have changed
     bool seen = false;       ///< while rates are shared out

@@ -13,48 +13,75 @@ std::uint64_t number(Kind kind, std::uint64_t index, bool into) {
   return (static_cast<std::uint64_t>(kind) << 60) | (index << 1) | (into ? 1 : 0);
 }
 
+/// A rank's numbers of what it uses.
+struct Place {
+  std::uint64_t node, card, leaf;
+};
+
+Place place_of(const SharedLinks& links, int rank, int ranks_per_node) {
+  const auto index = [](int value) { return static_cast<std::uint64_t>(value); };
+  const std::uint64_t node = index(rank / ranks_per_node);
+  std::uint64_t card = 0, per_node = 1, leaf = 0;
+  if (links.cards) {
+    per_node = index(links.cards->per_node);
+    card = index(links.cards->of_rank[index(rank % ranks_per_node)]);
+  }
+  if (links.leaves) {
+    leaf = node / index(links.leaves->nodes);
+    if (links.leaves->by_rail && links.cards) leaf = leaf * per_node + card;
+  }
+  return {node, node * per_node + card, leaf};
+}
+
+/// The bandwidth of a leaf's link to the spine.
+double leaf_bandwidth(const SharedLinks& links) {
+  const int per_node = links.cards ? links.cards->per_node : 1;
+  const double card = links.cards ? links.cards->bandwidth : SharedLinks::unlimited;
+  const double node = std::min(card * per_node, links.uplink);
+  const bool by_rail = links.leaves->by_rail && links.cards;
+  return links.leaves->nodes * (by_rail ? std::min(card, links.uplink) : node) /
+         links.leaves->oversubscription;
+}
+
+/// Adds a resource of limited bandwidth.
+void pass(std::vector<SharedLinks::Resource>& passed, Kind kind, std::uint64_t index, bool into,
+          double bandwidth) {
+  if (bandwidth < SharedLinks::unlimited) passed.push_back({number(kind, index, into), bandwidth});
+}
+
 }  // namespace
 
 std::vector<SharedLinks::Resource> SharedLinks::route(int from, int to, int ranks_per_node) const {
   std::vector<Resource> passed;
-  const auto pass = [&](Kind kind, std::uint64_t index, bool into, double bandwidth) {
-    if (bandwidth < unlimited) passed.push_back({number(kind, index, into), bandwidth});
-  };
-  const auto index = [](int value) { return static_cast<std::uint64_t>(value); };
-  const int source = from / ranks_per_node, destination = to / ranks_per_node;  // nodes
-  if (source == destination) {
-    pass(Kind::port, index(from), false, port);
-    pass(Kind::port, index(to), true, port);
+  const Place source = place_of(*this, from, ranks_per_node),
+              destination = place_of(*this, to, ranks_per_node);
+  if (source.node == destination.node) {
+    pass(passed, Kind::port, static_cast<std::uint64_t>(from), false, port);
+    pass(passed, Kind::port, static_cast<std::uint64_t>(to), true, port);
     return passed;
   }
-
-  const auto card_of = [&](int rank) {
-    return cards ? cards->of_rank[index(rank % ranks_per_node)] : 0;
-  };
-  const int per_node = cards ? cards->per_node : 1;
   const double card = cards ? cards->bandwidth : unlimited;
-  const auto card_number = [&](int node, int rank) {
-    return index(node) * index(per_node) + index(card_of(rank));
-  };
-  pass(Kind::card, card_number(source, from), false, card);
-  pass(Kind::uplink, index(source), false, uplink);
-  if (leaves) {
-    const bool by_rail = leaves->by_rail && cards;
-    const double node = std::min(card * per_node, uplink);
-    const double below = leaves->nodes * (by_rail ? std::min(card, uplink) : node);
-    const auto leaf_of = [&](int at, int rank) {
-      const std::uint64_t leaf = index(at / leaves->nodes);
-      return by_rail ? leaf * index(per_node) + index(card_of(rank)) : leaf;
-    };
-    const std::uint64_t up = leaf_of(source, from), down = leaf_of(destination, to);
-    if (up != down) {
-      pass(Kind::leaf, up, false, below / leaves->oversubscription);
-      pass(Kind::leaf, down, true, below / leaves->oversubscription);
-    }
+  pass(passed, Kind::card, source.card, false, card);
+  pass(passed, Kind::uplink, source.node, false, uplink);
+  if (leaves && source.leaf != destination.leaf) {
+    pass(passed, Kind::leaf, source.leaf, false, leaf_bandwidth(*this));
+    pass(passed, Kind::leaf, destination.leaf, true, leaf_bandwidth(*this));
   }
-  pass(Kind::uplink, index(destination), true, uplink);
-  pass(Kind::card, card_number(destination, to), true, card);
+  pass(passed, Kind::uplink, destination.node, true, uplink);
+  pass(passed, Kind::card, destination.card, true, card);
   return passed;
+}
+
+std::vector<SharedLinks::Resource> SharedLinks::of_rank(int rank, int ranks_per_node) const {
+  std::vector<Resource> used;
+  const Place place = place_of(*this, rank, ranks_per_node);
+  for (const bool into : {false, true}) {
+    pass(used, Kind::port, static_cast<std::uint64_t>(rank), into, port);
+    pass(used, Kind::card, place.card, into, cards ? cards->bandwidth : unlimited);
+    pass(used, Kind::uplink, place.node, into, uplink);
+    if (leaves) pass(used, Kind::leaf, place.leaf, into, leaf_bandwidth(*this));
+  }
+  return used;
 }
 
 }  // namespace lockstep

@@ -47,6 +47,8 @@ struct SharedLinks {
   /// Returns the resources that a message between two ranks passes, in order. Cards::of_rank has
   /// `ranks_per_node` entries.
   std::vector<Resource> route(int from, int to, int ranks_per_node) const;
+  /// Returns the resources that messages from or to a rank may pass on its side.
+  std::vector<Resource> of_rank(int rank, int ranks_per_node) const;
 };
 
 }  // namespace lockstep

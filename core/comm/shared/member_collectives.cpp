@@ -6,10 +6,11 @@
 namespace lockstep {
 
 std::vector<std::unique_ptr<MemberCollectives>> MemberCollectives::of_group(
-    SharedNetwork& network, const Cluster& links, const std::vector<int>& ranks, int channel) {
+    SharedNetwork& network, const Cluster& links, const std::vector<int>& ranks, std::size_t kept,
+    int channel) {
   const auto group = std::make_shared<Group>();
   std::vector<std::unique_ptr<MemberCollectives>> all;
-  for (std::size_t member = 0; member < ranks.size(); ++member) {
+  for (std::size_t member = 0; member < kept; ++member) {
     all.emplace_back(new MemberCollectives(network, links, ranks, member, channel, group));
     group->members.push_back(all.back().get());
   }

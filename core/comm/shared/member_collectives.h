@@ -36,10 +36,11 @@ class MemberCollectives final : public SharedNetwork::Listener {
   /// throws UsageError from the call that begins it. `ranks` are those of the group's members, and
   /// `links` the cluster whose latencies their messages have. Both must outlive these objects, and
   /// so must `network`.
+  /// In a folded run, only the first `kept` members play; usually, all do.
   static std::vector<std::unique_ptr<MemberCollectives>> of_group(SharedNetwork& network,
                                                                   const Cluster& links,
                                                                   const std::vector<int>& ranks,
-                                                                  int channel);
+                                                                  std::size_t kept, int channel);
 
   /// Queues a call, which begins at once if no other is in progress.
   void call(Call call);
@@ -49,7 +50,7 @@ class MemberCollectives final : public SharedNetwork::Listener {
   void reached(int) override;
 
  private:
-  /// The members of a group, and what its switch adds (Algorithm::in_switch): by the number of the
+  /// The members of a group that play, and what its switch adds (Algorithm::in_switch): by the number of the
   /// collective, how many members have begun it, and the last one's begin.
   struct Group {
     struct Sum {

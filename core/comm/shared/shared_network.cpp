@@ -32,9 +32,14 @@ int SharedNetwork::new_message() {
 }
 
 SharedNetwork::Pair& SharedNetwork::pair(int from, int to, int channel) {
+  from = folding_.seen_from(to, from);
+  to = folding_.representative(to);
   const auto [found, is_new] = pairs_.try_emplace(key(from, to, channel));
   if (is_new && cluster_.shared)
-    found->second.path = fluid_.path(cluster_.shared->route(from, to, cluster_.ranks_per_node));
+    for (const auto& each : cluster_.shared->route(from, to, cluster_.ranks_per_node)) {
+      const auto [resource, times] = links_.representative(each);
+      found->second.path.push_back(fluid_.number_of(resource, times));
+    }
   return found->second;
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/comm/shared/folded_links.h"
 #include "core/time/cluster.h"
 #include "core/time/fluid.h"
 #include "core/time/message_times.h"
@@ -39,6 +40,10 @@ class SharedNetwork {
   };
 
   explicit SharedNetwork(Cluster cluster) : cluster_(std::move(cluster)) {}
+  /// Of a folded run of `ranks` ranks: only representatives open streams, and what they send to
+  /// another rank arrives at its representative, as if sent by another rank there.
+  SharedNetwork(Cluster cluster, const Folding& folding, int ranks)
+      : cluster_(std::move(cluster)), folding_(folding), links_(folding, cluster_, ranks) {}
 
   /// Opens a stream of a rank, with one lane per direction, whose messages are matched by `channel`
   /// (Channel). Returns its number.
@@ -132,6 +137,8 @@ class SharedNetwork {
   void settle(int number);
 
   Cluster cluster_;
+  Folding folding_;
+  FoldedLinks links_;
   Fluid fluid_;
   Picoseconds now_ = 0;
   std::vector<Stream> streams_;

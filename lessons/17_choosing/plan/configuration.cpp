@@ -1,0 +1,47 @@
+#include "lessons/17_choosing/plan/configuration.h"
+
+namespace lockstep {
+
+namespace {
+
+UnreadRoutingLog no_log;
+
+}  // namespace
+
+PlannedRun planned_run(const TrainingTask& task, const Configuration& configuration) {
+  const auto& [dp, tp, pp, cp, ep, zero, microbatch, word, chunks, recompute, sequence] =
+      configuration;
+  const int per_replica = task.batch / dp;
+  if (task.batch % dp != 0 || per_replica % microbatch != 0)
+    throw UsageError(fmt::format(
+        "a batch of {} sequences does not divide into microbatches of {} on {} replicas",
+        task.batch, microbatch, dp));
+  const KnownSchedule& known = *find_schedule(word);
+  const PipelineSize size{pp, chunks, per_replica / microbatch};
+  if (const std::string why = refusal(known, size); !why.empty()) throw UsageError(why);
+  if (zero >= 2 && known.word != "1f1b")
+    throw UsageError(fmt::format("ZeRO-{} with {}: only 1F1B has it", zero, known.name));
+  if (task.model.layers < size.stages())
+    throw UsageError(fmt::format("{} layers do not fill {} stages", task.model.layers,
+                                 size.stages()));
+
+  Plan plan{task.model, Mesh{configuration.ranks(), {tp, cp, dp, pp}}.with_experts(ep)};
+  plan.rank_of_stage = placement_of(known, size);
+  plan.batch.sequences = task.batch;
+  plan.batch.microbatches = size.microbatches;
+  if (cp > 1) plan.batch.context = task.layout;
+  plan.optimizer.clip = 0;  // as in the lesson, unless its flags say otherwise
+  plan.modelled = {task.cluster};
+  plan.on_meta = true;
+  AllAxes chosen{{.sequence_parallel = sequence, .zero = zero, .bucket_bytes = task.bucket_bytes},
+                 ContextMethod::ring,
+                 recompute,
+                 task.moe,
+                 cp};
+  chosen.moe.batch_tokens = static_cast<std::int64_t>(task.batch) * task.model.sequence;
+  set_builder(plan, builder_of(chosen, no_log));
+  plan.validate();
+  return {std::move(plan), chosen, known.generate(ScheduleRequest{size})};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/model/builder.h"
+#include "core/plan/plan.h"
+#include "lessons/16_all_axes/all_axes.h"
+#include "lessons/schedules/registry.h"
+
+namespace lockstep {
+
+/// What to train, and on what: the question to which a Configuration is an answer.
+struct TrainingTask {
+  GptConfig model;
+  MixtureOfExperts moe{.experts = 0};  ///< 0: dense MLPs
+  Cluster cluster;
+  int ranks = 1;
+  int batch = 1;                            ///< sequences per step
+  std::int64_t bucket_bytes = 256'000'000;  ///< of gradients
+  ContextLayout layout = ContextLayout::zigzag;
+};
+
+/// One way to train it. Each number is explained where its technique is: lessons 2 to 5 for dp and
+/// zero, 6 and 7 for tp, 8 to 11 for pp, schedule and chunks, 12 for ep, 13 for cp, 14 for
+/// recomputation.
+struct Configuration {
+  int dp = 1, tp = 1, pp = 1, cp = 1;
+  int ep = 1;                       ///< ranks of dp × cp that divide the experts
+  int zero = 0;                     ///< 0, or ZeRO stage 1, 2 or 3
+  int microbatch = 1;               ///< sequences of one microbatch of one replica
+  std::string schedule = "1f1b";    ///< KnownSchedule::word
+  int chunks = 1;                   ///< stages per rank
+  Recompute recompute = Recompute::selective;
+  bool sequence_parallel = true;    ///< along tp
+
+  int ranks() const { return dp * tp * pp * cp; }
+  /// Returns m, the microbatches of a step.
+  int microbatches(int batch) const { return batch / dp / microbatch; }
+  bool operator==(const Configuration&) const = default;
+
+  /// Returns "TP 8, PP 4, DP 2, ...", without what has no effect.
+  std::string text() const {
+    std::string words = fmt::format("TP {}, PP {}, DP {}", tp, pp, dp);
+    if (cp > 1) words += fmt::format(", CP {}", cp);
+    if (ep > 1) words += fmt::format(", EP {}", ep);
+    if (zero > 0) words += fmt::format(", ZeRO-{}", zero);
+    if (pp > 1) words += fmt::format(", {}", find_schedule(schedule)->name);
+    if (pp > 1 && chunks > 1) words += fmt::format(" × {}", chunks);
+    return words + fmt::format(", microbatch {}, recompute {}", microbatch, name_of(recompute));
+  }
+  /// Returns the flags of lesson 17 that choose this configuration.
+  std::string flags(const TrainingTask& task) const {
+    std::string words = fmt::format(
+        "--ranks {} --dp {} --tp {} --pp {} --cp {} --zero {} --batch {} --microbatches {} "
+        "--schedule {} --recompute {} --sequence-parallel {} --bucket {}",
+        ranks(), dp, tp, pp, cp, zero, task.batch, microbatches(task.batch), schedule,
+        name_of(recompute), sequence_parallel ? "on" : "off", task.bucket_bytes);
+    if (chunks > 1) words += fmt::format(" --chunks {}", chunks);
+    if (cp > 1) words += " --layout zigzag";
+    words += fmt::format(" --experts {}", task.moe.experts);
+    if (task.moe.experts > 0) words += fmt::format(" --ep {}", ep);
+    return words;
+  }
+};
+
+/// A configuration of a task as a Plan, and what a rank of lesson 17 needs besides.
+struct PlannedRun {
+  Plan plan;
+  AllAxes chosen;
+  Schedule schedule;
+};
+
+/// Returns lesson 17's run of this configuration. Throws UsageError if the lesson refuses it.
+PlannedRun planned_run(const TrainingTask& task, const Configuration& configuration);
+
+}  // namespace lockstep

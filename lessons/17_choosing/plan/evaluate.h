@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "core/base/memory_use.h"
+#include "core/dry_run/dry_run.h"
+#include "core/replay/replay.h"
+#include "lessons/17_choosing/plan/configuration.h"
+
+namespace lockstep {
+
+/// Where the step of one rank goes: parts that add up to it.
+struct StepParts {
+  Picoseconds step = 0;
+  Picoseconds compute = 0, optimizer = 0;
+  /// By group, or "pp": the rank waits for a collective, or for a message on its way.
+  std::map<std::string, Picoseconds> exposed{};
+  Picoseconds bubble = 0;  ///< it waits for a result that another stage has not computed yet
+};
+
+/// The figures of one step of a configuration.
+struct StepFigures {
+  Picoseconds step = 0;  ///< on the rank on which it takes longest
+  int slowest = 0;       ///< this rank
+  StepParts parts;       ///< of this rank
+  int fullest = 0;       ///< the rank with the highest peak
+  MemoryUse memory{};    ///< its peaks by category; activations and communication may peak apart
+  std::int64_t peak = 0; ///< its highest total
+  std::map<int, DryFigures> of_rank;  ///< of the ranks that were run: representatives
+};
+
+/// Returns the finest folding of a run whose ranks are equal by construction, on its cluster.
+Folding folding_of(const PlannedRun& run);
+
+/// Records one step of the configuration, with equal ranks folded.
+RunOperations record_step(const PlannedRun& run, const Folding& folding,
+                          std::map<int, DryFigures>* figures = nullptr);
+
+/// Returns where a rank's step goes. It must have a section of the step.
+StepParts parts_of(const Replay& replay, int rank, int step);
+
+/// Returns the figures of a configuration: memory and bytes by a dry run, times by a replay. Leaves
+/// out the times of a run that needs more than `most_memory` bytes.
+StepFigures step_figures(const PlannedRun& run,
+                         std::int64_t most_memory = std::numeric_limits<std::int64_t>::max());
+
+}  // namespace lockstep

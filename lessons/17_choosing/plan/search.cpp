@@ -1,0 +1,261 @@
+#include "lessons/17_choosing/plan/search.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "core/comm/choose_algorithm.h"
+#include "core/run/options/options.h"
+
+namespace lockstep {
+
+namespace {
+
+std::vector<int> divisors(int number, int most) {
+  std::vector<int> found;
+  for (int each = 1; each <= std::min(number, most); ++each)
+    if (number % each == 0) found.push_back(each);
+  return found;
+}
+
+std::vector<int> powers_of_two(int most) {
+  std::vector<int> found;
+  for (int each = 1; each <= most; each *= 2) found.push_back(each);
+  return found;
+}
+
+/// Returns the values of `all`, or only the one that is asked for.
+template <class T>
+std::vector<T> only(const std::optional<T>& asked, std::vector<T> all) {
+  return asked ? std::vector<T>{*asked} : all;
+}
+
+/// A configuration with its bounds.
+struct Candidate {
+  Configuration configuration;
+  LowerBounds bounds;
+  Picoseconds estimate = 0;
+};
+
+/// Estimates a step from its lower bound and the exchanges among replicas that backward passes are
+/// too short to hide. It only chooses what to replay.
+Picoseconds estimate(const TrainingTask& task, const Candidate& candidate,
+                     const ModelCosts& costs) {
+  const Configuration& c = candidate.configuration;
+  const int replicas = c.dp * c.cp;
+  if (replicas == 1) return candidate.bounds.step;
+  std::vector<int> ranks;
+  for (int i = 0; i < replicas; ++i) ranks.push_back(i * c.tp);
+  const int blocks = (task.model.layers + c.pp - 1) / c.pp;
+  PartCosts stage = costs.block.times(blocks);
+  stage += costs.embedding;
+  const Collective sum = with_default_algorithm(
+      {.operation = Operation::all_reduce,
+       .elements = stage.gradients / 4 / replicas * replicas,
+       .choice = Collective::Choice::by_cost_or_switch},
+      ranks, task.cluster);
+  const Picoseconds whole =
+      picoseconds(all_reduce_seconds(sum.algorithm, stage.gradients, ranks, task.cluster));
+  const std::int64_t m = c.microbatches(task.batch);
+  const auto exposed = [](Picoseconds communication, Picoseconds compute) {
+    return std::max<Picoseconds>(communication - compute, 0);
+  };
+  switch (c.zero) {
+    case 0:
+      return candidate.bounds.step + exposed(whole, stage.backward);
+    case 1:
+      return candidate.bounds.step + exposed(whole / 2, stage.backward) + whole / 2;
+    case 2:
+      return candidate.bounds.step + exposed(m * whole / 2, m * stage.backward) + whole / 2;
+    default:
+      return candidate.bounds.step +
+             exposed(3 * m * whole / 2, m * (stage.forward + stage.backward));
+  }
+}
+
+/// The configurations that share the costs of the model's parts.
+auto costs_key(const Configuration& c) {
+  return std::tuple{c.tp, c.cp, c.ep, c.microbatch, c.recompute};
+}
+
+/// Calls work(i) for i from 0 to count - 1, on all cores.
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::mutex mutex;
+  std::size_t next = 0;
+  std::exception_ptr failure;
+  const auto loop = [&] {
+    while (true) {
+      std::size_t mine = 0;
+      {
+        const std::lock_guard lock{mutex};
+        if (next == count || failure) return;
+        mine = next++;
+      }
+      try {
+        work(mine);
+      } catch (...) {
+        const std::lock_guard lock{mutex};
+        failure = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (int i = 1; i < available_cores(); ++i) threads.emplace_back(loop);
+  loop();
+  threads.clear();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+std::vector<Configuration> configurations(const TrainingTask& task, const SearchSpace& space) {
+  std::vector<Configuration> all;
+  const GptConfig& model = task.model;
+  const int most_tp = 2 * task.cluster.ranks_per_node;
+  for (const int tp : only(space.tp, divisors(task.ranks, most_tp)))
+    for (const int cp : only(space.cp, powers_of_two(std::max(1, model.sequence / 4096))))
+      for (const int pp : only(space.pp, divisors(task.ranks, model.layers))) {
+        const std::int64_t others = std::int64_t{1} * tp * cp * pp;
+        if (tp < 1 || others > task.ranks || task.ranks % others != 0) continue;
+        if (model.heads % tp != 0 || model.kv_heads() % tp != 0 || model.mlp_width() % tp != 0 ||
+            model.sequence % (2 * cp * tp) != 0)
+          continue;
+        const int dp = static_cast<int>(task.ranks / others);
+        if ((space.dp && *space.dp != dp) || task.batch % dp != 0) continue;
+        std::vector<int> all_ep{1};
+        if (task.moe.experts > 0) {
+          all_ep.clear();
+          for (const int ep : divisors(dp * cp, task.moe.experts))
+            if (task.moe.experts % ep == 0) all_ep.push_back(ep);
+        }
+        for (const int ep : only(space.ep, all_ep))
+          for (const int microbatch : only(space.microbatch, powers_of_two(32))) {
+            if (task.batch / dp % microbatch != 0) continue;
+            for (const std::string& schedule : only(space.schedule, space.schedules)) {
+              if (pp == 1 && schedule != "1f1b") continue;
+              const KnownSchedule& known = *find_schedule(schedule);
+              std::vector<int> all_chunks{known.least_chunks};
+              if (known.word == "interleaved")
+                all_chunks = divisors(model.layers, model.layers / pp);
+              for (const int chunks : only(space.chunks, all_chunks)) {
+                const PipelineSize size{pp, chunks, task.batch / dp / microbatch};
+                if (!refusal(known, size).empty() || size.stages() > model.layers) continue;
+                for (const int zero : only(space.zero, std::vector{0, 1, 2, 3})) {
+                  if (zero > 0 && dp * cp == 1 && !space.zero) continue;
+                  if ((zero >= 2 && schedule != "1f1b") || (zero > 0 && task.moe.experts > 0))
+                    continue;
+                  for (const Recompute recompute :
+                       only(space.recompute, std::vector{Recompute::none, Recompute::selective,
+                                                         Recompute::full})) {
+                    if (recompute == Recompute::none && cp > 1) continue;
+                    all.push_back({.dp = dp,
+                                   .tp = tp,
+                                   .pp = pp,
+                                   .cp = cp,
+                                   .ep = ep,
+                                   .zero = zero,
+                                   .microbatch = microbatch,
+                                   .schedule = schedule,
+                                   .chunks = chunks,
+                                   .recompute = recompute,
+                                   .sequence_parallel = tp > 1});
+                  }
+                }
+              }
+            }
+          }
+      }
+  return all;
+}
+
+SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays,
+                    const std::function<void(const std::string&)>& progress) {
+  SearchResult result;
+  const auto tell = [&](const std::string& text) {
+    if (progress) progress(text);
+  };
+  const std::int64_t memory = task.cluster.memory.value_or(std::int64_t{1} << 62);
+  const std::vector<Configuration> all = configurations(task, space);
+  result.considered = all.size();
+
+  using Key = decltype(costs_key(Configuration{}));
+  std::map<Key, ModelCosts> costs;
+  for (const Configuration& each : all) costs[costs_key(each)];
+  std::vector<std::pair<Key, ModelCosts*>> unknown;
+  for (auto& [key, value] : costs) unknown.emplace_back(key, &value);
+  std::mutex mutex;
+  in_parallel(unknown.size(), [&](std::size_t i) {
+    Configuration any;
+    std::tie(any.tp, any.cp, any.ep, any.microbatch, any.recompute) = unknown[i].first;
+    any.sequence_parallel = any.tp > 1;
+    *unknown[i].second = model_costs(task, any);
+    const std::lock_guard lock{mutex};
+    tell(fmt::format("costs of layers: {} of {}", i + 1, unknown.size()));
+  });
+
+  std::vector<Candidate> candidates;
+  for (const Configuration& each : all) {
+    const ModelCosts& parts = costs.at(costs_key(each));
+    Candidate candidate{each, lower_bounds(task, each, parts)};
+    if (!result.smallest || candidate.bounds.memory < result.smallest_memory) {
+      result.smallest = each;
+      result.smallest_memory = candidate.bounds.memory;
+    }
+    if (candidate.bounds.memory > memory) {
+      ++result.cut_by_memory;
+      continue;
+    }
+    candidate.estimate = estimate(task, candidate, parts);
+    candidates.push_back(candidate);
+  }
+  std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
+
+  // In the order of their estimates, until enough have been replayed. What can't be among the ten
+  // best, by its lower bound, is not replayed.
+  constexpr std::size_t shown = 10;
+  std::vector<bool> done(candidates.size());
+  std::size_t next = 0, replayed = 0;
+  const auto worst_shown = [&] {
+    return result.plans.size() < shown ? std::numeric_limits<Picoseconds>::max()
+                                       : result.plans[shown - 1].figures.step;
+  };
+  const auto take = [&]() -> std::optional<std::size_t> {
+    const std::lock_guard lock{mutex};
+    while (next < candidates.size() && replayed < replays) {
+      const std::size_t mine = next++;
+      if (candidates[mine].bounds.step >= worst_shown()) continue;
+      ++replayed;
+      done[mine] = true;
+      tell(fmt::format("replay {} of {}", replayed, std::min(replays, candidates.size())));
+      return mine;
+    }
+    return {};
+  };
+  in_parallel(static_cast<std::size_t>(available_cores()), [&](std::size_t) {
+    while (const auto mine = take()) {
+      const Candidate& candidate = candidates[*mine];
+      RankedPlan plan{candidate.configuration, {}, candidate.bounds};
+      plan.figures = step_figures(planned_run(task, candidate.configuration), memory);
+      const std::lock_guard lock{mutex};
+      if (plan.figures.peak > memory) {
+        result.too_large.push_back(std::move(plan));
+        --replayed;
+        continue;
+      }
+      result.plans.insert(std::ranges::upper_bound(result.plans, plan.figures.step, {},
+                                                   [](const RankedPlan& other) {
+                                                     return other.figures.step;
+                                                   }),
+                          std::move(plan));
+    }
+  });
+  for (std::size_t i = 0; i < candidates.size(); ++i)
+    if (!done[i] && !result.plans.empty())
+      ++(candidates[i].bounds.step < result.plans.front().figures.step ? result.left
+                                                                       : result.cut_by_time);
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lessons/17_choosing/plan/bound.h"
+#include "lessons/17_choosing/plan/evaluate.h"
+
+namespace lockstep {
+
+/// Which configurations are considered. A value that is set is the only one of its kind.
+struct SearchSpace {
+  std::optional<int> dp, tp, pp, cp, ep, zero, microbatch, chunks;
+  std::optional<std::string> schedule;
+  std::optional<Recompute> recompute;
+  std::vector<std::string> schedules{"1f1b", "interleaved", "zb-h1"};
+};
+
+/// A configuration that was replayed.
+struct RankedPlan {
+  Configuration configuration;
+  StepFigures figures;
+  LowerBounds bounds;
+};
+
+/// What a search has found.
+struct SearchResult {
+  std::vector<RankedPlan> plans;  ///< those that fit, the fastest first
+  std::vector<RankedPlan> too_large;  ///< replayed or recorded, but above the memory
+  std::size_t considered = 0;         ///< configurations that the lesson can run
+  std::size_t cut_by_memory = 0;      ///< whose lower bound does not fit
+  std::size_t cut_by_time = 0;        ///< whose lower bound is no better than the best plan
+  std::size_t left = 0;               ///< might be better than the best, but were not replayed
+  /// If nothing fits: the configuration with the least memory, by its bound.
+  std::optional<Configuration> smallest;
+  std::int64_t smallest_memory = 0;
+  /// Why the lesson refused configurations, and how often.
+  std::map<std::string, std::size_t> refusals;
+};
+
+/// Returns all configurations of the space that might train the task, without checking that the
+/// lesson can run them.
+std::vector<Configuration> configurations(const TrainingTask& task, const SearchSpace& space);
+
+/// Searches for the configuration with the shortest step that fits into the cluster's memory.
+/// Lower bounds cut what can't be the best; of the rest, an estimate chooses which `replays`
+/// configurations are recorded and replayed. `progress`, if given, is told how far the search is.
+SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays = 20,
+                    const std::function<void(const std::string&)>& progress = {});
+
+}  // namespace lockstep
