@@ -19,9 +19,9 @@ using SentTo = std::map<std::string, std::map<int, std::int64_t>>;
 
 /// The figures of the steps of a dry run.
 struct DryFigures {
-  BytesSent bytes_sent;  ///< per step; the mean, if the steps differ
-  MemoryUse peak;        ///< of all steps
-  SentTo sent_to{};      ///< as bytes_sent, by group and receiver
+  BytesSent bytes_sent;         ///< per step; the mean, if the steps differ
+  MemoryUse peak;               ///< of all steps
+  SentTo sent_to{};             ///< as bytes_sent, by group and receiver
   std::int64_t peak_total = 0;  ///< the peak of the total over all categories
 
   /// Sets the prediction's bytes and peaks, and by_dry_run.

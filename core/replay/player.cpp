@@ -86,11 +86,10 @@ void Replay::Player::check_folds(const GroupState& group, const Collective& coll
                                collective.operation == Operation::reduce_scatter ||
                                collective.operation == Operation::all_gather;
   const auto kept = static_cast<int>(group.kept);
-  if (sums_or_gathers &&
-      ((collective.algorithm == Algorithm::ring && is_even) ||
-       (collective.algorithm == Algorithm::hierarchical && is_even &&
-        (collective.per_node == 0 || kept % collective.per_node == 0)) ||
-       collective.algorithm == Algorithm::in_switch))
+  if (sums_or_gathers && ((collective.algorithm == Algorithm::ring && is_even) ||
+                          (collective.algorithm == Algorithm::hierarchical && is_even &&
+                           (collective.per_node == 0 || kept % collective.per_node == 0)) ||
+                          collective.algorithm == Algorithm::in_switch))
     return;
   refuse(fmt::format("folded ranks exchange different messages in their group '{}'", group.name));
 }

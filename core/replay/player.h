@@ -119,7 +119,7 @@ class Replay::Player {
   std::unordered_map<std::uint64_t, InFlight> in_flight_;
   /// By the members' operations: the messages of a collective.
   std::map<std::vector<std::uint32_t>, std::vector<std::vector<MetaStep>>> messages_;
-  std::vector<int> starting_;  ///< ranks that wait for a common start
+  std::vector<int> starting_;     ///< ranks that wait for a common start
   std::size_t played_ranks_ = 0;  ///< those that have operations
 
   // With shared links.

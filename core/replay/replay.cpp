@@ -34,8 +34,8 @@ Replay::Replay(const RunOperations& run, const Scenario& scenario)
       const auto [found, is_new] = groups.try_emplace({index, times[index]++}, groups_.size());
       const auto& [name, channel, members] = run.groups[index];
       if (is_new)
-        groups_.push_back(
-            std::make_unique<GroupState>(name, channel, members, scenario.links(name), run.folding));
+        groups_.push_back(std::make_unique<GroupState>(name, channel, members, scenario.links(name),
+                                                       run.folding));
       mine.groups.push_back(found->second);
     }
     const double slowness = scenario.modelled().slowness(static_cast<int>(rank));

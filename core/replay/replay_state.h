@@ -83,8 +83,8 @@ struct Replay::GroupState {
   std::vector<MetaMember> members;
   /// By member, as far as they are kept: its numbers of the collectives.
   std::vector<std::vector<std::int32_t>> calls;
-  std::deque<Round> rounds;                      ///< in order
-  std::size_t played = 0;                        ///< collectives before rounds.front()
+  std::deque<Round> rounds;  ///< in order
+  std::size_t played = 0;    ///< collectives before rounds.front()
   /// What settled() has found.
   std::map<std::tuple<Operation, std::int64_t, DType, Collective::Choice>, Collective> chosen;
   std::vector<Lanes> lanes;  ///< by collective, then by member: before it was played

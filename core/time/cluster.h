@@ -57,10 +57,13 @@ struct Cluster {
   double flops = 1e12;  ///< of one rank, per second
   double memory_bandwidth =
       std::numeric_limits<double>::infinity();  ///< of one rank, bytes per second
-  double launch_seconds = 0;                    ///< added to each kernel
-  Link within{};                                ///< between two ranks of the same node
-  Link between{};                               ///< between two ranks of different nodes
-  std::optional<Rates> rates{};                 ///< unset: every kernel runs at the peak
+  /// The memory of one rank's device that a program can allocate, in bytes. Unset: unlimited. The
+  /// clock does not use it, and no run fails because of it.
+  std::optional<std::int64_t> memory{};
+  double launch_seconds = 0;     ///< added to each kernel
+  Link within{};                 ///< between two ranks of the same node
+  Link between{};                ///< between two ranks of different nodes
+  std::optional<Rates> rates{};  ///< unset: every kernel runs at the peak
   /// The sum of n bytes per rank in the switch that joins a node's ranks (NVIDIA's NVLS or SHARP)
   /// takes α + βn. Unset: the switch can't add.
   std::optional<Link> in_switch{};

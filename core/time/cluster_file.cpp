@@ -83,6 +83,19 @@ class Reader {
     known_.push_back(key);
     return {};
   }
+  /// Reads the memory of a rank's device; missing or null is unlimited.
+  std::optional<std::int64_t> memory() {
+    constexpr const char* key = "memory";
+    if (!has_value(key)) return {};
+    const nlohmann::json& value = object_.at(key);
+    const double bytes = value.is_number() ? value.get<double>() : 0;
+    if (bytes < 1 || bytes != std::floor(bytes) || bytes > most_bytes)
+      throw UsageError(fmt::format(
+          "{}: '{}' is {}; wants a whole number of bytes, 1 to {}, or null for unlimited", where_,
+          key, shown(value), most_bytes));
+    known_.push_back(key);
+    return static_cast<std::int64_t>(bytes);
+  }
   /// Reads the segments of a link, which may have none.
   std::vector<Link::Segment> segments() {
     constexpr const char* key = "segments";
@@ -154,7 +167,7 @@ class Reader {
     Reader inner = inside("shared");
     SharedLinks shared;
     if (inner.has("port")) shared.port = inner.number("port", 1, true);
-    if (inner.has_object("cards")) {
+    if (inner.has_value("cards")) {
       Reader reader = inner.inside("cards");
       SharedLinks::Cards cards{.per_node = reader.whole("per_node"),
                                .bandwidth = reader.number("bandwidth", 1, true)};
@@ -163,7 +176,7 @@ class Reader {
       shared.cards = cards;
     }
     if (inner.has("uplink")) shared.uplink = inner.number("uplink", 1, true);
-    if (inner.has_object("leaves")) {
+    if (inner.has_value("leaves")) {
       Reader reader = inner.inside("leaves");
       SharedLinks::Leaves leaves{.nodes = reader.whole("nodes")};
       leaves.oversubscription = reader.factor("oversubscription", 1, 1000);
@@ -222,8 +235,8 @@ class Reader {
                                    shown(object_.at(key)), most));
     return value;
   }
-  /// The same; null is nothing.
-  bool has_object(const char* key) {
+  /// Whether an optional key is there and not null.
+  bool has_value(const char* key) {
     if (!object_.contains(key) || !object_.at(key).is_null()) return has(key);
     known_.push_back(key);
     return false;
@@ -317,6 +330,7 @@ Cluster cluster_of(const nlohmann::json& document, const std::string& where) {
                   .ranks_per_node = reader.whole("ranks_per_node"),
                   .flops = reader.number("flops", 1, true),
                   .memory_bandwidth = reader.number("memory_bandwidth", 1, true),
+                  .memory = reader.memory(),
                   .launch_seconds = reader.seconds("launch_seconds"),
                   .within = reader.link("within"),
                   .between = reader.link("between"),
@@ -376,6 +390,7 @@ std::string Cluster::json() const {
                 {"launch_seconds", launch_seconds},
                 {"within", text(within)},
                 {"between", text(between)}};
+  if (memory) object["memory"] = *memory;
   const auto table = [](const RateTable& by_shape) {
     const auto& [m, n, k, rate] = by_shape;
     return Object{{"m", m}, {"n", n}, {"k", k}, {"flops", rate}};

@@ -25,8 +25,8 @@ class Fluid {
   /// Numbers of resources, for add().
   using Path = std::vector<int>;
 
-  /// Returns the number of a resource, for a Path. Each flow on it counts as `times` equal flows, of
-  /// which only one is added.
+  /// Returns the number of a resource, for a Path. Each flow on it counts as `times` equal flows,
+  /// of which only one is added.
   int number_of(const SharedLinks::Resource& resource, int times = 1);
   /// Returns the resources as numbers of this object.
   Path path(std::span<const SharedLinks::Resource> resources);

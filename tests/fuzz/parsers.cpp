@@ -63,6 +63,7 @@ Parser cluster() {
                               .uplink = 1e8,
                               .leaves = SharedLinks::Leaves{2, true, 2},
                               .kernels_beside_collectives = 1.5};
+  shared.memory = 80'000'000'000;
   shared.in_switch = Link{1e-6, 1e9};
   shared.library_collectives = true;
   return {

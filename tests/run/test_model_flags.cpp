@@ -38,6 +38,18 @@ TEST_CASE("--model names a family or a published model, whose shape the other fl
   published.layers = 2;
   published.llama->kv_heads = 4;
   CHECK(model({"--model", "llama3-8b", "--layers", "2", "--kv-heads", "4"}) == published);
+  CHECK(model({"--model", "llama2-70b"}) ==
+        GptConfig{.layers = 80,
+                  .hidden = 8192,
+                  .heads = 64,
+                  .sequence = 4096,
+                  .vocabulary = 32000,
+                  .llama = LlamaConfig{.kv_heads = 8, .mlp_width = 28672, .theta = 10000}});
+  GptConfig gpt{.layers = 96, .hidden = 12288, .heads = 96, .sequence = 2048, .vocabulary = 51200};
+  CHECK(model({"--model", "gpt3-175b"}) == gpt);
+  gpt.sequence = 1024;
+  gpt.tied = true;
+  CHECK(model({"--model", "gpt3-175b", "--sequence", "1024", "--tied"}) == gpt);
   CHECK(model({"--model", "llama3-70b"}).parameter_count() == 70'553'706'496);
   CHECK(model({"--model", "llama3-405b"}).parameter_count() == 405'853'388'800);
   // --tp divides what no flag gives.
@@ -52,8 +64,8 @@ TEST_CASE("--model names a family or a published model, whose shape the other fl
 
 TEST_CASE("a wrong flag of a Llama gives one line with the flag, the value and a remedy") {
   const std::vector<Wrong> wrongs{
-      {{"--model", "llama4"}, {"--model llama4", "one of gpt2, llama, llama3-8b"}},
-      {{"--model", "Llama"}, {"--model Llama", "one of gpt2, llama, llama3-8b"}},
+      {{"--model", "llama4"}, {"--model llama4", "one of gpt2, llama, gpt3-13b", "llama3-405b"}},
+      {{"--model", "Llama"}, {"--model Llama", "one of gpt2, llama, gpt3-13b", "llama3-405b"}},
       {{"--model", ""}, {"--model", "one of gpt2, llama"}},
       {{"--model", "llama", "--kv-heads", "3"},
        {"--kv-heads 3 with --heads 4", "--kv-heads 2 or --kv-heads 4"}},
@@ -66,6 +78,8 @@ TEST_CASE("a wrong flag of a Llama gives one line with the flag, the value and a
        {"--heads 4 with --hidden 60", "an even number of them, not 15", "--hidden 64"}},
       {{"--model", "llama3-8b", "--heads", "4", "--device", "meta"},
        {"--kv-heads 8 with --heads 4", "use --kv-heads 4"}},
+      {{"--model", "gpt-22b", "--kv-heads", "8", "--device", "meta"},
+       {"--kv-heads 8", "a GPT-2 has as many", "leave --kv-heads out"}},
       {{"--kv-heads", "2"},
        {"--kv-heads 2", "a GPT-2 has as many", "--model llama", "leave --kv-heads out"}},
       {{"--model", "gpt2", "--mlp-width", "256"},
@@ -111,6 +125,10 @@ TEST_CASE("a folder's config.json sets the model, and --model may only confirm i
        {"--model llama", "--load " + gpt2 + " is a GPT-2", "leave --model out"}},
       {{"--load", llama, "--model", "llama3-8b"},
        {"--model llama3-8b", "--load " + llama + " has another shape", "leave --model out"}},
+      {{"--load", gpt2, "--model", "gpt3-13b"},
+       {"--model gpt3-13b", "--load " + gpt2 + " has another shape", "leave --model out"}},
+      {{"--load", gpt2, "--model", "llama2-7b"},
+       {"--model llama2-7b", "--load " + gpt2 + " is a GPT-2", "leave --model out"}},
       {{"--load", gpt2, "--kv-heads", "2"}, {"--kv-heads 2", "of queries; leave --kv-heads out"}},
       {{"--load", gpt2, "--mlp-width", "9"}, {"--mlp-width 9", "columns; leave --mlp-width out"}},
       {{"--load", llama, "--kv-heads", "4"}, {"--kv-heads 4 with --heads 6", "--kv-heads 3"}},

@@ -273,6 +273,38 @@ TEST_CASE("a cluster that is written and read back is unchanged") {
   }
 }
 
+TEST_CASE("memory is a whole number of bytes, and unlimited if it is null or missing") {
+  const TemporaryFolder folder;
+  auto document = two_nodes();
+  const auto read = [&] { return Cluster::load(folder.file("memory.json", document.dump())); };
+  CHECK(!read().memory);
+  CHECK(read().json().find("\"memory\"") == std::string::npos);
+  document["memory"] = nullptr;
+  CHECK(!read().memory);
+  for (const nlohmann::json& bytes : {nlohmann::json(80'000'000'000), nlohmann::json(8.0e10)}) {
+    document["memory"] = bytes;
+    const Cluster cluster = read();
+    CHECK(cluster.memory == 80'000'000'000);
+    CHECK(nlohmann::json::parse(cluster.json())["memory"].dump() == "80000000000");
+    CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
+    Cluster unlimited = cluster;
+    unlimited.memory.reset();
+    CHECK(cluster != unlimited);
+  }
+  for (const nlohmann::json& wrong :
+       {nlohmann::json(0), nlohmann::json(-1), nlohmann::json(1.5), nlohmann::json(1e300),
+        nlohmann::json("80 GB"), nlohmann::json(true), nlohmann::json::array({8}),
+        nlohmann::json::object()}) {
+    CAPTURE(wrong);
+    document["memory"] = wrong;
+    const std::string shown = wrong.is_array()    ? "a list"
+                              : wrong.is_object() ? "an object"
+                                                  : wrong.dump();
+    CHECK(unlike(answer_to(document.dump()),
+                 {"c.json", "'memory'", shown, "wants a whole number of bytes", "null"}) == "");
+  }
+}
+
 namespace {
 
 /// The rates in core/README.md, "Modelled time".
@@ -386,6 +418,19 @@ TEST_CASE("presets are found by name, and `free` costs nothing") {
   CHECK(free.latency(0, 1, 7) == 0);
   CHECK(free.transfer(0, 1, std::int64_t{1} << 40) == 0);
   CHECK(Cluster::load("a100").flops == 3.12e14);
+}
+
+TEST_CASE("presets of real machines have the memory of their cards, the textbook's are unlimited") {
+  for (const char* name : {"free", "classroom", "ethernet"}) CHECK(!Cluster::load(name).memory);
+  for (const char* name : {"a100", "h100"}) {
+    const std::int64_t card = std::int64_t{80} << 30;
+    const std::int64_t memory = Cluster::load(name).memory.value();
+    CHECK(memory == 80'000'000'000);
+    CHECK(card - memory > 5e9);
+    CHECK(card - memory < 6e9);
+  }
+  CHECK(Cluster::load("h200").memory == 141'000'000'000);
+  CHECK(Cluster::load("b200").memory == 1'440'000'000'000 / 8);
 }
 
 TEST_CASE("the textbook presets run at the peak, with their figures unchanged") {

@@ -50,8 +50,8 @@ class MemberCollectives final : public SharedNetwork::Listener {
   void reached(int) override;
 
  private:
-  /// The members of a group that play, and what its switch adds (Algorithm::in_switch): by the number of the
-  /// collective, how many members have begun it, and the last one's begin.
+  /// The members of a group that play, and what its switch adds (Algorithm::in_switch): by the
+  /// number of the collective, how many members have begun it, and the last one's begin.
   struct Group {
     struct Sum {
       std::size_t begun = 0;

@@ -16,8 +16,7 @@ LowerBounds lower_bounds(const TrainingTask& task, const Configuration& configur
   const std::vector<int> rank_of_stage = placement_of(known, size);
   const std::vector<int> blocks = even_split(task.model, size.stages());
   const bool splits = known.word.starts_with("zb") || known.word == "dualpipe-v";
-  const std::int64_t replicas =
-      static_cast<std::int64_t>(configuration.dp) * configuration.cp;
+  const std::int64_t replicas = static_cast<std::int64_t>(configuration.dp) * configuration.cp;
   const auto shared = [&](std::int64_t amount, int from_stage) {
     return configuration.zero >= from_stage ? amount / replicas : amount;
   };
@@ -48,8 +47,8 @@ LowerBounds lower_bounds(const TrainingTask& task, const Configuration& configur
     // A schedule that splits backward passes can compute gradients of weights meanwhile.
     const Picoseconds update =
         splits ? 0 : shared(rank_of_stage[0] == rank ? mine.update : stages[0].update, 1);
-    bounds.step = std::max(bounds.step, before + m * (mine.forward + mine.backward) +
-                                            (splits ? 0 : after) + update);
+    bounds.step = std::max(
+        bounds.step, before + m * (mine.forward + mine.backward) + (splits ? 0 : after) + update);
     const std::int64_t activations = least_stage * known.live(size, rank);
     bounds.memory = std::max(bounds.memory, shared(mine.parameters, 3) + shared(mine.gradients, 2) +
                                                 shared(mine.optimizer, 1) + activations);

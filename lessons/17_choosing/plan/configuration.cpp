@@ -22,8 +22,8 @@ PlannedRun planned_run(const TrainingTask& task, const Configuration& configurat
   if (zero >= 2 && known.word != "1f1b")
     throw UsageError(fmt::format("ZeRO-{} with {}: only 1F1B has it", zero, known.name));
   if (task.model.layers < size.stages())
-    throw UsageError(fmt::format("{} layers do not fill {} stages", task.model.layers,
-                                 size.stages()));
+    throw UsageError(
+        fmt::format("{} layers do not fill {} stages", task.model.layers, size.stages()));
 
   Plan plan{task.model, Mesh{configuration.ranks(), {tp, cp, dp, pp}}.with_experts(ep)};
   plan.rank_of_stage = placement_of(known, size);

@@ -30,13 +30,13 @@ struct TrainingTask {
 /// recomputation.
 struct Configuration {
   int dp = 1, tp = 1, pp = 1, cp = 1;
-  int ep = 1;                       ///< ranks of dp × cp that divide the experts
-  int zero = 0;                     ///< 0, or ZeRO stage 1, 2 or 3
-  int microbatch = 1;               ///< sequences of one microbatch of one replica
-  std::string schedule = "1f1b";    ///< KnownSchedule::word
-  int chunks = 1;                   ///< stages per rank
+  int ep = 1;                     ///< ranks of dp × cp that divide the experts
+  int zero = 0;                   ///< 0, or ZeRO stage 1, 2 or 3
+  int microbatch = 1;             ///< sequences of one microbatch of one replica
+  std::string schedule = "1f1b";  ///< KnownSchedule::word
+  int chunks = 1;                 ///< stages per rank
   Recompute recompute = Recompute::selective;
-  bool sequence_parallel = true;    ///< along tp
+  bool sequence_parallel = true;  ///< along tp
 
   int ranks() const { return dp * tp * pp * cp; }
   /// Returns m, the microbatches of a step.

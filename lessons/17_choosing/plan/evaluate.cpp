@@ -25,8 +25,8 @@ bool tp_is_even(const Plan& plan) {
   const auto sizes = [&](int rank) {
     std::vector<std::int64_t> all;
     for (int stage = 0; stage < plan.mesh.size(Axis::pp); ++stage)
-      for (const Held& held : plan.place(plan.mesh.group(rank, Axis::pp)[static_cast<std::size_t>(
-               stage)]).held)
+      for (const Held& held :
+           plan.place(plan.mesh.group(rank, Axis::pp)[static_cast<std::size_t>(stage)]).held)
         all.push_back(held.slice.elements());
     return all;
   };
@@ -94,13 +94,12 @@ StepParts parts_of(const Replay& replay, int rank, int step) {
       if (operation.is_issued()) {
         issued.push_back({each.issued, &operation, each.start, each.end});
       } else if (operation.kind == Kind::wait) {
-        const Issued& awaited =
-            *std::ranges::lower_bound(issued, each.issued, {}, &Issued::number);
+        const Issued& awaited = *std::ranges::lower_bound(issued, each.issued, {}, &Issued::number);
         const RecordedOperation& what = *awaited.operation;
         if (what.kind == Kind::collective) {
           const auto& run = replay.run();
-          const std::uint32_t group =
-              run.ranks[static_cast<std::size_t>(rank)].groups[static_cast<std::size_t>(what.group)];
+          const std::uint32_t group = run.ranks[static_cast<std::size_t>(rank)]
+                                          .groups[static_cast<std::size_t>(what.group)];
           parts.exposed[run.groups[group].name] += time;
         } else if (what.kind == Kind::receive) {
           // Before it left its sender, the message was not computed yet.

@@ -23,12 +23,12 @@ struct StepParts {
 
 /// The figures of one step of a configuration.
 struct StepFigures {
-  Picoseconds step = 0;  ///< on the rank on which it takes longest
-  int slowest = 0;       ///< this rank
-  StepParts parts;       ///< of this rank
-  int fullest = 0;       ///< the rank with the highest peak
-  MemoryUse memory{};    ///< its peaks by category; activations and communication may peak apart
-  std::int64_t peak = 0; ///< its highest total
+  Picoseconds step = 0;   ///< on the rank on which it takes longest
+  int slowest = 0;        ///< this rank
+  StepParts parts;        ///< of this rank
+  int fullest = 0;        ///< the rank with the highest peak
+  MemoryUse memory{};     ///< its peaks by category; activations and communication may peak apart
+  std::int64_t peak = 0;  ///< its highest total
   std::map<int, DryFigures> of_rank;  ///< of the ranks that were run: representatives
 };
 

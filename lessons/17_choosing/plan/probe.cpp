@@ -11,19 +11,19 @@ namespace {
 
 using Kind = RecordedOperation::Kind;
 
-/// The duration of the ranges of a category in a rank's step.
+/// The duration of the first microbatch's action of a category.
 Picoseconds duration_of(const Replay& replay, int rank, Category category) {
   Picoseconds sum = 0, begin = 0;
-  std::vector<Category> open;
+  std::vector<bool> open;
   const auto& sections = replay.run().ranks[static_cast<std::size_t>(rank)].sections;
   for (std::size_t i = 0; i < sections.size(); ++i)
     if (sections[i].step == 0)
       replay.visit(rank, i, [&](const Replay::Timed& each) {
         if (each.operation.kind == Kind::begin) {
-          open.push_back(each.operation.category);
-          if (open.back() == category) begin = each.start;
+          open.push_back(each.operation.category == category && each.operation.microbatch == 0);
+          if (open.back()) begin = each.start;
         } else if (each.operation.kind == Kind::end) {
-          if (open.back() == category) sum += each.end - begin;
+          if (open.back()) sum += each.end - begin;
           open.pop_back();
         }
       });
@@ -40,7 +40,8 @@ std::pair<PartCosts, PartCosts> stages_with(int blocks, TrainingTask task,
   configuration.schedule = "1f1b";
   configuration.chunks = 1;
   task.model.layers = 2 * blocks;
-  task.batch = dp * configuration.microbatch;
+  // Two microbatches, because replicas sum gradients beside the backward pass of the last one.
+  task.batch = dp * configuration.microbatch * 2;
   task.ranks = configuration.ranks();
   const PlannedRun run = planned_run(task, configuration);
   std::map<int, DryFigures> figures;
@@ -97,6 +98,8 @@ ModelCosts model_costs(const TrainingTask& task, const Configuration& configurat
   const auto [first_of_two, last_of_two] = stages_with(2, task, configuration);
   ModelCosts costs;
   costs.block = first_of_two.minus(first_of_one);
+  // The first stage holds both microbatches, the last one only one at a time.
+  costs.block.activations = last_of_two.minus(last_of_one).activations;
   costs.embedding = first_of_one.minus(costs.block);
   costs.head = last_of_one.minus(costs.block);
   // What these stages hold besides the block's activations is needed only while a microbatch

@@ -51,11 +51,11 @@ Picoseconds estimate(const TrainingTask& task, const Candidate& candidate,
   const int blocks = (task.model.layers + c.pp - 1) / c.pp;
   PartCosts stage = costs.block.times(blocks);
   stage += costs.embedding;
-  const Collective sum = with_default_algorithm(
-      {.operation = Operation::all_reduce,
-       .elements = stage.gradients / 4 / replicas * replicas,
-       .choice = Collective::Choice::by_cost_or_switch},
-      ranks, task.cluster);
+  const Collective sum =
+      with_default_algorithm({.operation = Operation::all_reduce,
+                              .elements = stage.gradients / 4 / replicas * replicas,
+                              .choice = Collective::Choice::by_cost_or_switch},
+                             ranks, task.cluster);
   const Picoseconds whole =
       picoseconds(all_reduce_seconds(sum.algorithm, stage.gradients, ranks, task.cluster));
   const std::int64_t m = c.microbatches(task.batch);
@@ -147,8 +147,8 @@ std::vector<Configuration> configurations(const TrainingTask& task, const Search
                   if ((zero >= 2 && schedule != "1f1b") || (zero > 0 && task.moe.experts > 0))
                     continue;
                   for (const Recompute recompute :
-                       only(space.recompute, std::vector{Recompute::none, Recompute::selective,
-                                                         Recompute::full})) {
+                       only(space.recompute,
+                            std::vector{Recompute::none, Recompute::selective, Recompute::full})) {
                     if (recompute == Recompute::none && cp > 1) continue;
                     all.push_back({.dp = dp,
                                    .tp = tp,
@@ -244,11 +244,10 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
         --replayed;
         continue;
       }
-      result.plans.insert(std::ranges::upper_bound(result.plans, plan.figures.step, {},
-                                                   [](const RankedPlan& other) {
-                                                     return other.figures.step;
-                                                   }),
-                          std::move(plan));
+      result.plans.insert(
+          std::ranges::upper_bound(result.plans, plan.figures.step, {},
+                                   [](const RankedPlan& other) { return other.figures.step; }),
+          std::move(plan));
     }
   });
   for (std::size_t i = 0; i < candidates.size(); ++i)

@@ -27,7 +27,7 @@ struct RankedPlan {
 
 /// What a search has found.
 struct SearchResult {
-  std::vector<RankedPlan> plans;  ///< those that fit, the fastest first
+  std::vector<RankedPlan> plans;      ///< those that fit, the fastest first
   std::vector<RankedPlan> too_large;  ///< replayed or recorded, but above the memory
   std::size_t considered = 0;         ///< configurations that the lesson can run
   std::size_t cut_by_memory = 0;      ///< whose lower bound does not fit
