@@ -24,13 +24,24 @@ inline LessonInfo choosing_lesson() {
   return info;
 }
 
-/// Throws UsageError for schedules that experts do not support here.
-inline void check_expert_schedules(const AllAxes& chosen, const std::string& schedules) {
-  if (!chosen.has_experts() || schedules.find(".csv") == std::string::npos) return;
-  throw UsageError(fmt::format(
-      "--schedule {} with --experts {}: a file may run microbatches in any order, but routings are "
-      "recorded in ascending order; use a schedule that Lockstep generates, or --experts 0",
-      schedules, chosen.moe.experts));
+/// Throws UsageError for a schedule that experts do not support here. Any order of microbatches is
+/// valid, but routings are recorded in the order of the backward passes, and read as that of the
+/// microbatches. (All schedules that the lessons generate run backward passes in ascending order.)
+inline void check_routed_order(const Schedule& schedule, const AllAxes& chosen) {
+  if (!chosen.has_experts()) return;
+  std::vector<int> latest(static_cast<std::size_t>(schedule.stages), -1);
+  for (const std::vector<Action>& actions : schedule.actions)
+    for (const Action& action : actions) {
+      if (action.op != Op::backward && action.op != Op::backward_input) continue;
+      int& before = latest[static_cast<std::size_t>(action.stage)];
+      if (action.microbatch < before)
+        throw UsageError(fmt::format(
+            "--schedule {} with --experts {}: stage {} runs the backward pass of microbatch {} "
+            "after that of {}, but routings are recorded in ascending order; use --experts 0, or "
+            "a schedule that Lockstep generates",
+            schedule.name, chosen.moe.experts, action.stage, action.microbatch, before));
+      before = action.microbatch;
+    }
 }
 
 /// A configuration: lesson 16's flags, and the schedules of lessons 8 to 11 along pp.
@@ -44,7 +55,9 @@ class ConfigurationFlags {
         }) {
     lesson.check([this](const Options& options) {
       check_zero_schedules(chosen(options), schedules_.words());
-      check_expert_schedules(chosen(options), schedules_.words());
+    });
+    schedules_.check([this, &lesson](const Schedule& schedule) {
+      check_routed_order(schedule, chosen(lesson.options()));
     });
   }
 

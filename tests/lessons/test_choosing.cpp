@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lessons/17_choosing/choosing_lesson.h"
 #include "lessons/17_choosing/prediction.h"
 #include "tests/support/mesh_checks.h"
 #include "tests/support/meta_checks.h"
@@ -249,4 +250,20 @@ TEST_CASE("a bubble that depends on unknown times has a formula, but no value") 
   on_wall.options.plan.modelled.reset();
   on_wall.options = on_meta(on_wall.options);
   CHECK(bubble_of(on_wall).has_value());
+}
+
+TEST_CASE("experts take every schedule that the lessons generate, but not every order") {
+  AllAxes chosen;
+  chosen.moe.experts = 4;
+  for (const KnownSchedule& known : known_schedules())
+    for (const int p : {1, 2, 3, 4})
+      for (const int m : {1, 2, 5, 8, 13})
+        for (int v = known.least_chunks; v <= std::min(known.most_chunks, 3); ++v)
+          if (const PipelineSize size{p, v, m}; refusal(known, size).empty())
+            CHECK_NOTHROW(check_routed_order(known.generate(size), chosen));
+  const Schedule descending = schedule_from_csv("0F0,0F1,0B1,0B0\n", "mine.csv");
+  CHECK_THROWS_WITH_AS(check_routed_order(descending, chosen),
+                       doctest::Contains("microbatch 0 after that of 1"), UsageError);
+  chosen.moe.experts = 0;
+  CHECK_NOTHROW(check_routed_order(descending, chosen));
 }
