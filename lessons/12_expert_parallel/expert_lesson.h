@@ -49,11 +49,13 @@ struct ExpertFlags : RoutingFlags {
   const std::string& over;
 };
 
-/// Adds the flags of a mixture of experts. The references are valid for the lesson's lifetime.
+/// Adds the flags of a mixture of experts. `otherwise` is the default of --experts, and `experts`
+/// its help. The references are valid for the lesson's lifetime.
 inline RoutingFlags routing_flags(Lesson& lesson,
-                                  const std::string& experts = "experts in each layer") {
+                                  const std::string& experts = "experts in each layer",
+                                  int otherwise = 8) {
   return {
-      .experts = lesson.flag("--experts", 8, experts),
+      .experts = lesson.flag("--experts", otherwise, experts),
       .top_k = lesson.flag("--top-k", 2, "experts that process each token"),
       .capacity = lesson.flag("--capacity", 0.0,
                               "the capacity factor: an expert accepts at most this many times its "

@@ -62,7 +62,7 @@ class UnreadRoutingLog : public RoutingLog {
 /// Returns how many microbatches a rank has routed so far.
 inline std::size_t routings_so_far(const Plan& plan, const Place& place, RoutingLog& log) {
   return log
-      .calls(replica_of(plan.mesh, place.rank), plan.layers_of(place.only_stage()).first,
+      .calls(replica_of(plan.mesh, place.rank), plan.layers_of(place.stages.front()).first,
              place.coordinate(Axis::tp))
       .size();
 }
@@ -72,21 +72,24 @@ class RoutedSteps {
  public:
   /// Exchanges the routings of the microbatches from `first` on over the control channel. All
   /// members call it at the same point of the program. Reads only this rank's entries of the log.
-  /// A step has `microbatches`.
+  /// A step has `microbatches`, and each stage routes them in ascending order.
   RoutedSteps(Transport& transport, const Plan& plan, const Place& place, RoutingLog& log,
               std::size_t first, int microbatches)
-      : layers_(plan.layers_of(place.only_stage())),
-        microbatches_(static_cast<std::size_t>(microbatches)) {
+      : microbatches_(static_cast<std::size_t>(microbatches)) {
     std::vector<const RoutingLog::Calls*> mine;
-    for (int layer = layers_.first; layer < layers_.last; ++layer)
-      mine.push_back(
-          &log.calls(replica_of(plan.mesh, place.rank), layer, place.coordinate(Axis::tp)));
+    for (const int stage : place.stages) {
+      stages_[stage] = {plan.layers_of(stage), mine.size()};
+      for (int layer = stages_[stage].layers.first; layer < stages_[stage].layers.last; ++layer)
+        mine.push_back(
+            &log.calls(replica_of(plan.mesh, place.rank), layer, place.coordinate(Axis::tp)));
+    }
+    layers_ = mine.size();
     std::string text;
     for (std::size_t i = first; i < mine.front()->size(); ++i)
       for (const RoutingLog::Calls* calls : mine)
         text += fmt::format("{} ", fmt::join((*calls)[i].kept, " "));
     count_ = mine.front()->size() - first;
-    kept_.assign(count_ * mine.size(), {});
+    kept_.assign(count_ * layers_, {});
     const std::size_t experts = count_ > 0 ? mine.front()->back().kept.size() : 0;
     for (const std::string& each : gather_texts(transport, place.group(Axis::ep), text)) {
       std::istringstream numbers{each};
@@ -122,10 +125,9 @@ class RoutedSteps {
     for (const Action& action : actions) {
       if (action.op != Op::forward && !(again && action.op != Op::backward_weight)) continue;
       const std::size_t call = step * microbatches_ + static_cast<std::size_t>(action.microbatch);
-      for (int i = 0; i < layers_.count(); ++i)
-        given.add(
-            layers_.first + i,
-            kept_[call * static_cast<std::size_t>(layers_.count()) + static_cast<std::size_t>(i)]);
+      const auto& [layers, before] = stages_.at(action.stage);
+      for (int i = 0; i < layers.count(); ++i)
+        given.add(layers.first + i, kept_[call * layers_ + before + static_cast<std::size_t>(i)]);
     }
   }
 
@@ -149,10 +151,16 @@ class RoutedSteps {
     return all;
   }
 
-  StageLayers layers_;
+  struct Stage {
+    StageLayers layers;
+    std::size_t before = 0;  ///< layers of the rank's earlier stages
+  };
+
   std::size_t microbatches_;
+  std::map<int, Stage> stages_;     ///< of this rank
+  std::size_t layers_ = 0;          ///< of all its stages
   std::size_t count_ = 0;           ///< microbatches of all steps
-  std::vector<KeptByMember> kept_;  ///< [microbatch][layer of the stage]
+  std::vector<KeptByMember> kept_;  ///< [microbatch][layer]
 };
 
 /// Leaves bytes and peaks open until the routing is known (Predicted::at_end).

@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "core/model/builder.h"
 #include "core/pipeline/pipeline_prediction.h"
 #include "core/plan/ranks_of_model.h"
 #include "lessons/15_3d/three_d.h"
@@ -32,7 +31,6 @@ inline PipelineTimes times_3d(const Plan& plan, int microbatches, const Composit
   whole.mesh =
       Mesh{plan.mesh.ranks() / t, {1, 1, plan.mesh.size(Axis::dp), plan.mesh.size(Axis::pp)}};
   whole.modelled->slow.clear();  // its ranks are others
-  set_builder(whole, nullptr);
   PipelineTimes times = pipeline_times(whole, microbatches);
   const Picoseconds exchange = exchange_time(plan, microbatches);
   for (int i = 0; i < plan.stages(); ++i) {

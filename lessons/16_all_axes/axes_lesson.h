@@ -47,13 +47,14 @@ inline void check_all_axes(const Options& options, const AllAxes& chosen,
 /// The lesson's own flags.
 class AllAxesFlags {
  public:
-  /// Adds the flags and their checks to a lesson, which must outlive this object.
-  explicit AllAxesFlags(Lesson& lesson)
+  /// Adds the flags and their checks to a lesson, which must outlive this object. `experts` and
+  /// `recompute` are the defaults of --experts and --recompute.
+  explicit AllAxesFlags(Lesson& lesson, int experts = 8, Recompute recompute = Recompute::full)
       : sequence_(lesson.flag("--sequence-parallel", std::string{"on"}, {"on", "off"},
                               "tp ranks also divide the tokens between the products (lesson 7)")),
         method_(context_method_flag(lesson)),
-        recompute_(recompute_flag(lesson, Recompute::full)),
-        routing_(routing_flags(lesson, "experts in each layer; 0: a dense MLP")),
+        recompute_(recompute_flag(lesson, recompute)),
+        routing_(routing_flags(lesson, "experts in each layer; 0: a dense MLP", experts)),
         data_(lesson) {
     lesson.check(
         [this](const Options& options) { check_all_axes(options, chosen(options), routing_); });

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -55,6 +56,9 @@ class ScheduleFlags {
                                "write the last schedule to this CSV file, for PyTorch")) {
     lesson.place_stages([this](const Options& options) { return place(options); });
   }
+  /// Adds a check of each schedule, once it is read or generated. `check` throws UsageError for one
+  /// that the lesson does not support.
+  void check(std::function<void(const Schedule&)> check) { check_ = std::move(check); }
   ScheduleFlags(const ScheduleFlags&) = delete;
   ScheduleFlags& operator=(const ScheduleFlags&) = delete;
 
@@ -82,6 +86,7 @@ class ScheduleFlags {
       schedules_.push_back(named(words_.substr(at, end - at), options));
       at = end + 1;
     }
+    if (check_) std::ranges::for_each(schedules_, check_);
     const Schedule& first = schedules_.front();
     for (const Schedule& each : schedules_)
       if (each.rank_of_stage != first.rank_of_stage)
@@ -139,6 +144,7 @@ class ScheduleFlags {
   const int& chunks_;
   const int& memory_limit_;
   const std::string& export_to_;
+  std::function<void(const Schedule&)> check_;
   bool searches_ = false;
   std::vector<Schedule> schedules_;
 };

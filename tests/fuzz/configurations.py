@@ -138,6 +138,16 @@ FAMILIES = {
         '--zero': lambda draw, model: 0 if model['--experts'] else draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
         '--sequence-parallel': lambda draw, model: draw.choice(('on', 'on', 'off'))}, clips=True, sharded_sequence=True,
         by_data=('all_to_all', 'activations', 'communication')),
+    'choosing': Family('lesson_17_choosing', {'dp': (1, 2, 2), 'pp': (1, 2, 2, 3), 'cp': (1, 1, 2), 'tp': (1, 1, 2)}, {
+        '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
+        '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather')), '--recompute': _recompute,
+        '--experts': lambda draw, model: draw.choice((0, 0, 36)), '--ep': _experts_over_replicas,
+        '--top-k': lambda draw, model: draw.randint(1, 4),
+        '--capacity': lambda draw, model: draw.choice((0, 0, 0.5, 1, 1.25)) if model['--experts'] else False,
+        '--zero': lambda draw, model: 0 if model['--experts'] else draw.choice((0, 1, 1, 2, 3)), '--shard': _shard,
+        '--bucket': _bucket, '--sequence-parallel': lambda draw, model: draw.choice(('on', 'off')),
+        '--schedule': _schedule_of_mesh, '--chunks': _chunks_of_mesh}, clips=True, sharded_sequence=True, chunks=3,
+        by_data=('all_to_all', 'activations', 'communication')),
 }
 
 
@@ -255,10 +265,10 @@ def make_impossible(configuration, seed):
             ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['tp'] - 1)
     if axes.get('cp', 1) > 1:
         ways['--sequence'] = flags['--sequence'] + draw.randint(1, axes['cp'] - 1)
-    if '--experts' in flags:
+    if flags.get('--experts', 0) > 0:
         ways['--top-k'] = flags['--experts'] + 1
-        if max(axes['tp'], flags['--ep']) > 1:
-            ways['--experts'] = flags['--experts'] + 1    # 121 and 241 have no small divisors
+        if flags['--ep'] > 1 or flags.get('--experts-over') == 'tp':
+            ways['--experts'] = flags['--experts'] + 1    # 37, 73, 121 and 241 have no small divisors
     if axes.get('pp', 1) > 1:
         ways['--layers'] = draw.randint(1, axes['pp'] - 1)
     if '--split' in flags:
