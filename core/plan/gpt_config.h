@@ -98,7 +98,8 @@ struct GptConfig {
   std::int64_t trained_count() const;
   /// Returns the model FLOPs of a training step per token: 6 (L (matrix_elements_per_block() + s h)
   /// + V h), three times the forward pass (Narayanan 2021, without recomputation and with causal
-  /// attention, s h, counted half). For GPT-2 6 (L (12 h² + s h) + V h).
+  /// attention, s h, counted half). For GPT-2 6 (L (12 h² + s h) + V h). Publications count
+  /// attention in full (core/plan/flops.h).
   double flops_per_token() const;
 
   bool operator==(const GptConfig&) const = default;
