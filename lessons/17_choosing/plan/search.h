@@ -16,6 +16,8 @@ struct SearchSpace {
   std::optional<std::string> schedule;
   std::optional<Recompute> recompute;
   std::vector<std::string> schedules{"1f1b", "interleaved", "zb-h1"};
+
+  bool operator==(const SearchSpace&) const = default;
 };
 
 /// A configuration that was replayed.
