@@ -94,7 +94,8 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   std::string load, precision = "bf16", cluster = "h100", memory, explain, schedule, recompute;
   std::string schedules = "1f1b,interleaved,zb-h1";
   std::optional<int> ranks, batch;
-  int replays = 20, top = 10, zero = -1;
+  std::string sequence_parallel = "on";
+  int replays = 20, top = 10, zero = -1, bucket = static_cast<int>(task.bucket_bytes);
   task.moe.experts = 0;
 
   CommandLine line;
@@ -131,6 +132,9 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   line.number("--chunks", space.chunks, "stages per rank");
   line.choice("--recompute", recompute, {"none", "selective", "full"},
               "what backward recomputes: nothing, attention's probabilities, or whole blocks");
+  line.choice("--sequence-parallel", sequence_parallel, {"on", "off"},
+              "tp ranks also divide the tokens between the products");
+  line.number("--bucket", bucket, 1, "minimum bytes of gradients in a bucket");
   line.app.option_defaults()->group("Output");
   line.word("--explain", explain,
             "read a configuration aloud, such as TP=8,PP=4,DP=2: what each number buys and costs");
@@ -154,6 +158,8 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     if (precision == name_of(dtype)) task.model.dtype = dtype;
   task.model.validate();
+  task.sequence_parallel = sequence_parallel == "on";
+  task.bucket_bytes = bucket;
   if (zero >= 0) space.zero = zero;
   if (zero > 3)
     throw UsageError(fmt::format("--zero {}: ZeRO has stages 1 to 3, and 0 is none", zero));

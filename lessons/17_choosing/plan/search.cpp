@@ -160,7 +160,7 @@ std::vector<Configuration> configurations(const TrainingTask& task, const Search
                                    .schedule = schedule,
                                    .chunks = chunks,
                                    .recompute = recompute,
-                                   .sequence_parallel = tp > 1});
+                                   .sequence_parallel = tp > 1 && task.sequence_parallel});
                   }
                 }
               }
@@ -189,7 +189,7 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
   in_parallel(unknown.size(), [&](std::size_t i) {
     Configuration any;
     std::tie(any.tp, any.cp, any.ep, any.microbatch, any.recompute) = unknown[i].first;
-    any.sequence_parallel = any.tp > 1;
+    any.sequence_parallel = any.tp > 1 && task.sequence_parallel;
     *unknown[i].second = model_costs(task, any);
     const std::lock_guard lock{mutex};
     tell(fmt::format("costs of layers: {} of {}", i + 1, unknown.size()));
