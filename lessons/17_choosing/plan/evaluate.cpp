@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "core/comm/shared/folded_links.h"
+#include "core/plan/flat_layout.h"
 #include "lessons/15_3d/mesh_training.h"
+#include "lessons/15_3d/prediction.h"
 
 namespace lockstep {
 
@@ -34,9 +36,54 @@ bool tp_is_even(const Plan& plan) {
   return std::ranges::all_of(group, [&](int rank) { return sizes(rank) == first; });
 }
 
+/// The layouts of a rank's stages, which ZeRO divides among `shards` ranks.
+std::vector<FlatLayout> layouts_of(const PlannedRun& run, const Place& place) {
+  std::vector<FlatLayout> layouts;
+  for (const int stage : place.stages)
+    layouts.emplace_back(run.plan.units(place, stage), run.chosen.sharers(place),
+                         run.chosen.bucket_bytes);
+  return layouts;
+}
+
+/// Whether ZeRO pads a bucket, so that the last replica updates fewer elements than the others.
+bool pads_shards(const PlannedRun& run) {
+  if (run.chosen.zero == 0) return false;
+  const std::vector<int> stages = run.plan.mesh.group(0, Axis::pp);
+  return std::ranges::any_of(stages, [&](int rank) {
+    const auto layouts = layouts_of(run, run.plan.place(rank));
+    return std::ranges::any_of(
+        layouts, [](const FlatLayout& layout) { return layout.used() != layout.elements(); });
+  });
+}
+
+/// Of the replicas of `rank`, which hold equal shards, that with the most parts of parameters: the
+/// optimizer keeps a number for each.
+int replica_with_most_parts(const PlannedRun& run, int rank) {
+  const Place place = run.plan.place(rank);
+  const auto layouts = layouts_of(run, place);
+  const std::vector<int>& sharers = place.group(Axis::dp_cp);
+  int found = rank;
+  std::size_t most = 0;
+  for (const int other : place.group(Axis::dp)) {
+    const auto shard = static_cast<int>(std::ranges::find(sharers, other) - sharers.begin());
+    std::size_t parts = 0;
+    for (const FlatLayout& layout : layouts)
+      for (const FlatLayout::Bucket& bucket : layout.buckets())
+        parts += layout.shard(bucket, shard).size();
+    if (parts > most) {
+      most = parts;
+      found = other;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 Folding folding_of(const PlannedRun& run) {
+  // The last replica's shorter update changes the times of others by less than itself takes.
+  constexpr int most_exact_ranks = 256;
+  if (run.plan.mesh.ranks() <= most_exact_ranks && pads_shards(run)) return {};
   const Mesh& mesh = run.plan.mesh;
   const Cluster& cluster = run.plan.modelled->cluster;
   std::vector<Folding::Axis> axes;
@@ -122,12 +169,16 @@ StepParts parts_of(const Replay& replay, int rank, int step) {
 StepFigures step_figures(const PlannedRun& run, std::int64_t most_memory) {
   StepFigures figures;
   const RunOperations operations = record_step(run, folding_of(run), &figures.of_rank);
-  for (const auto& [rank, dry] : figures.of_rank)
-    if (dry.peak_total > figures.peak) {
-      figures.peak = dry.peak_total;
-      figures.memory = dry.peak;
-      figures.fullest = rank;
-    }
+  const auto keep_fullest = [&](int rank, const DryFigures& dry) {
+    if (dry.peak_total <= figures.peak) return;
+    figures.peak = dry.peak_total;
+    figures.memory = dry.peak;
+    figures.fullest = rank;
+  };
+  for (const auto& [rank, dry] : figures.of_rank) keep_fullest(rank, dry);
+  if (run.chosen.zero > 0 && operations.folding.folds())
+    if (const int rank = replica_with_most_parts(run, figures.fullest); rank != figures.fullest)
+      keep_fullest(rank, dry_run_mesh(run.plan, run.plan.place(rank), run.schedule, run.chosen));
   if (figures.peak > most_memory) return figures;
   const Scenario scenario{operations.modelled};
   const Replay replay{operations, scenario};

@@ -36,12 +36,12 @@ double model_flops_utilization(const TrainingTask& task, Picoseconds step) {
   return flops / task.ranks / (static_cast<double>(step) * 1e-12) / task.cluster.flops;
 }
 
-std::string ranking_table(const TrainingTask& task, const SearchResult& found, std::size_t top) {
-  const std::size_t count = std::min(top, found.plans.size());
+std::string ranking_table(const TrainingTask& task, const std::vector<RankedPlan>& plans) {
+  const std::size_t count = plans.size();
   std::set<std::string> axes;
   for (std::size_t i = 0; i < count; ++i)
-    for (const auto& [axis, time] : found.plans[i].figures.parts.exposed)
-      axes.insert(axis_in_words(axis, found.plans[i].configuration));
+    for (const auto& [axis, time] : plans[i].figures.parts.exposed)
+      axes.insert(axis_in_words(axis, plans[i].configuration));
   const bool experts = task.moe.experts > 0;
   std::string text = fmt::format(
       "{:>4} {:>10} {:>6} {:>8}  {:>3} {:>3} {:>4} {:>3}{} {:>4} {:>3} {:>4}  {:<15} {:<9} {:>9}",
@@ -50,7 +50,7 @@ std::string ranking_table(const TrainingTask& task, const SearchResult& found, s
   for (const std::string& axis : axes) text += fmt::format(" {:>7}", axis);
   text += fmt::format(" {:>8} {:>9}\n", "bubble", "optimizer");
   for (std::size_t i = 0; i < count; ++i) {
-    const auto& [c, figures, bounds] = found.plans[i];
+    const auto& [c, figures, bounds] = plans[i];
     const KnownSchedule& known = *find_schedule(c.schedule);
     std::string schedule{c.pp > 1 ? known.word : "-"};
     if (c.pp > 1 && c.chunks > 1) schedule += fmt::format(" ×{}", c.chunks);
@@ -72,8 +72,9 @@ std::string ranking_table(const TrainingTask& task, const SearchResult& found, s
   return text;
 }
 
-std::string why_slower(const TrainingTask& task, const SearchResult& found, std::size_t i) {
-  const RankedPlan &best = found.plans.front(), &plan = found.plans[i];
+std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& plans,
+                       std::size_t i) {
+  const RankedPlan &best = plans.front(), &plan = plans[i];
   const auto mine = named_parts(plan.figures.parts);
   auto its = named_parts(best.figures.parts);
   std::string longest;

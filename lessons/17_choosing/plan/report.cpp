@@ -27,6 +27,13 @@ Json json_of(const PlanRequest& request, const RankedPlan& plan) {
   Json memory;
   for (const MemoryCategory category : all_memory_categories)
     memory[name_of(category)] = figures.memory.of(category);
+  Json ranks = Json::array();  // one of several that are equal
+  for (const auto& [rank, dry] : figures.of_rank) {
+    Json bytes;
+    for (const Operation operation : all_operations)
+      if (dry.bytes_sent[operation] > 0) bytes[name_of(operation)] = dry.bytes_sent[operation];
+    ranks.push_back({{"rank", rank}, {"peak", dry.peak_total}, {"bytes_sent", bytes}});
+  }
   return {{"dp", c.dp},
           {"tp", c.tp},
           {"pp", c.pp},
@@ -46,13 +53,14 @@ Json json_of(const PlanRequest& request, const RankedPlan& plan) {
           {"peak", figures.peak},
           {"fullest_rank", figures.fullest},
           {"memory", memory},
+          {"ranks", ranks},
           {"bounds", {{"step_seconds", seconds_of(bounds.step)}, {"memory", bounds.memory}}}};
 }
 
 }  // namespace
 
 void write_report(const PlanRequest& request, const SearchResult& found,
-                  const std::vector<std::optional<MetaRun>>& reruns) {
+                  const std::vector<RankedPlan>& plans, const std::vector<MetaRun>& reruns) {
   const TrainingTask& task = request.task;
   Json report{{"model", request.model},
               {"parameters", task.model.parameter_count()},
@@ -65,10 +73,10 @@ void write_report(const PlanRequest& request, const SearchResult& found,
               {"left", found.left},
               {"plans", Json::array()},
               {"too_large", Json::array()}};
-  for (std::size_t i = 0; i < found.plans.size(); ++i) {
-    Json plan = json_of(request, found.plans[i]);
-    if (i < reruns.size() && reruns[i])
-      plan["rerun"] = {{"step_seconds", reruns[i]->step_seconds}, {"peak", reruns[i]->peak}};
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    Json plan = json_of(request, plans[i]);
+    if (i < reruns.size())
+      plan["rerun"] = {{"step_seconds", reruns[i].step_seconds}, {"peak", reruns[i].peak}};
     report["plans"].push_back(plan);
   }
   for (const RankedPlan& plan : found.too_large)

@@ -27,6 +27,9 @@ struct RankedPlan {
   LowerBounds bounds;
 };
 
+/// Returns the fastest plan of each mesh, as indices, the fastest first.
+std::vector<std::size_t> best_of_each_mesh(const std::vector<RankedPlan>& plans);
+
 /// What a search has found.
 struct SearchResult {
   std::vector<RankedPlan> plans;      ///< those that fit, the fastest first
@@ -48,7 +51,8 @@ std::vector<Configuration> configurations(const TrainingTask& task, const Search
 
 /// Searches for the configuration with the shortest step that fits into the cluster's memory.
 /// Lower bounds cut what can't be the best; of the rest, an estimate chooses which `replays`
-/// configurations are recorded and replayed. `progress`, if given, is told how far the search is.
+/// configurations are recorded and replayed, and, for comparison, half as many others, each on
+/// another mesh. `progress`, if given, is told how far the search is.
 SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays = 20,
                     const std::function<void(const std::string&)>& progress = {});
 
