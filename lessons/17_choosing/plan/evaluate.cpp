@@ -1,7 +1,8 @@
 #include "lessons/17_choosing/plan/evaluate.h"
 
 #include <algorithm>
-#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/comm/shared/folded_links.h"
@@ -45,33 +46,37 @@ std::vector<FlatLayout> layouts_of(const PlannedRun& run, const Place& place) {
   return layouts;
 }
 
-/// Whether ZeRO pads a bucket, so that the last replica updates fewer elements than the others.
-bool pads_shards(const PlannedRun& run) {
-  if (run.chosen.zero == 0) return false;
-  const std::vector<int> stages = run.plan.mesh.group(0, Axis::pp);
-  return std::ranges::any_of(stages, [&](int rank) {
-    const auto layouts = layouts_of(run, run.plan.place(rank));
-    return std::ranges::any_of(
-        layouts, [](const FlatLayout& layout) { return layout.used() != layout.elements(); });
-  });
-}
+/// What a replica owns under ZeRO. Shards have equal sizes, but the last ones may be padded; their
+/// gradients of norms are summed over tp; and the optimizer keeps a number for each part of a
+/// parameter.
+struct Owned {
+  std::int64_t norms = 0;  ///< elements
+  std::int64_t elements = 0;
+  std::size_t parts = 0;
+};
 
-/// Of the replicas of `rank`, which hold equal shards, that with the most parts of parameters: the
-/// optimizer keeps a number for each.
-int replica_with_most_parts(const PlannedRun& run, int rank) {
+/// Of the replicas for which the representative of `rank` stands, returns the one that owns most.
+int replica_with_most(const PlannedRun& run, const Folding& folding, int rank,
+                      const std::function<bool(const Owned&, const Owned&)>& more) {
   const Place place = run.plan.place(rank);
   const auto layouts = layouts_of(run, place);
   const std::vector<int>& sharers = place.group(Axis::dp_cp);
-  int found = rank;
-  std::size_t most = 0;
+  int found = -1;
+  Owned most;
   for (const int other : place.group(Axis::dp)) {
+    if (folding.representative(other) != folding.representative(rank)) continue;
     const auto shard = static_cast<int>(std::ranges::find(sharers, other) - sharers.begin());
-    std::size_t parts = 0;
+    Owned owned;
     for (const FlatLayout& layout : layouts)
       for (const FlatLayout::Bucket& bucket : layout.buckets())
-        parts += layout.shard(bucket, shard).size();
-    if (parts > most) {
-      most = parts;
+        for (const FlatLayout::Piece& piece : layout.shard(bucket, shard % layout.shards())) {
+          owned.elements += piece.elements;
+          ++owned.parts;
+          if (is_norm(run.plan.model(), bucket.slots[piece.slot].parameter.order))
+            owned.norms += piece.elements;
+        }
+    if (found < 0 || more(owned, most)) {
+      most = owned;
       found = other;
     }
   }
@@ -81,9 +86,6 @@ int replica_with_most_parts(const PlannedRun& run, int rank) {
 }  // namespace
 
 Folding folding_of(const PlannedRun& run) {
-  // The last replica's shorter update changes the times of others by less than itself takes.
-  constexpr int most_exact_ranks = 256;
-  if (run.plan.mesh.ranks() <= most_exact_ranks && pads_shards(run)) return {};
   const Mesh& mesh = run.plan.mesh;
   const Cluster& cluster = run.plan.modelled->cluster;
   std::vector<Folding::Axis> axes;
@@ -110,6 +112,14 @@ Folding folding_of(const PlannedRun& run) {
 
 RunOperations record_step(const PlannedRun& run, const Folding& folding,
                           std::map<int, DryFigures>* figures) {
+  // Replicas exchange what they own, so the one whose sums over tp and whose update take longest
+  // sets their time.
+  const std::function<int(int)> slowest = [&](int representative) {
+    return replica_with_most(run, folding, representative, [](const Owned& a, const Owned& b) {
+      return std::pair{a.norms, a.elements} > std::pair{b.norms, b.elements};
+    });
+  };
+  const bool shards = run.chosen.zero > 0 && folding.folds();
   return record_dry_run(
       run.plan,
       [&](DryRank& rank) {
@@ -118,17 +128,16 @@ RunOperations record_step(const PlannedRun& run, const Folding& folding,
         rank.run(run.schedule.microbatches,
                  [&](const Batch& mine) { training.step(pipeline, mine); });
       },
-      folding, figures);
+      folding, shards ? slowest : nullptr, figures);
 }
 
 StepParts parts_of(const Replay& replay, int rank, int step) {
   StepParts parts;
   const auto& sections = replay.run().ranks[static_cast<std::size_t>(rank)].sections;
-  const Cluster& cluster = replay.scenario().modelled().cluster;
   struct Issued {
     std::int64_t number;
     const RecordedOperation* operation;
-    Picoseconds start, end;
+    Picoseconds departure;
   };
   std::vector<Issued> issued;
   for (std::size_t i = 0; i < sections.size(); ++i) {
@@ -139,7 +148,7 @@ StepParts parts_of(const Replay& replay, int rank, int step) {
       const RecordedOperation& operation = each.operation;
       const Picoseconds time = each.end - each.start;
       if (operation.is_issued()) {
-        issued.push_back({each.issued, &operation, each.start, each.end});
+        issued.push_back({each.issued, &operation, each.departure});
       } else if (operation.kind == Kind::wait) {
         const Issued& awaited = *std::ranges::lower_bound(issued, each.issued, {}, &Issued::number);
         const RecordedOperation& what = *awaited.operation;
@@ -148,11 +157,9 @@ StepParts parts_of(const Replay& replay, int rank, int step) {
           const std::uint32_t group = run.ranks[static_cast<std::size_t>(rank)]
                                           .groups[static_cast<std::size_t>(what.group)];
           parts.exposed[run.groups[group].name] += time;
-        } else if (what.kind == Kind::receive) {
-          // Before it left its sender, the message was not computed yet.
-          const Picoseconds left =
-              awaited.start - cluster.latency(rank + what.peer, rank, what.bytes);
-          const Picoseconds late = std::clamp(left, each.start, each.end) - each.start;
+        } else if (what.kind == Kind::receive && std::string_view{what.axis} == "pp") {
+          // Before it left its stage, the message was not computed yet.
+          const Picoseconds late = std::clamp(awaited.departure, each.start, each.end) - each.start;
           parts.bubble += late;
           parts.exposed[what.axis] += time - late;
         } else {
@@ -177,7 +184,10 @@ StepFigures step_figures(const PlannedRun& run, std::int64_t most_memory) {
   };
   for (const auto& [rank, dry] : figures.of_rank) keep_fullest(rank, dry);
   if (run.chosen.zero > 0 && operations.folding.folds())
-    if (const int rank = replica_with_most_parts(run, figures.fullest); rank != figures.fullest)
+    if (const int rank =
+            replica_with_most(run, operations.folding, figures.fullest,
+                              [](const Owned& a, const Owned& b) { return a.parts > b.parts; });
+        rank != figures.fullest)
       keep_fullest(rank, dry_run_mesh(run.plan, run.plan.place(rank), run.schedule, run.chosen));
   if (figures.peak > most_memory) return figures;
   const Scenario scenario{operations.modelled};
@@ -185,7 +195,7 @@ StepFigures step_figures(const PlannedRun& run, std::int64_t most_memory) {
   const int step = replay.last_step();
   figures.step = replay.step_time(step);
   for (const auto& [rank, dry] : figures.of_rank) {
-    StepParts parts = parts_of(replay, rank, step);
+    StepParts parts = parts_of(replay, operations.folding.representative(rank), step);
     if (parts.step > figures.parts.step) {
       figures.parts = std::move(parts);
       figures.slowest = rank;
