@@ -46,23 +46,29 @@ std::vector<FlatLayout> layouts_of(const PlannedRun& run, const Place& place) {
   return layouts;
 }
 
-/// What a replica owns under ZeRO. Shards have equal sizes, but the last ones may be padded; their
-/// gradients of norms are summed over tp; and the optimizer keeps a number for each part of a
-/// parameter.
+/// Whether ZeRO pads a bucket, so that the last replica updates fewer elements than the others.
+bool pads_shards(const PlannedRun& run) {
+  return std::ranges::any_of(run.plan.mesh.group(0, Axis::pp), [&](int rank) {
+    return std::ranges::any_of(layouts_of(run, run.plan.place(rank)), [](const auto& layout) {
+      return layout.used() != layout.elements();
+    });
+  });
+}
+
+/// What a replica owns under ZeRO. Shards have equal sizes, but hold different parameters.
 struct Owned {
-  std::int64_t norms = 0;  ///< elements
-  std::int64_t elements = 0;
-  std::size_t parts = 0;
+  std::int64_t norms = 0;  ///< elements, whose gradients are summed over tp
+  std::int64_t parts = 0;  ///< of parameters, for each of which the optimizer keeps a number
 };
 
 /// Of the replicas for which the representative of `rank` stands, returns the one that owns most.
 int replica_with_most(const PlannedRun& run, const Folding& folding, int rank,
-                      const std::function<bool(const Owned&, const Owned&)>& more) {
+                      std::int64_t Owned::*what) {
   const Place place = run.plan.place(rank);
   const auto layouts = layouts_of(run, place);
   const std::vector<int>& sharers = place.group(Axis::dp_cp);
   int found = -1;
-  Owned most;
+  std::int64_t most = 0;
   for (const int other : place.group(Axis::dp)) {
     if (folding.representative(other) != folding.representative(rank)) continue;
     const auto shard = static_cast<int>(std::ranges::find(sharers, other) - sharers.begin());
@@ -70,13 +76,12 @@ int replica_with_most(const PlannedRun& run, const Folding& folding, int rank,
     for (const FlatLayout& layout : layouts)
       for (const FlatLayout::Bucket& bucket : layout.buckets())
         for (const FlatLayout::Piece& piece : layout.shard(bucket, shard % layout.shards())) {
-          owned.elements += piece.elements;
           ++owned.parts;
           if (is_norm(run.plan.model(), bucket.slots[piece.slot].parameter.order))
             owned.norms += piece.elements;
         }
-    if (found < 0 || more(owned, most)) {
-      most = owned;
+    if (found < 0 || owned.*what > most) {
+      most = owned.*what;
       found = other;
     }
   }
@@ -86,6 +91,10 @@ int replica_with_most(const PlannedRun& run, const Folding& folding, int rank,
 }  // namespace
 
 Folding folding_of(const PlannedRun& run) {
+  // The last replica's shorter update hardly changes the step, but by more than nothing.
+  constexpr int most_exact_ranks = 256;
+  if (run.chosen.zero > 0 && run.plan.mesh.ranks() <= most_exact_ranks && pads_shards(run))
+    return {};
   const Mesh& mesh = run.plan.mesh;
   const Cluster& cluster = run.plan.modelled->cluster;
   std::vector<Folding::Axis> axes;
@@ -112,14 +121,13 @@ Folding folding_of(const PlannedRun& run) {
 
 RunOperations record_step(const PlannedRun& run, const Folding& folding,
                           std::map<int, DryFigures>* figures) {
-  // Replicas exchange what they own, so the one whose sums over tp and whose update take longest
-  // sets their time.
+  // Replicas wait for the one whose gradients of norms take longest to sum over tp.
   const std::function<int(int)> slowest = [&](int representative) {
-    return replica_with_most(run, folding, representative, [](const Owned& a, const Owned& b) {
-      return std::pair{a.norms, a.elements} > std::pair{b.norms, b.elements};
-    });
+    const std::vector<int> tp = run.plan.mesh.group(representative, Axis::tp);
+    const int first = replica_with_most(run, folding, tp.front(), &Owned::norms);
+    return representative + first - tp.front();
   };
-  const bool shards = run.chosen.zero > 0 && folding.folds();
+  const bool differ = run.chosen.zero > 0 && run.chosen.sequence_parallel && folding.folds();
   return record_dry_run(
       run.plan,
       [&](DryRank& rank) {
@@ -128,7 +136,7 @@ RunOperations record_step(const PlannedRun& run, const Folding& folding,
         rank.run(run.schedule.microbatches,
                  [&](const Batch& mine) { training.step(pipeline, mine); });
       },
-      folding, shards ? slowest : nullptr, figures);
+      folding, differ ? slowest : nullptr, figures);
 }
 
 StepParts parts_of(const Replay& replay, int rank, int step) {
@@ -184,9 +192,7 @@ StepFigures step_figures(const PlannedRun& run, std::int64_t most_memory) {
   };
   for (const auto& [rank, dry] : figures.of_rank) keep_fullest(rank, dry);
   if (run.chosen.zero > 0 && operations.folding.folds())
-    if (const int rank =
-            replica_with_most(run, operations.folding, figures.fullest,
-                              [](const Owned& a, const Owned& b) { return a.parts > b.parts; });
+    if (const int rank = replica_with_most(run, operations.folding, figures.fullest, &Owned::parts);
         rank != figures.fullest)
       keep_fullest(rank, dry_run_mesh(run.plan, run.plan.place(rank), run.schedule, run.chosen));
   if (figures.peak > most_memory) return figures;

@@ -13,6 +13,7 @@
 #include "lessons/17_choosing/plan/report.h"
 #include "lessons/17_choosing/plan/rerun.h"
 #include "lessons/17_choosing/plan/walk.h"
+#include "lessons/17_choosing/plan/words.h"
 
 using namespace lockstep;
 
@@ -76,8 +77,8 @@ std::string rules_compared(const PlanRequest& request, const SearchResult& found
   if (same(best.configuration)) return "The rules of thumb lead to the same layout.\n";
   const double ratio =
       static_cast<double>(theirs.figures.step) / static_cast<double>(best.figures.step);
-  return fmt::format("The rules of thumb lead to {}: {:.1f} ms, {:.1f} % slower than 1.\n",
-                     theirs.configuration.text(), static_cast<double>(theirs.figures.step) / 1e9,
+  return fmt::format("The rules of thumb lead to {}: {}, {:.1f} % slower than 1.\n",
+                     theirs.configuration.text(), time_text(theirs.figures.step),
                      100 * (ratio - 1));
 }
 
@@ -99,13 +100,12 @@ void explain(const PlanRequest& request, SearchResult found, Progress& progress)
     fmt::print("\nNo configuration of those searched is faster.\n");
   } else if (plan.figures.step > 0) {
     fmt::print(
-        "\nThe fastest plan found takes {:.1f} ms ({:+.1f} %): {}\n",
-        static_cast<double>(best.figures.step) / 1e9,
+        "\nThe fastest plan found takes {} ({:+.1f} %): {}\n", time_text(best.figures.step),
         100 * (static_cast<double>(best.figures.step) / static_cast<double>(plan.figures.step) - 1),
         best.configuration.text());
   } else {
-    fmt::print("\nThis fits, and takes {:.1f} ms: {}\n",
-               static_cast<double>(best.figures.step) / 1e9, best.configuration.text());
+    fmt::print("\nThis fits, and takes {}: {}\n", time_text(best.figures.step),
+               best.configuration.text());
   }
 }
 
