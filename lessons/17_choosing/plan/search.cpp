@@ -14,25 +14,6 @@ namespace lockstep {
 
 namespace {
 
-std::vector<int> divisors(int number, int most) {
-  std::vector<int> found;
-  for (int each = 1; each <= std::min(number, most); ++each)
-    if (number % each == 0) found.push_back(each);
-  return found;
-}
-
-std::vector<int> powers_of_two(int most) {
-  std::vector<int> found;
-  for (int each = 1; each <= most; each *= 2) found.push_back(each);
-  return found;
-}
-
-/// Returns the values of `all`, or only the one that is asked for.
-template <class T>
-std::vector<T> only(const std::optional<T>& asked, std::vector<T> all) {
-  return asked ? std::vector<T>{*asked} : all;
-}
-
 /// A configuration with its bounds.
 struct Candidate {
   Configuration configuration;
@@ -115,66 +96,6 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
 }
 
 }  // namespace
-
-std::vector<Configuration> configurations(const TrainingTask& task, const SearchSpace& space) {
-  std::vector<Configuration> all;
-  const GptConfig& model = task.model;
-  const int most_tp = 2 * task.cluster.ranks_per_node;
-  for (const int tp : only(space.tp, divisors(task.ranks, most_tp)))
-    for (const int cp : only(space.cp, powers_of_two(std::max(1, model.sequence / 4096))))
-      for (const int pp : only(space.pp, divisors(task.ranks, model.layers))) {
-        const std::int64_t others = std::int64_t{1} * tp * cp * pp;
-        if (tp < 1 || others > task.ranks || task.ranks % others != 0) continue;
-        if (model.heads % tp != 0 || model.kv_heads() % tp != 0 || model.mlp_width() % tp != 0 ||
-            model.sequence % (cp * (task.sequence_parallel ? tp : 1) * (cp > 1 ? 2 : 1)) != 0)
-          continue;
-        const int dp = static_cast<int>(task.ranks / others);
-        if ((space.dp && *space.dp != dp) || task.batch % dp != 0) continue;
-        std::vector<int> all_ep{1};
-        if (task.moe.experts > 0) {
-          all_ep.clear();
-          for (const int ep : divisors(dp * cp, task.moe.experts))
-            if (task.moe.experts % ep == 0) all_ep.push_back(ep);
-        }
-        for (const int ep : only(space.ep, all_ep))
-          for (const int microbatch : only(space.microbatch, powers_of_two(32))) {
-            if (task.batch / dp % microbatch != 0) continue;
-            for (const std::string& schedule : only(space.schedule, space.schedules)) {
-              if (pp == 1 && schedule != "1f1b") continue;
-              const KnownSchedule& known = *find_schedule(schedule);
-              std::vector<int> all_chunks{known.least_chunks};
-              if (known.word == "interleaved")
-                all_chunks = divisors(model.layers, model.layers / pp);
-              for (const int chunks : only(space.chunks, all_chunks)) {
-                const PipelineSize size{pp, chunks, task.batch / dp / microbatch};
-                if (!refusal(known, size).empty() || size.stages() > model.layers) continue;
-                for (const int zero : only(space.zero, std::vector{0, 1, 2, 3})) {
-                  if (zero > 0 && dp * cp == 1 && !space.zero) continue;
-                  if ((zero >= 2 && schedule != "1f1b") || (zero > 0 && task.moe.experts > 0))
-                    continue;
-                  for (const Recompute recompute :
-                       only(space.recompute,
-                            std::vector{Recompute::none, Recompute::selective, Recompute::full})) {
-                    if (recompute == Recompute::none && cp > 1) continue;
-                    all.push_back({.dp = dp,
-                                   .tp = tp,
-                                   .pp = pp,
-                                   .cp = cp,
-                                   .ep = ep,
-                                   .zero = zero,
-                                   .microbatch = microbatch,
-                                   .schedule = schedule,
-                                   .chunks = chunks,
-                                   .recompute = recompute,
-                                   .sequence_parallel = tp > 1 && task.sequence_parallel});
-                  }
-                }
-              }
-            }
-          }
-      }
-  return all;
-}
 
 std::vector<std::size_t> best_of_each_mesh(const std::vector<RankedPlan>& plans) {
   std::vector<std::size_t> best;
