@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/plan/flops.h"
 #include "lessons/03_zero_1/zero_memory.h"
 #include "lessons/17_choosing/plan/ranking.h"
 
@@ -17,6 +18,14 @@ using Json = nlohmann::ordered_json;
 
 double seconds_of(Picoseconds time) {
   return seconds(time);
+}
+
+/// FLOPs per token of a step: those that Lockstep computes, and those that publications count.
+Json flops_of(const GptConfig& model) {
+  return {{"computed", model.flops_per_token()},
+          {"published", published_flops_per_token(model)},
+          {"published_selective", published_flops_per_token_with_selective_recomputation(model)},
+          {"published_full", published_flops_per_token_with_full_recomputation(model)}};
 }
 
 Json json_of(const MemoryUse& use) {
@@ -90,7 +99,9 @@ void write_report(const PlanRequest& request, const SearchResult& found,
               {"parameters", task.model.parameter_count()},
               {"ranks", task.ranks},
               {"batch", task.batch},
+              {"sequence", task.model.sequence},
               {"cluster", task.cluster.name},
+              {"flops_per_token", flops_of(task.model)},
               {"considered", found.considered},
               {"cut_by_memory", found.cut_by_memory},
               {"cut_by_time", found.cut_by_time},
