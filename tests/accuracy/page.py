@@ -4,7 +4,7 @@
     tests/accuracy/page.py [--update | --check] [--only SECTION,...] [--build DIR] [--jobs N]
 
 Prints the page; with --update, writes README.md beside this script; with --check, exits with 1 if that page differs.
---only limits all of this to some sections. The steps take minutes, the others seconds.
+--only limits all of this to some sections. The steps and the published runs take minutes, the others seconds.
 """
 
 import argparse
@@ -14,11 +14,11 @@ import sys
 
 sys.dont_write_bytecode = True
 import planner  # noqa: E402
-from sections import all_reduce, attention, steps  # noqa: E402
+from sections import all_reduce, attention, memory, published, steps  # noqa: E402
 
 PAGE = pathlib.Path(__file__).resolve().parent / 'README.md'
 # In the order of the page. A section's lines begin with its heading.
-SECTIONS = {'all_reduce': all_reduce, 'attention': attention, 'steps': steps}
+SECTIONS = {'all_reduce': all_reduce, 'attention': attention, 'steps': steps, 'published': published, 'memory': memory}
 
 HEADER = """# Accuracy
 
