@@ -18,7 +18,7 @@ struct RankedPlan {
   LowerBounds bounds;
 };
 
-/// Returns the fastest plan of each mesh, as indices, the fastest first.
+/// Returns the fastest plan of each mesh that was replayed, as indices, the fastest first.
 std::vector<std::size_t> best_of_each_mesh(const std::vector<RankedPlan>& plans);
 
 /// What a search has found.
@@ -32,12 +32,13 @@ struct SearchResult {
   /// If nothing fits: the configuration with the least memory, by its bound.
   std::optional<Configuration> smallest;
   std::int64_t smallest_memory = 0;
+  std::string why_refused{};  ///< why the lesson can't run some configuration, or empty
 };
 
 /// Searches for the configuration with the shortest step that fits into the cluster's memory.
 /// Lower bounds cut what can't be the best; of the rest, an estimate chooses which `replays`
-/// configurations are recorded and replayed, and, for comparison, half as many others, each on
-/// another mesh. `progress`, if given, is told how far the search is.
+/// configurations are recorded and replayed, and, for comparison, as many others, up to two on each
+/// other mesh. `progress`, if given, is told how far the search is.
 SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays = 20,
                     const std::function<void(const std::string&)>& progress = {});
 

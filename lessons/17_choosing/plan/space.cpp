@@ -36,12 +36,7 @@ std::vector<Configuration> meshes(const TrainingTask& task, const SearchSpace& s
         const std::int64_t others = std::int64_t{1} * tp * cp * pp;
         if (others > task.ranks || task.ranks % others != 0) continue;
         const int dp = static_cast<int>(task.ranks / others);
-        const bool sequence_parallel = tp > 1 && task.sequence_parallel;
-        const int chunks = cp * (sequence_parallel ? tp : 1) * (cp > 1 ? 2 : 1);
-        if (space.dp.value_or(dp) != dp || task.batch % dp != 0 || model.heads % tp != 0 ||
-            model.kv_heads() % tp != 0 || model.mlp_width() % tp != 0 ||
-            model.sequence % chunks != 0)
-          continue;
+        if (space.dp.value_or(dp) != dp || task.batch % dp != 0 || !divides(task, tp, cp)) continue;
         for (const int ep : only(space.ep, divisors(dp * cp, std::max(1, task.moe.experts))))
           if (std::max(1, task.moe.experts) % ep == 0 && dp * cp % ep == 0)
             all.push_back({.dp = dp,
@@ -49,7 +44,7 @@ std::vector<Configuration> meshes(const TrainingTask& task, const SearchSpace& s
                            .pp = pp,
                            .cp = cp,
                            .ep = ep,
-                           .sequence_parallel = sequence_parallel});
+                           .sequence_parallel = tp > 1 && task.sequence_parallel});
       }
   return all;
 }
@@ -58,10 +53,15 @@ std::vector<Configuration> meshes(const TrainingTask& task, const SearchSpace& s
 std::vector<Configuration> with_pipelines(const TrainingTask& task, const SearchSpace& space,
                                           const Configuration& mesh) {
   std::vector<Configuration> all;
+  // One stage has no use for a schedule.
+  const std::vector<std::string> schedules =
+      mesh.pp > 1 ? only(space.schedule, space.schedules)
+                  : std::vector<std::string>{space.schedule.value_or("1f1b")};
   for (const int microbatch : only(space.microbatch, powers_of_two(32))) {
-    if (task.batch / mesh.dp % microbatch != 0) continue;
-    for (const std::string& schedule : only(space.schedule, space.schedules)) {
-      if (mesh.pp == 1 && schedule != "1f1b") continue;
+    if (task.batch / mesh.dp % microbatch != 0 ||
+        task.batch / mesh.dp / microbatch > most_microbatches)
+      continue;
+    for (const std::string& schedule : schedules) {
       const KnownSchedule& known = *find_schedule(schedule);
       const std::vector<int> chunks = known.most_chunks > known.least_chunks && schedule != "zb-h1"
                                           ? divisors(task.model.layers, task.model.layers / mesh.pp)
@@ -80,6 +80,14 @@ std::vector<Configuration> with_pipelines(const TrainingTask& task, const Search
 }
 
 }  // namespace
+
+bool divides(const TrainingTask& task, int tp, int cp) {
+  const GptConfig& model = task.model;
+  const bool sequence_parallel = tp > 1 && task.sequence_parallel;
+  const int chunks = cp * (sequence_parallel ? tp : 1) * (cp > 1 ? 2 : 1);
+  return model.heads % tp == 0 && model.kv_heads() % tp == 0 && model.mlp_width() % tp == 0 &&
+         model.sequence % chunks == 0;
+}
 
 std::vector<Configuration> configurations(const TrainingTask& task, const SearchSpace& space) {
   const std::vector<Recompute> modes{Recompute::none, Recompute::selective, Recompute::full};

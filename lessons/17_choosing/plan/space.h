@@ -18,6 +18,11 @@ struct SearchSpace {
   bool operator==(const SearchSpace&) const = default;
 };
 
+/// Whether tp ranks can divide the model's heads and MLP, and tp and cp ranks its sequences.
+bool divides(const TrainingTask& task, int tp, int cp);
+/// The most microbatches of a step that is planned: recording takes time and memory for each.
+constexpr int most_microbatches = 8192;
+
 /// Returns all configurations of the space that might train the task, without checking that the
 /// lesson can run them.
 std::vector<Configuration> configurations(const TrainingTask& task, const SearchSpace& space);
