@@ -85,9 +85,10 @@ class Reading {
                         where(group(Axis::cp), task_.cluster), task_.model.sequence / c_.cp,
                         task_.model.sequence));
     point("buys", fmt::format("1/{} of the activations on a GPU", c_.cp));
-    point("costs",
-          "keys and values travel in every attention, behind it as far as it is long enough" +
-              exposed({"cp"}));
+    point(
+        "costs",
+        "keys and values travel during every attention, which hides them if it takes long enough" +
+            exposed({"cp"}));
   }
   void pipeline() {
     const KnownSchedule& known = *find_schedule(c_.schedule);
@@ -127,8 +128,8 @@ class Reading {
                         task_.batch, c_.microbatches(task_.batch), c_.microbatch));
     if (c_.dp * c_.cp == 1) return;
     point("buys", fmt::format("{} times the sequences per step{}", c_.dp,
-                              c_.zero == 0 ? "; a replica divides no state: DP does not let a "
-                                             "larger model fit"
+                              c_.zero == 0 ? "; DP divides no state, so it does not let a larger "
+                                             "model fit"
                                            : ""));
     constexpr const char* divided[] = {"", "the optimizer's states",
                                        "the optimizer's states and the gradients",

@@ -16,9 +16,8 @@ std::string named(const TrainingTask& task, const RankedPlan& plan) {
 /// Nothing divides: which batch would do?
 std::string why_nothing_divides(const TrainingTask& task, const SearchSpace& space) {
   std::string text = fmt::format(
-      "--batch {} on {} GPUs: no plan divides it; with the sizes given, replicas, their "
-      "microbatches "
-      "and tensor-parallel heads must divide evenly",
+      "--batch {} on {} GPUs: with the sizes given, no plan divides evenly; the replicas must "
+      "divide the batch, and TP the attention heads",
       task.batch, task.ranks);
   for (int distance = 1; distance <= 4096; ++distance)
     for (const int batch : {task.batch + distance, task.batch - distance}) {

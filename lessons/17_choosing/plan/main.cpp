@@ -45,24 +45,20 @@ std::string heading(const PlanRequest& request) {
       task.ranks, task.cluster.name, per_node, task.batch,
       static_cast<double>(task.batch) * task.model.sequence / 1e6);
   if (!request.defaults.empty())
-    text += fmt::format("assumed, because no flag says otherwise: {}\n",
-                        fmt::join(request.defaults, ", "));
+    text += fmt::format("assumed, because not given: {}\n", fmt::join(request.defaults, ", "));
   return text;
 }
 
 std::string what_was_searched(const SearchResult& found, std::size_t shown) {
-  return fmt::format(
-      "The fastest plan of each of {} meshes, by the step of a replay. Of {} configurations, {} "
-      "need "
-      "more memory and {} take longer than plan 1, by lower bounds; {} were replayed, and {} "
-      "proved "
-      "too large{}\n",
-      shown, found.considered, found.cut_by_memory, found.cut_by_time, found.plans.size(),
-      found.too_large.size(),
-      found.left == 0
-          ? "."
-          : fmt::format("; {} might be faster, by their bounds, and were not replayed (--replays).",
-                        found.left));
+  std::string text = fmt::format(
+      "The fastest plan of each of {} meshes, by the step of a replay. Lower bounds cut {} of {}\n"
+      "configurations because of their memory, and {} that take longer than plan 1. Of the\n"
+      "others, {} were replayed, and {} proved too large.",
+      shown, found.cut_by_memory, found.considered, found.cut_by_time, found.plans.size(),
+      found.too_large.size());
+  if (found.left > 0)
+    text += fmt::format(" By their bounds, {} more might be faster: raise --replays.", found.left);
+  return text + '\n';
 }
 
 /// The plan that the rules of thumb lead to, completed as well as possible.
@@ -77,7 +73,7 @@ std::string rules_compared(const PlanRequest& request, const SearchResult& found
   if (same(best.configuration)) return "The rules of thumb lead to the same layout.\n";
   const double ratio =
       static_cast<double>(theirs.figures.step) / static_cast<double>(best.figures.step);
-  return fmt::format("The rules of thumb lead to {}: {}, {:.1f} % slower than 1.\n",
+  return fmt::format("The rules of thumb lead to {}: {}, {:.1f} % slower than plan 1.\n",
                      theirs.configuration.text(), time_text(theirs.figures.step),
                      100 * (ratio - 1));
 }
@@ -118,7 +114,7 @@ std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanR
     if (plans.size() < request.top) plans.push_back(found.plans[i]);
   fmt::print("\n{}{}\n", what_was_searched(found, plans.size()), ranking_table(task, plans));
   for (std::size_t i = 1; i < plans.size(); ++i) fmt::print("{}\n", why_slower(task, plans, i));
-  fmt::print("\n1. needs {}\n", memory_text(task, plans.front()));
+  fmt::print("\nPlan 1 needs {}\n", memory_text(task, plans.front()));
   fmt::print("{}", rules_compared(request, found));
   std::vector<MetaRun> reruns;
   if (request.rerun) {

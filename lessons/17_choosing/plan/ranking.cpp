@@ -1,6 +1,7 @@
 #include "lessons/17_choosing/plan/ranking.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -18,6 +19,18 @@ std::map<std::string, Picoseconds> named_parts(const StepParts& parts) {
       {"compute", parts.compute}, {"optimizer", parts.optimizer}, {"bubble", parts.bubble}};
   for (const auto& [axis, time] : parts.exposed) all[axis] += time;
   return all;
+}
+
+/// Returns how much collectives slow the kernels of the plan's slowest rank beside which they run:
+/// the difference to a replay in which communication is free.
+Picoseconds slowed_by_collectives(const TrainingTask& task, const RankedPlan& plan) {
+  const PlannedRun run = planned_run(task, plan.configuration);
+  const RunOperations operations = record_step(run, folding_of(run));
+  Scenario scenario{operations.modelled};
+  for (const std::string& axis : axes_of(operations)) scenario.change(axis + "=free", operations);
+  const Replay replay{operations, scenario};
+  const int rank = operations.folding.representative(plan.figures.slowest);
+  return plan.figures.parts.compute - parts_of(replay, rank, replay.last_step()).compute;
 }
 
 /// "dp" and "dp_cp", the replicas, under one name; "world" is dp if there is no other axis.
@@ -67,7 +80,10 @@ std::string ranking_table(const TrainingTask& task, const std::vector<RankedPlan
     for (const std::string& axis : axes) text += number(exposed[axis], 7);
     text += number(figures.parts.bubble, 7) + number(figures.parts.optimizer, 9) + '\n';
   }
-  return text;
+  text +=
+      "     b: sequences in a microbatch, m: microbatches; then where the slowest rank's step goes";
+  if (!axes.empty()) text += fmt::format(" ({}: exposed communication)", fmt::join(axes, ", "));
+  return text + '\n';
 }
 
 std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& plans,
@@ -83,12 +99,13 @@ std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& 
       longest = part;
     }
   const Picoseconds behind = plan.figures.step - best.figures.step;
-  std::string text = fmt::format("{}. is {} slower", i + 1, time_text(behind, best.figures.step));
+  std::string text =
+      fmt::format("Plan {} is {} slower", i + 1, time_text(behind, best.figures.step));
   if (most == 0) return text + ", spread over all parts";
   const bool communication = plan.figures.parts.exposed.contains(longest);
   text += fmt::format(": {} takes {} more ({} instead of {})",
                       communication ? "exposed " + axis_in_words(longest, plan.configuration)
-                      : longest == "bubble" ? "its bubble"
+                      : longest == "bubble" ? "the bubble"
                                             : longest,
                       time_text(most, best.figures.step),
                       time_text(mine.at(longest), best.figures.step),
@@ -97,6 +114,11 @@ std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& 
     text += plan.configuration.recompute == Recompute::full
                 ? "; it computes the forward pass of its blocks twice"
                 : "; it recomputes attention's probabilities";
+  if (longest == "compute" && task.cluster.shared &&
+      task.cluster.shared->kernels_beside_collectives > 1)
+    text += fmt::format("; collectives beside its kernels slow them by {} ({} in plan 1)",
+                        time_text(slowed_by_collectives(task, plan), best.figures.step),
+                        time_text(slowed_by_collectives(task, best), best.figures.step));
   if (!communication) return text;
   const PlannedRun run = planned_run(task, plan.configuration);
   const RunOperations operations = record_step(run, folding_of(run));
@@ -104,7 +126,7 @@ std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& 
   scenario.change(longest + "=free", operations);
   const Replay replay{operations, scenario};
   const Picoseconds without = replay.step_time(replay.last_step());
-  return text + fmt::format("; with that free, it would take {}, {} than 1. as it is",
+  return text + fmt::format("; if it were free, the step would take {}, {} than that of plan 1",
                             time_text(without, best.figures.step),
                             without < best.figures.step ? "less" : "still more");
 }

@@ -188,9 +188,9 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   task.cluster = cluster_for(cluster, task.ranks);
   if (product > task.ranks || task.ranks % product != 0)
     throw UsageError(
-        fmt::format("--ranks {}: {} do not divide into groups of {} = the product of "
+        fmt::format("--ranks {}: {} GPUs do not divide into groups of {}, the product of "
                     "the sizes given; use --ranks {}",
-                    task.ranks, "GPUs", product,
+                    task.ranks, task.ranks, product,
                     std::max<std::int64_t>(1, (task.ranks + product / 2) / product) * product));
   request.cluster = cluster;
   if (!memory.empty()) task.cluster.memory = bytes_of("--memory", memory);

@@ -70,9 +70,9 @@ std::string decision_tree(const TrainingTask& task) {
     text += fmt::format("  {:<10} {}\n", what, finding);
   };
   if (!cluster.memory) {
-    line("memory", fmt::format("cluster '{}' says nothing about memory, so everything fits; give "
-                               "--memory",
-                               cluster.name));
+    line("memory",
+         fmt::format("cluster '{}' has no limit, so everything fits; set one with --memory",
+                     cluster.name));
   } else {
     const double memory = static_cast<double>(*cluster.memory);
     const double least = std::ceil(state / memory);
@@ -87,7 +87,7 @@ std::string decision_tree(const TrainingTask& task) {
     if (state <= memory)
       line("so",
            "every GPU can hold a replica: data parallelism alone may do (lesson 2), if the "
-           "activations fit beside it");
+           "activations fit, too");
     else if (state <= task.ranks * memory)
       line("so",
            fmt::format("at least {:.0f} GPUs must share one copy: by ZeRO along dp (lessons 3 "
@@ -101,7 +101,7 @@ std::string decision_tree(const TrainingTask& task) {
   const SearchSpace rules = rules_of_thumb(task);
   const int dp = task.ranks / *rules.tp / *rules.pp;
   line("rules",
-       fmt::format("tp first, within a node; then pp; dp with the rest: TP {}, PP {}, DP {}",
+       fmt::format("tp first, within a node, then pp; dp takes the rest: TP {}, PP {}, DP {}",
                    *rules.tp, *rules.pp, dp));
 
   text += fmt::format(
@@ -117,28 +117,31 @@ std::string decision_tree(const TrainingTask& task) {
       shares += fmt::format("{}{:.0f} % at TP {}", shares.empty() ? "" : ", ",
                             100 * tensor_share(task, t), t);
   if (!shares.empty())
-    line("tp", fmt::format("nowhere: layers wait for it. Of their products' time it adds {}, "
-                           "whatever the batch",
-                           shares));
+    line("tp",
+         fmt::format("nowhere, because layers wait for it. It adds to their products' time: {}, "
+                     "whatever the batch",
+                     shares));
   if (task.ranks > 1) {
     const bool within = task.ranks <= cluster.ranks_per_node;
     const double tokens = data_tokens(task, task.ranks, within);
     line("dp",
-         fmt::format("from {:.0f} tokens per microbatch on a rank, which is {:.1f} sequences; "
-                     "so does ZeRO-3",
-                     tokens, tokens / task.model.sequence));
+         fmt::format("behind the backward pass, if a rank's microbatch has {:.0f} tokens ({:.1f} "
+                     "sequences) or more{}. ZeRO-3 needs as many",
+                     tokens, tokens / task.model.sequence,
+                     within ? "" : "; fewer, if some replicas share a node"));
   }
   if (task.ranks > cluster.ranks_per_node || task.ranks > 1)
     line("pp",
-         fmt::format("from {:.2f} blocks per stage. Its bubble is (p-1)/(vm+p-1) of the step: "
-                     "below 10 % from m = 9 (p-1)/v microbatches",
+         fmt::format("behind a stage's forward pass, if the stage has {:.2f} blocks or more. Its "
+                     "bubble is (p-1)/(vm+p-1) of the step: at most 10 % from m = 9 (p-1)/v on",
                      pipeline_blocks(task)));
   if (task.ranks > 1)
     line("cp",
-         fmt::format("from {:.0f} tokens of each sequence on a rank within a node{}",
+         fmt::format("behind attention, if a rank has {:.0f} tokens of each sequence or more{}",
                      context_tokens(task, true),
                      task.ranks > cluster.ranks_per_node
-                         ? fmt::format(", from {:.0f} between nodes", context_tokens(task, false))
+                         ? fmt::format(" (within a node; between nodes, {:.0f})",
+                                       context_tokens(task, false))
                          : ""));
   return text;
 }
