@@ -2,7 +2,7 @@
 #include "lessons/15_3d/experiment/schedule_table.h"
 #include "lessons/15_3d/mesh_training.h"
 #include "lessons/16_all_axes/experiment/groups_table.h"
-#include "lessons/17_choosing/choosing_lesson.h"
+#include "lessons/17_choosing/choosing.h"
 #include "lessons/17_choosing/prediction.h"
 
 using namespace lockstep;

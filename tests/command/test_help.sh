@@ -20,7 +20,8 @@ valid_value() { # LESSON FLAG WORDS DEFAULT
   local lesson=$1 flag=$2 words=$3 default=$4
   case $lesson$flag in
     16*--cp) echo "--cp 2 --batch 64 --experts 16" ;;
-    16*--[pdt]p | 16*--ep) echo "$flag 2 --batch 64" ;;
+    17*--cp) echo "--cp 2 --recompute selective" ;;
+    16*--[pdt]p | 1[67]*--ep) echo "$flag 2 --batch 64" ;;
     00*--dp) echo "--dp 8" ;;
     *--[pdc]p | *--ep) echo "$flag 2" ;;
     12*--tp) echo "--tp 2 --experts-over tp" ;;
@@ -36,7 +37,7 @@ valid_value() { # LESSON FLAG WORDS DEFAULT
     *--order) echo "--order dp,tp,cp,pp" ;;
     *--time) echo "--time forward=1ms,backward=2ms" ;;
     *--slow) echo "--slow 0=1.5" ;;
-    1[01]*--export-schedule | 15*--export-schedule) echo "$flag $scratch/schedule.csv" ;;
+    1[0157]*--export-schedule) echo "$flag $scratch/schedule.csv" ;;
     1[01]*--split) echo "--pp 2 --split 3,5 --schedule 1f1b" ;;
     14*--overflow-at) echo "--overflow-at 3 --precision f16" ;;
     16*--split) echo "--pp 2 --split 3,5 --batch 64" ;;
@@ -51,6 +52,7 @@ valid_value() { # LESSON FLAG WORDS DEFAULT
     *--vocab) echo "--vocab 512" ;;
     *--model) echo "--model llama" ;;
     *--kv-heads) echo "--kv-heads 4 --model llama" ;;
+    17*--documents) echo "--documents 32 --model llama --recompute selective" ;;
     *--mlp-width | *--documents) echo "$flag 32 --model llama" ;;
     *--layout) echo "--layout zigzag" ;;
     *--split) echo "--pp 2 --split 3,5" ;;

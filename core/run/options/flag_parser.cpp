@@ -10,8 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/token.h"
-#include "core/model/checkpoint/model_file.h"
-#include "core/plan/model_presets.h"
+#include "core/run/options/command_line.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
 
@@ -21,106 +20,17 @@ namespace {
 
 constexpr const char* lesson_group = "This lesson";
 
-/// A check in CLI11's form: returns an error message, or "".
-using Check = std::function<std::string(const std::string&)>;
-
-Check at_least(int least) {
-  return [least](const std::string& text) {
-    if (whole_number(text, least)) return std::string{};
-    return fmt::format("{}: {}", text, why_refused(text, least));
-  };
-}
-
-Check positive(bool or_zero) {
-  return [or_zero](const std::string& text) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (!text.empty() && *end == '\0' && value < 1e30 && (value > 0 || (or_zero && value == 0)))
-      return std::string{};
-    return fmt::format("{}: must be a number {}", text, or_zero ? "of at least 0" : "above 0");
-  };
-}
-
-/// The edit distance between two words (Levenshtein): the number of letters inserted, removed or
-/// replaced.
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-/// The flag closest to `word`, which is probably that flag, misspelled; empty if none is close.
-std::string nearest_flag(const CLI::App& app, const std::string& word) {
-  const std::string asked = word.substr(0, word.find('='));
-  std::string nearest;
-  std::size_t least = asked.size() > 6 ? 3 : 2;  // so at most one or two letters differ
-  for (const CLI::Option* option : app.get_options())
-    if (const std::string name = option->get_name();
-        !option->get_group().empty() && distance(asked, name) < least) {
-      least = distance(asked, name);
-      nearest = name;
-    }
-  return asked.starts_with("--") ? nearest : "";
-}
-
-/// Throws UsageError if the model of --load is not the one that --model names.
-void check_model_name(const std::string& name, const std::string& load, const GptConfig& saved) {
-  const GptConfig named = model_preset(name);
-  const auto refuse = [&](const std::string& what) {
-    throw UsageError(
-        fmt::format("--model {}: the model of --load {} {}; leave --model out", name, load, what));
-  };
-  if (named.llama.has_value() != saved.llama.has_value())
-    refuse(saved.llama ? "is a Llama" : "is a GPT-2");
-  if (is_published(name) &&
-      (named.layers != saved.layers || named.hidden != saved.hidden || named.heads != saved.heads ||
-       named.vocabulary != saved.vocabulary || named.kv_heads() != saved.kv_heads() ||
-       named.mlp_width() != saved.mlp_width()))
-    refuse("has another shape");
-}
-
 }  // namespace
 
-struct FlagParser::Impl {
-  CLI::App app;
+struct FlagParser::Impl : CommandLine {
   LessonInfo info;
   Given given;
   std::string defaults;
   std::unique_ptr<Options> options = std::make_unique<Options>();
 
-  void number(const std::string& flag, int& value, int least, const std::string& help) {
-    app.add_option(flag, value, help)->check(at_least(least))->capture_default_str();
-  }
-  void number(const std::string& flag, std::optional<int>& value, const std::string& help) {
-    app.add_option_function<int>(
-           flag, [&value](int number) { value = number; }, help)
-        ->check(at_least(1));
-  }
-  CLI::Option* word(const std::string& flag, std::string& value, const std::string& help) {
-    return app.add_option(flag, value, help)->capture_default_str();
-  }
-  void choice(const std::string& flag, std::string& value, const std::vector<std::string>& words,
-              const std::string& help) {
-    word(flag, value, help + " (" + fmt::format("{}", fmt::join(words, "|")) + ")")
-        ->check([words](const std::string& text) {
-          return std::find(words.begin(), words.end(), text) != words.end()
-                     ? std::string{}
-                     : fmt::format("{}: must be one of {}", text, fmt::join(words, ", "));
-        });
-  }
   void shared_flags();
   void flags_of_the_command();
   void apply_defaults();
-  void adopt_model();
   void leave_out_the_model();
   void hide_what_the_lesson_lacks();
 };
@@ -198,28 +108,13 @@ void FlagParser::Impl::shared_flags() {
   word("--microbatches", given.microbatches,
        info.sweeps ? "microbatches per step; several values are used in turn"
                    : "microbatches per step");
-  choice("--model", given.model_name, model_presets(),
-         "gpt2 or llama: a small model, whose shape the flags below set; the others: a published "
-         "model, whose shape they change");
-  number("--layers", given.model.layers, 1, "transformer blocks");
-  number("--hidden", given.model.hidden, 1, "width of the model");
-  number("--heads", given.model.heads, 1, "attention heads; must divide --hidden");
-  number("--kv-heads", given.kv_heads,
-         "in a Llama: heads of keys and values, each shared by a group of heads of queries; must "
-         "divide --heads [for --model llama: half of --heads if --tp divides that, otherwise "
-         "--heads]");
-  number("--mlp-width", given.mlp_width,
-         "in a Llama: width of the MLP's activation [for --model llama: 8/3 of --hidden, rounded "
-         "up to a multiple of 16 and of --tp]");
-  number("--sequence", given.model.sequence, 1, "tokens per sequence");
-  number("--vocab", given.model.vocabulary, 1, "tokens in the vocabulary; text needs at least 256");
+  given.shape.add_to(*this);
   number("--documents", given.documents,
          "with --model llama: pack documents of this mean length, with a long tail, into each "
          "sequence; a token attends only to its own document");
   if (std::ranges::count(info.axes, Axis::pp) > 0)
     word("--split", given.split,
          "transformer blocks of each pipeline stage, such as 3,3,2,2 [as even as possible]");
-  app.add_flag("--tied", given.model.tied, "use the token embedding as the output head");
   if (info.freezes)
     word("--freeze", given.freeze,
          "parts that keep their initial values: blocks such as 0,1,2, embedding, head");
@@ -299,48 +194,6 @@ void FlagParser::Impl::apply_defaults() {
     }
 }
 
-/// Gives the model the shape of the checkpoint to load or of --model, except for flags that are
-/// given.
-void FlagParser::Impl::adopt_model() {
-  if (!info.model) return;
-  GptConfig& model = given.model;
-  GptConfig base = model_preset(given.model_name);
-  bool is_described = false;
-  if (!options->run.load.empty()) {
-    const ModelDescription saved = described_model(options->run.load);
-    base.layers = saved.layers.value_or(base.layers);
-    base.hidden = saved.hidden.value_or(base.hidden);
-    base.heads = saved.heads.value_or(base.heads);
-    base.sequence = saved.sequence.value_or(base.sequence);
-    base.vocabulary = saved.vocabulary.value_or(base.vocabulary);
-    base.tied = saved.tied.value_or(base.tied);
-    is_described = saved != ModelDescription{};
-    if (is_described) {
-      base.llama = saved.llama;
-      if (app.count("--model") > 0) check_model_name(given.model_name, options->run.load, base);
-    }
-  }
-  for (auto [flag, value, theirs] : {std::tuple{"--layers", &model.layers, base.layers},
-                                     {"--hidden", &model.hidden, base.hidden},
-                                     {"--heads", &model.heads, base.heads},
-                                     {"--sequence", &model.sequence, base.sequence},
-                                     {"--vocab", &model.vocabulary, base.vocabulary}})
-    if (app.count(flag) == 0) *value = theirs;
-  if (app.count("--tied") == 0) model.tied = base.tied;
-  model.llama = base.llama;
-  const auto only_in_llama = [&](const char* flag, std::optional<int> value, const char* why) {
-    if (value && !model.llama)
-      throw UsageError(fmt::format("{} {}: {}; {}leave {} out", flag, *value, why,
-                                   is_described ? "" : "use --model llama, or ", flag));
-  };
-  only_in_llama("--kv-heads", given.kv_heads,
-                "a GPT-2 has as many heads of keys and values as of queries");
-  only_in_llama("--mlp-width", given.mlp_width, "a GPT-2's MLP has 4 times --hidden columns");
-  if (!model.llama) return;
-  model.llama->kv_heads = given.kv_heads.value_or(model.llama->kv_heads);
-  model.llama->mlp_width = given.mlp_width.value_or(model.llama->mlp_width);
-}
-
 /// Removes the shared flags that shape or train a model.
 void FlagParser::Impl::leave_out_the_model() {
   for (const char* flag : {"--batch",  "--microbatches", "--model",     "--layers",    "--hidden",
@@ -407,39 +260,10 @@ void FlagParser::add(const std::string& name, std::string& value,
 
 std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
   CLI::App& app = impl_->app;
-  try {
-    app.parse(argc, argv);
-    impl_->apply_defaults();
-  } catch (const CLI::CallForHelp&) {
+  if (!impl_->parse(argc, argv, {"--view"}, [&] { impl_->apply_defaults(); })) {
     std::fputs(app.count("--needs") > 0 ? "help\n" : app.help().c_str(), stdout);
     return nullptr;
-  } catch (const CLI::ExtrasError&) {
-    const std::string near = nearest_flag(app, app.remaining().front());
-    throw UsageError(fmt::format("{}: no such flag; {}--help lists all flags",
-                                 fmt::join(app.remaining(), " "),
-                                 near.empty() ? "" : fmt::format("did you mean {}? ", near)));
-  } catch (const CLI::ValidationError& error) {
-    // Turns "--steps: 0: must be ..." into "--steps 0: must be ...".
-    std::string what = error.what();
-    if (const auto colon = what.find(": "); colon != std::string::npos && what.rfind("--", 0) == 0)
-      what.erase(colon, 1);
-    throw UsageError(what);
-  } catch (const CLI::ArgumentMismatch& error) {
-    // CLI11 says "--steps: At Most 1 required but received 2" or "--steps: 1 required INT missing".
-    const std::string what = error.what();
-    const std::string flag = what.substr(0, what.find(':'));
-    throw UsageError(what.find("At Most") != std::string::npos
-                         ? flag + ": was given more than once; give it once"
-                         : flag + ": needs a value; see --help");
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
   }
-  for (const CLI::Option* option : app.get_options())
-    if (option->get_name() != "--view" && std::ranges::count(option->results(), "") > 0)
-      throw UsageError(
-          fmt::format("{0} '': the value is empty, perhaps an unset shell variable; give a value, "
-                      "or leave {0} out",
-                      option->get_name()));
   if (app.count("--view") > 0 && impl_->options->output.view.empty())
     impl_->options->output.view = "127.0.0.1:7077";
   impl_->options->output.view_token = find_token("--view-token", impl_->given.view_token,
@@ -451,7 +275,7 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
                                   ? fmt::format("{}", fmt::join(option->results(), ","))
                               : option->get_expected_max() == 0 ? "false"
                                                                 : option->get_default_str());
-  impl_->adopt_model();
+  if (impl_->info.model) impl_->given.shape.adopt(impl_->app, impl_->options->run.load);
   settle(impl_->given, impl_->info, *impl_->options);
   return std::move(impl_->options);
 }

@@ -180,7 +180,7 @@ std::vector<int> number_list(const std::string& flag, const std::string& text, i
 namespace {
 
 void check_documents(const Given& given) {
-  if (given.documents && !given.model.llama)
+  if (given.documents && !given.shape.model.llama)
     throw UsageError(
         fmt::format("--documents {}: GPT-2's position table is added row by row along the "
                     "sequence, so positions "
@@ -292,7 +292,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   plan.optimizer.weight_decay = 0.1F;
   output.parity = given.parity == "on";
   platform.pace = given.pace;
-  GptConfig model = given.model;
+  GptConfig model = given.shape.model;
   if (model.llama) complete_llama(model, plan.mesh.size(Axis::tp));
   check_documents(given);
   model.frozen = frozen_units(given.freeze, model.layers);

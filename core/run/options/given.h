@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "core/run/options/lesson_info.h"
+#include "core/run/options/model_flags.h"
 #include "core/run/options/options.h"
 
 namespace lockstep {
 
 /// The flags as the user gave them, not yet checked against one another.
 struct Given {
-  std::string model_name = "gpt2";
-  GptConfig model;
-  std::optional<int> kv_heads, mlp_width, documents;
+  ModelFlags shape;
+  std::optional<int> documents;
   std::string order = "tp,cp,dp,pp";  ///< the mesh's axes from the innermost
   std::string microbatches;
   std::string clock = "auto";

@@ -23,6 +23,7 @@ struct TrainingTask {
   int batch = 1;                            ///< sequences per step
   std::int64_t bucket_bytes = 256'000'000;  ///< of gradients
   ContextLayout layout = ContextLayout::zigzag;
+  bool sequence_parallel = true;  ///< along tp, if tp has more than one rank
 };
 
 /// One way to train it. Each number is explained where its technique is: lessons 2 to 5 for dp and

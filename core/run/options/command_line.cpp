@@ -1,0 +1,131 @@
+#include "core/run/options/command_line.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/base/error.h"
+#include "core/run/options/given.h"
+
+namespace lockstep {
+
+namespace {
+
+/// The edit distance between two words (Levenshtein): the number of letters inserted, removed or
+/// replaced.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// The flag closest to `word`, which is probably that flag, misspelled; empty if none is close.
+std::string nearest_flag(const CLI::App& app, const std::string& word) {
+  const std::string asked = word.substr(0, word.find('='));
+  std::string nearest;
+  std::size_t least = asked.size() > 6 ? 3 : 2;  // so at most one or two letters differ
+  for (const CLI::Option* option : app.get_options())
+    if (const std::string name = option->get_name();
+        !option->get_group().empty() && distance(asked, name) < least) {
+      least = distance(asked, name);
+      nearest = name;
+    }
+  return asked.starts_with("--") ? nearest : "";
+}
+
+}  // namespace
+
+FlagCheck at_least(int least) {
+  return [least](const std::string& text) {
+    if (whole_number(text, least)) return std::string{};
+    return fmt::format("{}: {}", text, why_refused(text, least));
+  };
+}
+
+FlagCheck positive(bool or_zero) {
+  return [or_zero](const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (!text.empty() && *end == '\0' && value < 1e30 && (value > 0 || (or_zero && value == 0)))
+      return std::string{};
+    return fmt::format("{}: must be a number {}", text, or_zero ? "of at least 0" : "above 0");
+  };
+}
+
+void CommandLine::number(const std::string& flag, int& value, int least, const std::string& help) {
+  app.add_option(flag, value, help)->check(at_least(least))->capture_default_str();
+}
+
+void CommandLine::number(const std::string& flag, std::optional<int>& value,
+                         const std::string& help) {
+  app.add_option_function<int>(
+         flag, [&value](int number) { value = number; }, help)
+      ->check(at_least(1));
+}
+
+CLI::Option* CommandLine::word(const std::string& flag, std::string& value,
+                               const std::string& help) {
+  return app.add_option(flag, value, help)->capture_default_str();
+}
+
+void CommandLine::choice(const std::string& flag, std::string& value,
+                         const std::vector<std::string>& words, const std::string& help) {
+  word(flag, value, help + " (" + fmt::format("{}", fmt::join(words, "|")) + ")")
+      ->check([words](const std::string& text) {
+        return std::find(words.begin(), words.end(), text) != words.end()
+                   ? std::string{}
+                   : fmt::format("{}: must be one of {}", text, fmt::join(words, ", "));
+      });
+}
+
+bool CommandLine::parse(int argc, const char* const* argv,
+                        const std::vector<std::string>& may_be_empty,
+                        const std::function<void()>& then) {
+  try {
+    app.parse(argc, argv);
+    if (then) then();
+  } catch (const CLI::CallForHelp&) {
+    return false;
+  } catch (const CLI::ExtrasError&) {
+    const std::string near = nearest_flag(app, app.remaining().front());
+    throw UsageError(fmt::format("{}: no such flag; {}--help lists all flags",
+                                 fmt::join(app.remaining(), " "),
+                                 near.empty() ? "" : fmt::format("did you mean {}? ", near)));
+  } catch (const CLI::ValidationError& error) {
+    // Turns "--steps: 0: must be ..." into "--steps 0: must be ...".
+    std::string what = error.what();
+    if (const auto colon = what.find(": "); colon != std::string::npos && what.rfind("--", 0) == 0)
+      what.erase(colon, 1);
+    throw UsageError(what);
+  } catch (const CLI::ArgumentMismatch& error) {
+    // CLI11 says "--steps: At Most 1 required but received 2" or "--steps: 1 required INT missing".
+    const std::string what = error.what();
+    const std::string flag = what.substr(0, what.find(':'));
+    throw UsageError(what.find("At Most") != std::string::npos
+                         ? flag + ": was given more than once; give it once"
+                         : flag + ": needs a value; see --help");
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  for (const CLI::Option* option : app.get_options())
+    if (std::ranges::count(may_be_empty, option->get_name()) == 0 &&
+        std::ranges::count(option->results(), "") > 0)
+      throw UsageError(
+          fmt::format("{0} '': the value is empty, perhaps an unset shell variable; give a value, "
+                      "or leave {0} out",
+                      option->get_name()));
+  return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A check in CLI11's form: returns an error message, or "".
+using FlagCheck = std::function<std::string(const std::string&)>;
+/// Accepts whole numbers of at least `least`.
+FlagCheck at_least(int least);
+/// Accepts numbers above 0, or also 0.
+FlagCheck positive(bool or_zero);
+
+/// The flags of a program. A wrong one ends in a UsageError whose one line names the flag, its
+/// value and what would do.
+struct CommandLine {
+  CLI::App app;
+
+  void number(const std::string& flag, int& value, int least, const std::string& help);
+  /// A number of at least 1 that need not be given.
+  void number(const std::string& flag, std::optional<int>& value, const std::string& help);
+  CLI::Option* word(const std::string& flag, std::string& value, const std::string& help);
+  /// A flag that takes one of several words.
+  void choice(const std::string& flag, std::string& value, const std::vector<std::string>& words,
+              const std::string& help);
+
+  /// Parses the flags, and returns false if they ask for help. `then`, if given, is called before
+  /// empty values are refused, except those of the flags `may_be_empty`.
+  bool parse(int argc, const char* const* argv, const std::vector<std::string>& may_be_empty = {},
+             const std::function<void()>& then = {});
+};
+
+}  // namespace lockstep

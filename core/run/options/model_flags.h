@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/plan/gpt_config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep {
+
+struct CommandLine;
+
+/// The flags that shape a model: --model, --layers, ..., --tied.
+struct ModelFlags {
+  std::string name = "gpt2";
+  GptConfig model;
+  std::optional<int> kv_heads, mlp_width;
+
+  /// Adds the flags; this object must live until they are parsed.
+  void add_to(CommandLine& line);
+  /// Gives `model` the shape of the checkpoint `load`, if it is not empty, or of --model, except
+  /// for flags that `app` was given. Throws UsageError for flags that the model does not have.
+  void adopt(const CLI::App& app, const std::string& load);
+};
+
+}  // namespace lockstep

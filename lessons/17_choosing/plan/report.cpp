@@ -1,0 +1,133 @@
+#include "lessons/17_choosing/plan/report.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/plan/flops.h"
+#include "lessons/03_zero_1/zero_memory.h"
+#include "lessons/17_choosing/plan/ranking.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double seconds_of(Picoseconds time) {
+  return seconds(time);
+}
+
+/// FLOPs per token of a step: those that Lockstep computes, and those that publications count.
+Json flops_of(const GptConfig& model) {
+  return {{"computed", model.flops_per_token()},
+          {"published", published_flops_per_token(model)},
+          {"published_selective", published_flops_per_token_with_selective_recomputation(model)},
+          {"published_full", published_flops_per_token_with_full_recomputation(model)}};
+}
+
+Json json_of(const MemoryUse& use) {
+  Json memory;
+  for (const MemoryCategory category : all_memory_categories)
+    memory[name_of(category)] = use.of(category);
+  return memory;
+}
+
+/// The peaks of the ranks that were run, in bytes, without those that repeat the rank before. In
+/// addition the model states that such a rank holds between two steps, by the formula: unlike the
+/// peaks, they leave out gathered parameters and gradients that are not divided yet.
+Json memory_by_rank(const TrainingTask& task, const RankedPlan& plan) {
+  const auto& c = plan.configuration;
+  const PlannedRun run = planned_run(task, c);
+  const StateBytes each = is_narrow(task.model.dtype) ? mixed_states : f32_states;
+  Json ranks = Json::array();
+  for (const auto& [rank, figures] : plan.figures.of_rank) {
+    std::int64_t elements = 0;
+    for (const Held& held : run.plan.place(rank).held) elements += held.slice.elements();
+    const ModelStates states = zero_states(c.zero, elements, c.dp * c.cp, each);
+    Json entry{{"rank", rank},
+               {"peak", figures.peak_total},
+               {"memory", json_of(figures.peak)},
+               {"states",
+                {{"parameters", states.parameters},
+                 {"gradients", states.gradients},
+                 {"optimizer", states.optimizer}}}};
+    Json before = ranks.empty() ? Json{} : ranks.back();
+    before["rank"] = rank;
+    if (entry != before) ranks.push_back(std::move(entry));
+  }
+  return ranks;
+}
+
+Json json_of(const PlanRequest& request, const RankedPlan& plan) {
+  const auto& [c, figures, bounds] = plan;
+  Json parts{{"compute", seconds_of(figures.parts.compute)},
+             {"optimizer", seconds_of(figures.parts.optimizer)},
+             {"bubble", seconds_of(figures.parts.bubble)}};
+  for (const auto& [axis, time] : figures.parts.exposed) parts["exposed"][axis] = seconds_of(time);
+  Json ranks = Json::array();  // one of several that are equal
+  for (const auto& [rank, dry] : figures.of_rank) {
+    Json bytes;
+    for (const Operation operation : all_operations)
+      if (dry.bytes_sent[operation] > 0) bytes[name_of(operation)] = dry.bytes_sent[operation];
+    ranks.push_back({{"rank", rank}, {"peak", dry.peak_total}, {"bytes_sent", bytes}});
+  }
+  return {{"dp", c.dp},
+          {"tp", c.tp},
+          {"pp", c.pp},
+          {"cp", c.cp},
+          {"ep", c.ep},
+          {"zero", c.zero},
+          {"microbatch", c.microbatch},
+          {"microbatches", c.microbatches(request.task.batch)},
+          {"schedule", c.schedule},
+          {"chunks", c.chunks},
+          {"recompute", name_of(c.recompute)},
+          {"flags", lesson_flags(request, c)},
+          {"step_seconds", seconds_of(figures.step)},
+          {"mfu", figures.step > 0 ? model_flops_utilization(request.task, figures.step) : 0},
+          {"slowest_rank", figures.slowest},
+          {"parts", parts},
+          {"peak", figures.peak},
+          {"fullest_rank", figures.fullest},
+          {"memory", json_of(figures.memory)},
+          {"ranks", ranks},
+          {"memory_by_rank", memory_by_rank(request.task, plan)},
+          {"bounds", {{"step_seconds", seconds_of(bounds.step)}, {"memory", bounds.memory}}}};
+}
+
+}  // namespace
+
+void write_report(const PlanRequest& request, const SearchResult& found,
+                  const std::vector<RankedPlan>& plans, const std::vector<MetaRun>& reruns) {
+  const TrainingTask& task = request.task;
+  Json report{{"model", request.model},
+              {"parameters", task.model.parameter_count()},
+              {"ranks", task.ranks},
+              {"batch", task.batch},
+              {"sequence", task.model.sequence},
+              {"cluster", task.cluster.name},
+              {"flops_per_token", flops_of(task.model)},
+              {"considered", found.considered},
+              {"cut_by_memory", found.cut_by_memory},
+              {"cut_by_time", found.cut_by_time},
+              {"left", found.left},
+              {"plans", Json::array()},
+              {"too_large", Json::array()}};
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    Json plan = json_of(request, plans[i]);
+    if (i < reruns.size())
+      plan["rerun"] = {{"step_seconds", reruns[i].step_seconds}, {"peak", reruns[i].peak}};
+    report["plans"].push_back(plan);
+  }
+  for (const RankedPlan& plan : found.too_large)
+    report["too_large"].push_back(json_of(request, plan));
+  std::ofstream out{request.report, std::ios::binary};
+  out << report.dump(1) << '\n';
+  out.close();
+  if (!out) throw UsageError(fmt::format("--report {}: can't be written", request.report));
+}
+
+}  // namespace lockstep

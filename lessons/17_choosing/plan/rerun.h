@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "lessons/17_choosing/plan/request.h"
+
+namespace lockstep {
+
+/// The flags of a run of lesson 17 that trains the plan for one step on the meta device.
+/// `cluster` is what --cluster said.
+std::string lesson_flags(const PlanRequest& request, const Configuration& configuration);
+
+/// The flags of a run of lesson 17 that uses the same techniques with two ranks along each axis, on
+/// this machine's CPU.
+std::string toy_flags(const Configuration& configuration);
+
+/// What a run of lesson 17 on the meta device has shown.
+struct MetaRun {
+  double step_seconds = 0;
+  std::int64_t peak = 0;  ///< bytes, on the rank that holds most
+};
+
+/// Runs lesson 17, all ranks of it. Throws RunError if it fails.
+MetaRun run_on_meta(const PlanRequest& request, const Configuration& configuration);
+/// The most ranks that a re-run may have: each is a thread.
+constexpr int most_rerun_ranks = 2048;
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+#include "lessons/17_choosing/plan/roofline.h"
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+double element_bytes(const TrainingTask& task) {
+  return static_cast<double>(size_of(task.model.dtype));
+}
+
+}  // namespace
+
+double bandwidth_per_gpu(const Cluster& cluster, bool within_node) {
+  constexpr std::int64_t large = std::int64_t{1} << 30;
+  double bandwidth = (within_node ? cluster.within : cluster.between).at(large).bandwidth;
+  if (!cluster.shared) return bandwidth;
+  if (within_node) return std::min(bandwidth, cluster.shared->port);
+  bandwidth = std::min(bandwidth, cluster.shared->uplink / cluster.ranks_per_node);
+  if (const auto& cards = cluster.shared->cards)
+    bandwidth = std::min(bandwidth, cards->bandwidth * cards->per_node / cluster.ranks_per_node);
+  return bandwidth;
+}
+
+double tensor_share(const TrainingTask& task, int t) {
+  const double W = bandwidth_per_gpu(task.cluster, t <= task.cluster.ranks_per_node);
+  return 8.0 * task.model.hidden * element_bytes(task) * (t - 1) * task.cluster.flops /
+         (6 * task.model.matrix_elements_per_block() * W);
+}
+
+double data_tokens(const TrainingTask& task, int replicas, bool within_node) {
+  return (replicas - 1.0) / replicas * element_bytes(task) * task.cluster.flops /
+         (2 * bandwidth_per_gpu(task.cluster, within_node));
+}
+
+double pipeline_blocks(const TrainingTask& task) {
+  return task.model.hidden * element_bytes(task) * task.cluster.flops /
+         (2 * task.model.matrix_elements_per_block() * bandwidth_per_gpu(task.cluster, false));
+}
+
+double context_tokens(const TrainingTask& task, bool within_node) {
+  return element_bytes(task) * task.cluster.flops * task.model.kv_heads() /
+         (2 * bandwidth_per_gpu(task.cluster, within_node) * task.model.heads);
+}
+
+}  // namespace lockstep

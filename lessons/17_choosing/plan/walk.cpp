@@ -1,0 +1,146 @@
+#include "lessons/17_choosing/plan/walk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lessons/17_choosing/plan/roofline.h"
+
+namespace lockstep {
+
+namespace {
+
+double gb(double bytes) {
+  return bytes / 1e9;
+}
+
+/// Returns the sizes of tp that this model and these ranks allow, ascending.
+std::vector<int> possible_tp(const TrainingTask& task) {
+  std::vector<int> sizes;
+  for (int t = 1; t <= std::min(task.ranks, task.cluster.ranks_per_node); ++t)
+    if (task.ranks % t == 0 && task.model.heads % t == 0 && task.model.kv_heads() % t == 0 &&
+        task.model.mlp_width() % t == 0 && task.model.sequence % (2 * t) == 0)
+      sizes.push_back(t);
+  return sizes;
+}
+
+/// Returns the least number of stages that divide the states far enough, or the most that there can
+/// be.
+int stages_for(const TrainingTask& task, int t) {
+  const double memory = static_cast<double>(task.cluster.memory.value_or(std::int64_t{1} << 60));
+  int most = 1;
+  for (int p = 1; p <= std::min(task.ranks / t, task.model.layers); ++p) {
+    if (task.ranks / t % p != 0 || task.batch % (task.ranks / t / p) != 0) continue;
+    most = p;
+    if (state_bytes(task) / t / p <= memory) return p;
+  }
+  return most;
+}
+
+std::string fits(bool yes) {
+  return yes ? "yes" : "no";
+}
+
+}  // namespace
+
+double state_bytes(const TrainingTask& task) {
+  double parameters = static_cast<double>(task.model.parameter_count());
+  const double mlp = static_cast<double>(task.model.hidden) *
+                     (task.model.mlp_inner_width() + task.model.mlp_width());
+  if (task.moe.experts > 1) parameters += (task.moe.experts - 1.0) * mlp * task.model.layers;
+  return 16 * parameters;
+}
+
+SearchSpace rules_of_thumb(const TrainingTask& task) {
+  SearchSpace space;
+  const double memory = static_cast<double>(task.cluster.memory.value_or(std::int64_t{1} << 60));
+  space.tp = state_bytes(task) <= memory ? 1 : possible_tp(task).back();
+  space.pp = stages_for(task, *space.tp);
+  space.cp = 1;
+  return space;
+}
+
+std::string decision_tree(const TrainingTask& task) {
+  const Cluster& cluster = task.cluster;
+  const double state = state_bytes(task);
+  const int per_node = std::min(cluster.ranks_per_node, task.ranks);
+  std::string text = "Does it fit? (16 bytes per parameter: weight, gradient and Adam's state)\n";
+  const auto line = [&](const std::string& what, const std::string& finding) {
+    text += fmt::format("  {:<10} {}\n", what, finding);
+  };
+  if (!cluster.memory) {
+    line("memory", fmt::format("cluster '{}' says nothing about memory, so everything fits; give "
+                               "--memory",
+                               cluster.name));
+  } else {
+    const double memory = static_cast<double>(*cluster.memory);
+    const double least = std::ceil(state / memory);
+    line("one GPU",
+         fmt::format("{:.1f} of {:.0f} GB: {}", gb(state), gb(memory), fits(state <= memory)));
+    if (state > memory && per_node > 1)
+      line("one node", fmt::format("{:.1f} of {} × {:.0f} GB: {}", gb(state), per_node, gb(memory),
+                                   fits(state <= per_node * memory)));
+    if (state > per_node * memory && task.ranks > per_node)
+      line("all", fmt::format("{:.1f} of {} × {:.0f} GB: {}", gb(state), task.ranks, gb(memory),
+                              fits(state <= task.ranks * memory)));
+    if (state <= memory)
+      line("so",
+           "every GPU can hold a replica: data parallelism alone may do (lesson 2), if the "
+           "activations fit beside it");
+    else if (state <= task.ranks * memory)
+      line("so",
+           fmt::format("at least {:.0f} GPUs must share one copy: by ZeRO along dp (lessons 3 "
+                       "to 5), by tp within a node (6, 7) or by pp across nodes (8 to 11)",
+                       least));
+    else
+      line("so", fmt::format("not even shared by all {} GPUs; it needs at least {:.0f}, before any "
+                             "activation",
+                             task.ranks, least));
+  }
+  const SearchSpace rules = rules_of_thumb(task);
+  const int dp = task.ranks / *rules.tp / *rules.pp;
+  line("rules",
+       fmt::format("tp first, within a node; then pp; dp with the rest: TP {}, PP {}, DP {}",
+                   *rules.tp, *rules.pp, dp));
+
+  text += fmt::format(
+      "\nWhere does each axis hide its communication? (at the peak, {:.0f} TFLOP/s; within a node "
+      "{:.0f} GB/s per GPU{})\n",
+      cluster.flops / 1e12, gb(bandwidth_per_gpu(cluster, true)),
+      task.ranks > cluster.ranks_per_node
+          ? fmt::format(", between nodes {:.1f}", gb(bandwidth_per_gpu(cluster, false)))
+          : "");
+  std::string shares;
+  for (const int t : {2, 4, 8, 16})
+    if (t <= task.ranks && t <= 2 * cluster.ranks_per_node)
+      shares += fmt::format("{}{:.0f} % at TP {}", shares.empty() ? "" : ", ",
+                            100 * tensor_share(task, t), t);
+  if (!shares.empty())
+    line("tp", fmt::format("nowhere: layers wait for it. Of their products' time it adds {}, "
+                           "whatever the batch",
+                           shares));
+  if (task.ranks > 1) {
+    const bool within = task.ranks <= cluster.ranks_per_node;
+    const double tokens = data_tokens(task, task.ranks, within);
+    line("dp",
+         fmt::format("from {:.0f} tokens per microbatch on a rank, which is {:.1f} sequences; "
+                     "so does ZeRO-3",
+                     tokens, tokens / task.model.sequence));
+  }
+  if (task.ranks > cluster.ranks_per_node || task.ranks > 1)
+    line("pp",
+         fmt::format("from {:.2f} blocks per stage. Its bubble is (p-1)/(vm+p-1) of the step: "
+                     "below 10 % from m = 9 (p-1)/v microbatches",
+                     pipeline_blocks(task)));
+  if (task.ranks > 1)
+    line("cp",
+         fmt::format("from {:.0f} tokens of each sequence on a rank within a node{}",
+                     context_tokens(task, true),
+                     task.ranks > cluster.ranks_per_node
+                         ? fmt::format(", from {:.0f} between nodes", context_tokens(task, false))
+                         : ""));
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "lessons/17_choosing/plan/configuration.h"
+#include "lessons/17_choosing/plan/search.h"
+
+namespace lockstep {
+
+/// Returns the bytes of parameters, gradients and Adam's state that are trained: 16 per parameter,
+/// in 16 bits (2 + 2 + 12) as in f32 (4 + 4 + 8). An expert's parameters count for each expert.
+double state_bytes(const TrainingTask& task);
+
+/// Returns what the rules of thumb lead to: tensor parallelism within the node if the states do not
+/// fit on one GPU, as many stages as they then need, and replicas with the rest. The sizes divide
+/// the ranks, the heads and the batch; the rest is open.
+SearchSpace rules_of_thumb(const TrainingTask& task);
+
+/// Walks the decision tree for this task, in words: does it fit, and what then; and from which
+/// shape each axis hides its communication.
+std::string decision_tree(const TrainingTask& task);
+
+}  // namespace lockstep
