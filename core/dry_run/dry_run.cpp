@@ -1,6 +1,8 @@
 #include "core/dry_run/dry_run.h"
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/dry_run/recording_transport.h"
@@ -86,19 +88,46 @@ DryFigures dry_run(const Plan& plan, const Place& place,
   return DryRun{plan, place, nullptr, AxisGroups::Sharing::none}.run(body);
 }
 
+namespace {
+
+/// Gives the operations of rank `from` to its representative, whose groups are those of `from`
+/// after the shift that takes it there.
+void move_to_representative(RunOperations& run, int from) {
+  const int to = run.folding.representative(from);
+  RunOperations::RankOperations moved =
+      std::exchange(run.ranks[static_cast<std::size_t>(from)], {});
+  for (std::uint32_t& index : moved.groups) {
+    RunOperations::GroupMembers group = run.groups[index];
+    for (int& rank : group.ranks) rank = run.folding.seen_from(from, rank);
+    // The shift may turn the members around; a group lists them in ascending order.
+    std::ranges::sort(group.ranks);
+    const auto found = std::ranges::find(run.groups, group);
+    index = static_cast<std::uint32_t>(found - run.groups.begin());
+    if (found == run.groups.end()) run.groups.push_back(std::move(group));
+  }
+  run.ranks[static_cast<std::size_t>(to)] = std::move(moved);
+}
+
+}  // namespace
+
 RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body,
-                             const Folding& folding, std::map<int, DryFigures>* figures) {
+                             const Folding& folding, const std::function<int(int)>& runs,
+                             std::map<int, DryFigures>* figures) {
   OperationBook book{plan.mesh.ranks()};
+  std::vector<int> elsewhere;  // ranks that run for their representative
   for (int id = 0; id < plan.mesh.ranks(); ++id) {
     if (!folding.keeps(id)) continue;
-    OperationLog log{book, id};
-    const Place place = plan.place(id);
+    const int rank = runs ? runs(id) : id;
+    if (rank != id) elsewhere.push_back(rank);
+    OperationLog log{book, rank};
+    const Place place = plan.place(rank);
     DryFigures found = DryRun{plan, place, &log, AxisGroups::Sharing::same_ranks}.run(body);
-    if (figures != nullptr) figures->emplace(id, std::move(found));
+    if (figures != nullptr) figures->emplace(rank, std::move(found));
   }
   RunOperations operations = book.take();
   operations.modelled = *plan.modelled;
   operations.folding = folding;
+  for (const int rank : elsewhere) move_to_representative(operations, rank);
   return operations;
 }
 

@@ -70,10 +70,12 @@ DryFigures dry_run(const Plan& plan, const Place& place, const std::function<voi
 /// would record on the plan's modelled clock. The body may call DryRank::run() once per phase; the
 /// steps are counted on. As in a run, axes with the same ranks share a group.
 ///
-/// If ranks are folded, only representatives run: it is for the caller to know that the others do
-/// the same. `figures`, if given, receives those of the ranks that run, by rank.
+/// If ranks are folded, only one of several equal ranks runs: it is for the caller to know that the
+/// others do the same. `runs`, if given, returns which of the ranks for which a representative
+/// stands runs, if not itself. `figures`, if given, receives those of the ranks that run, by rank.
 RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body,
                              const Folding& folding = {},
+                             const std::function<int(int representative)>& runs = {},
                              std::map<int, DryFigures>* figures = nullptr);
 
 }  // namespace lockstep

@@ -120,7 +120,13 @@ void Replay::visit(int rank, std::size_t section,
       case Kind::receive:
       case Kind::collective: {
         const RankState::Issued& found = mine.issued[issued];
-        each({operation, found.start, found.end, static_cast<std::int64_t>(issued++)});
+        each({operation, found.start, found.end, static_cast<std::int64_t>(issued++),
+              found.sent == RankState::none
+                  ? -1
+                  : ranks_[static_cast<std::size_t>(
+                               run_.folding.representative(rank + operation.peer))]
+                        .issued[static_cast<std::size_t>(found.sent)]
+                        .start});
         break;
       }
       case Kind::wait:

@@ -48,6 +48,7 @@ class Replay {
     Picoseconds start = 0;
     Picoseconds end = 0;
     std::int64_t issued = -1;  ///< of a message, a collective, or what a wait waits for: its number
+    Picoseconds departure = -1;  ///< of a receive: when the message began to leave its sender
   };
   /// Visits the operations of one section of a rank, in order.
   void visit(int rank, std::size_t section, const std::function<void(const Timed&)>& each) const;

@@ -1,11 +1,14 @@
 #include "lessons/17_choosing/plan/evaluate.h"
 
 #include <algorithm>
-#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/comm/shared/folded_links.h"
+#include "core/plan/flat_layout.h"
 #include "lessons/15_3d/mesh_training.h"
+#include "lessons/15_3d/prediction.h"
 
 namespace lockstep {
 
@@ -34,9 +37,64 @@ bool tp_is_even(const Plan& plan) {
   return std::ranges::all_of(group, [&](int rank) { return sizes(rank) == first; });
 }
 
+/// The layouts of a rank's stages, which ZeRO divides among `shards` ranks.
+std::vector<FlatLayout> layouts_of(const PlannedRun& run, const Place& place) {
+  std::vector<FlatLayout> layouts;
+  for (const int stage : place.stages)
+    layouts.emplace_back(run.plan.units(place, stage), run.chosen.sharers(place),
+                         run.chosen.bucket_bytes);
+  return layouts;
+}
+
+/// Whether ZeRO pads a bucket, so that the last replica updates fewer elements than the others.
+bool pads_shards(const PlannedRun& run) {
+  return std::ranges::any_of(run.plan.mesh.group(0, Axis::pp), [&](int rank) {
+    return std::ranges::any_of(layouts_of(run, run.plan.place(rank)), [](const auto& layout) {
+      return layout.used() != layout.elements();
+    });
+  });
+}
+
+/// What a replica owns under ZeRO. Shards have equal sizes, but hold different parameters.
+struct Owned {
+  std::int64_t norms = 0;  ///< elements, whose gradients are summed over tp
+  std::int64_t parts = 0;  ///< of parameters, for each of which the optimizer keeps a number
+};
+
+/// Of the replicas for which the representative of `rank` stands, returns the one that owns most.
+int replica_with_most(const PlannedRun& run, const Folding& folding, int rank,
+                      std::int64_t Owned::*what) {
+  const Place place = run.plan.place(rank);
+  const auto layouts = layouts_of(run, place);
+  const std::vector<int>& sharers = place.group(Axis::dp_cp);
+  int found = -1;
+  std::int64_t most = 0;
+  for (const int other : place.group(Axis::dp)) {
+    if (folding.representative(other) != folding.representative(rank)) continue;
+    const auto shard = static_cast<int>(std::ranges::find(sharers, other) - sharers.begin());
+    Owned owned;
+    for (const FlatLayout& layout : layouts)
+      for (const FlatLayout::Bucket& bucket : layout.buckets())
+        for (const FlatLayout::Piece& piece : layout.shard(bucket, shard % layout.shards())) {
+          ++owned.parts;
+          if (is_norm(run.plan.model(), bucket.slots[piece.slot].parameter.order))
+            owned.norms += piece.elements;
+        }
+    if (found < 0 || owned.*what > most) {
+      most = owned.*what;
+      found = other;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 Folding folding_of(const PlannedRun& run) {
+  // The last replica's shorter update hardly changes the step, but by more than nothing.
+  constexpr int most_exact_ranks = 256;
+  if (run.chosen.zero > 0 && run.plan.mesh.ranks() <= most_exact_ranks && pads_shards(run))
+    return {};
   const Mesh& mesh = run.plan.mesh;
   const Cluster& cluster = run.plan.modelled->cluster;
   std::vector<Folding::Axis> axes;
@@ -63,6 +121,13 @@ Folding folding_of(const PlannedRun& run) {
 
 RunOperations record_step(const PlannedRun& run, const Folding& folding,
                           std::map<int, DryFigures>* figures) {
+  // Replicas wait for the one whose gradients of norms take longest to sum over tp.
+  const std::function<int(int)> slowest = [&](int representative) {
+    const std::vector<int> tp = run.plan.mesh.group(representative, Axis::tp);
+    const int first = replica_with_most(run, folding, tp.front(), &Owned::norms);
+    return representative + first - tp.front();
+  };
+  const bool differ = run.chosen.zero > 0 && run.chosen.sequence_parallel && folding.folds();
   return record_dry_run(
       run.plan,
       [&](DryRank& rank) {
@@ -71,17 +136,16 @@ RunOperations record_step(const PlannedRun& run, const Folding& folding,
         rank.run(run.schedule.microbatches,
                  [&](const Batch& mine) { training.step(pipeline, mine); });
       },
-      folding, figures);
+      folding, differ ? slowest : nullptr, figures);
 }
 
 StepParts parts_of(const Replay& replay, int rank, int step) {
   StepParts parts;
   const auto& sections = replay.run().ranks[static_cast<std::size_t>(rank)].sections;
-  const Cluster& cluster = replay.scenario().modelled().cluster;
   struct Issued {
     std::int64_t number;
     const RecordedOperation* operation;
-    Picoseconds start, end;
+    Picoseconds departure;
   };
   std::vector<Issued> issued;
   for (std::size_t i = 0; i < sections.size(); ++i) {
@@ -92,7 +156,7 @@ StepParts parts_of(const Replay& replay, int rank, int step) {
       const RecordedOperation& operation = each.operation;
       const Picoseconds time = each.end - each.start;
       if (operation.is_issued()) {
-        issued.push_back({each.issued, &operation, each.start, each.end});
+        issued.push_back({each.issued, &operation, each.departure});
       } else if (operation.kind == Kind::wait) {
         const Issued& awaited = *std::ranges::lower_bound(issued, each.issued, {}, &Issued::number);
         const RecordedOperation& what = *awaited.operation;
@@ -101,11 +165,9 @@ StepParts parts_of(const Replay& replay, int rank, int step) {
           const std::uint32_t group = run.ranks[static_cast<std::size_t>(rank)]
                                           .groups[static_cast<std::size_t>(what.group)];
           parts.exposed[run.groups[group].name] += time;
-        } else if (what.kind == Kind::receive) {
-          // Before it left its sender, the message was not computed yet.
-          const Picoseconds left =
-              awaited.start - cluster.latency(rank + what.peer, rank, what.bytes);
-          const Picoseconds late = std::clamp(left, each.start, each.end) - each.start;
+        } else if (what.kind == Kind::receive && std::string_view{what.axis} == "pp") {
+          // Before it left its stage, the message was not computed yet.
+          const Picoseconds late = std::clamp(awaited.departure, each.start, each.end) - each.start;
           parts.bubble += late;
           parts.exposed[what.axis] += time - late;
         } else {
@@ -122,19 +184,24 @@ StepParts parts_of(const Replay& replay, int rank, int step) {
 StepFigures step_figures(const PlannedRun& run, std::int64_t most_memory) {
   StepFigures figures;
   const RunOperations operations = record_step(run, folding_of(run), &figures.of_rank);
-  for (const auto& [rank, dry] : figures.of_rank)
-    if (dry.peak_total > figures.peak) {
-      figures.peak = dry.peak_total;
-      figures.memory = dry.peak;
-      figures.fullest = rank;
-    }
+  const auto keep_fullest = [&](int rank, const DryFigures& dry) {
+    if (dry.peak_total <= figures.peak) return;
+    figures.peak = dry.peak_total;
+    figures.memory = dry.peak;
+    figures.fullest = rank;
+  };
+  for (const auto& [rank, dry] : figures.of_rank) keep_fullest(rank, dry);
+  if (run.chosen.zero > 0 && operations.folding.folds())
+    if (const int rank = replica_with_most(run, operations.folding, figures.fullest, &Owned::parts);
+        rank != figures.fullest)
+      keep_fullest(rank, dry_run_mesh(run.plan, run.plan.place(rank), run.schedule, run.chosen));
   if (figures.peak > most_memory) return figures;
   const Scenario scenario{operations.modelled};
   const Replay replay{operations, scenario};
   const int step = replay.last_step();
   figures.step = replay.step_time(step);
   for (const auto& [rank, dry] : figures.of_rank) {
-    StepParts parts = parts_of(replay, rank, step);
+    StepParts parts = parts_of(replay, operations.folding.representative(rank), step);
     if (parts.step > figures.parts.step) {
       figures.parts = std::move(parts);
       figures.slowest = rank;

@@ -18,7 +18,7 @@ struct StepParts {
   Picoseconds compute = 0, optimizer = 0;
   /// By group, or "pp": the rank waits for a collective, or for a message on its way.
   std::map<std::string, Picoseconds> exposed{};
-  Picoseconds bubble = 0;  ///< it waits for a result that another stage has not computed yet
+  Picoseconds bubble = 0;  ///< it waits for a message that has not left another stage yet
 };
 
 /// The figures of one step of a configuration.

@@ -7,17 +7,11 @@
 
 #include "core/plan/stage_layers.h"
 #include "lessons/17_choosing/plan/ranking.h"
+#include "lessons/17_choosing/plan/words.h"
 
 namespace lockstep {
 
 namespace {
-
-double milliseconds(Picoseconds time) {
-  return static_cast<double>(time) / 1e9;
-}
-double gb(std::int64_t bytes) {
-  return static_cast<double>(bytes) / 1e9;
-}
 
 std::string plural(std::int64_t count, const std::string& what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
@@ -68,7 +62,7 @@ class Reading {
       if (const auto found = plan_.figures.parts.exposed.find(axis);
           found != plan_.figures.parts.exposed.end())
         sum += found->second;
-    return fmt::format(": {:.1f} ms of the step, {:.1f} %", milliseconds(sum),
+    return fmt::format(": {} of the step, {:.1f} %", time_text(sum, plan_.figures.step),
                        100 * static_cast<double>(sum) / static_cast<double>(plan_.figures.step));
   }
 
@@ -100,27 +94,26 @@ class Reading {
     const int m = c_.microbatches(task_.batch), v = c_.chunks;
     const std::vector<int> blocks = even_split(task_.model, c_.pp * v);
     const auto [least, most] = std::ranges::minmax(blocks);
-    heading(
-        fmt::format("PP {}", c_.pp),
-        fmt::format("{} stages in a row, {}, {} blocks each{}", c_.pp * v,
-                    where(group(Axis::pp), task_.cluster),
-                    least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most),
-                    v > 1 ? fmt::format("; every GPU has {} of them ({})", v, known.name)
-                          : fmt::format(" ({})", known.name)));
-    point("buys",
-          fmt::format("1/{} of the states on a GPU, for few bytes: {:.1f} MB per microbatch "
-                      "and boundary",
-                      c_.pp,
-                      static_cast<double>(run_.plan.boundary(m).bytes()) / 1e6 /
-                          (c_.sequence_parallel ? c_.tp : 1)));
+    heading(fmt::format("PP {}", c_.pp),
+            fmt::format("{} stages in a row, {}, of {} each{}", c_.pp * v,
+                        where(group(Axis::pp), task_.cluster),
+                        least == most ? plural(least, "block")
+                                      : fmt::format("{} to {} blocks", least, most),
+                        v > 1 ? fmt::format("; every GPU has {} of them ({})", v, known.name)
+                              : fmt::format(" ({})", known.name)));
+    point("buys", fmt::format("1/{} of the states on a GPU, for few bytes: {} per microbatch "
+                              "and boundary",
+                              c_.pp,
+                              bytes_text(run_.plan.boundary(m).bytes() /
+                                         (c_.sequence_parallel ? c_.tp : 1))));
     const PipelineSize size{c_.pp, v, m};
     std::string bubble = fmt::format("a bubble, by formula {}", known.formula(size));
     if (const auto share = bubble_of(
             known, size, {.forward = 1, .backward = 2, .backward_input = 1, .backward_weight = 1}))
-      bubble += fmt::format(" = {:.1f} % with m = {}", 100 * *share, m);
+      bubble += fmt::format(" = {:.1f} % of the step for m = {} and equal stages", 100 * *share, m);
     if (plan_.figures.step > 0)
-      bubble += fmt::format("; {:.1f} ms of this step, {:.1f} %",
-                            milliseconds(plan_.figures.parts.bubble),
+      bubble += fmt::format("; here {}, {:.1f} %",
+                            time_text(plan_.figures.parts.bubble, plan_.figures.step),
                             100 * static_cast<double>(plan_.figures.parts.bubble) /
                                 static_cast<double>(plan_.figures.step));
     point("costs", bubble);
@@ -160,13 +153,13 @@ class Reading {
     text_ += fmt::format("\nbackward recomputes {}\nmemory  {}\n",
                          recomputed[static_cast<int>(c_.recompute)], memory_text(task_, plan_));
     if (task_.cluster.memory && plan_.figures.peak > *task_.cluster.memory)
-      text_ += fmt::format("        it does not fit: {:.1f} GB too much\n",
-                           gb(plan_.figures.peak - *task_.cluster.memory));
+      text_ += fmt::format("        it does not fit: {} too much\n",
+                           bytes_text(plan_.figures.peak - *task_.cluster.memory));
     if (plan_.figures.step > 0)
-      text_ += fmt::format("step    {:.1f} ms on {} {}, {:.1f} % of the peak (MFU)\n",
-                           milliseconds(plan_.figures.step), task_.cluster.name,
-                           task_.cluster.rates_text(),
-                           100 * model_flops_utilization(task_, plan_.figures.step));
+      text_ +=
+          fmt::format("step    {} on {} {}, {:.1f} % of the peak (MFU)\n",
+                      time_text(plan_.figures.step), task_.cluster.name, task_.cluster.rates_text(),
+                      100 * model_flops_utilization(task_, plan_.figures.step));
   }
 
   const TrainingTask& task_;

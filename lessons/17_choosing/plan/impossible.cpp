@@ -2,18 +2,15 @@
 
 #include <fmt/format.h>
 
+#include "lessons/17_choosing/plan/words.h"
+
 namespace lockstep {
 
 namespace {
 
-double gb(std::int64_t bytes) {
-  return static_cast<double>(bytes) / 1e9;
-}
-
 std::string named(const TrainingTask& task, const RankedPlan& plan) {
-  return fmt::format("{} ({:.1f} GB per GPU, {:.1f} ms per step on {} GPUs)",
-                     plan.configuration.text(), gb(plan.figures.peak),
-                     static_cast<double>(plan.figures.step) / 1e9, task.ranks);
+  return fmt::format("{} ({} per GPU, {} per step on {} GPUs)", plan.configuration.text(),
+                     bytes_text(plan.figures.peak), time_text(plan.figures.step), task.ranks);
 }
 
 /// Nothing divides: which batch would do?
@@ -55,9 +52,9 @@ std::string why_impossible(const TrainingTask& task, const SearchSpace& space,
       smallest = plan.configuration;
     }
   std::string text = fmt::format(
-      "nothing fits: of {} configurations on {} GPUs of {:.0f} GB, the smallest needs {:.1f} GB "
+      "nothing fits: of {} configurations on {} GPUs of {}, the smallest needs at least {} "
       "({})",
-      found.considered, task.ranks, gb(memory), gb(least), smallest.text());
+      found.considered, task.ranks, bytes_text(memory), bytes_text(least), smallest.text());
   const std::int64_t most =
       static_cast<std::int64_t>(task.cluster.nodes) * task.cluster.ranks_per_node;
   for (std::int64_t ranks = 2L * task.ranks; ranks <= most; ranks *= 2) {
@@ -76,14 +73,9 @@ std::string why_impossible(const TrainingTask& task, const SearchSpace& space,
       return fmt::format("{}; without the sizes given, this fits: {}", text,
                          named(task, free.plans.front()));
   }
-  TrainingTask other = task;
-  other.cluster.memory.reset();
-  const SearchResult any = search(other, space, 1);
-  return fmt::format("{}; the cluster has no more GPUs{}", text,
-                     any.plans.empty() ? ""
-                                       : fmt::format("; with {:.0f} GB each, this would fit: {}",
-                                                     gb(any.plans.front().figures.peak),
-                                                     named(other, any.plans.front())));
+  const RankedPlan plan{smallest, step_figures(planned_run(task, smallest)), {}};
+  return fmt::format("{}; the cluster has no more GPUs; with {} each, this would fit: {}", text,
+                     bytes_text(plan.figures.peak), named(task, plan));
 }
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "lessons/17_choosing/plan/report.h"
 #include "lessons/17_choosing/plan/rerun.h"
 #include "lessons/17_choosing/plan/walk.h"
+#include "lessons/17_choosing/plan/words.h"
 
 using namespace lockstep;
 
@@ -51,9 +52,12 @@ std::string heading(const PlanRequest& request) {
 
 std::string what_was_searched(const SearchResult& found, std::size_t shown) {
   return fmt::format(
-      "The {} fastest of {} configurations, by the step of a replay. {} need more memory and {} "
-      "take longer than the fastest, by lower bounds; {} more proved too large{}\n",
-      std::min(shown, found.plans.size()), found.considered, found.cut_by_memory, found.cut_by_time,
+      "The fastest plan of each of {} meshes, by the step of a replay. Of {} configurations, {} "
+      "need "
+      "more memory and {} take longer than plan 1, by lower bounds; {} were replayed, and {} "
+      "proved "
+      "too large{}\n",
+      shown, found.considered, found.cut_by_memory, found.cut_by_time, found.plans.size(),
       found.too_large.size(),
       found.left == 0
           ? "."
@@ -73,8 +77,8 @@ std::string rules_compared(const PlanRequest& request, const SearchResult& found
   if (same(best.configuration)) return "The rules of thumb lead to the same layout.\n";
   const double ratio =
       static_cast<double>(theirs.figures.step) / static_cast<double>(best.figures.step);
-  return fmt::format("The rules of thumb lead to {}: {:.1f} ms, {:.1f} % slower than 1.\n",
-                     theirs.configuration.text(), static_cast<double>(theirs.figures.step) / 1e9,
+  return fmt::format("The rules of thumb lead to {}: {}, {:.1f} % slower than 1.\n",
+                     theirs.configuration.text(), time_text(theirs.figures.step),
                      100 * (ratio - 1));
 }
 
@@ -96,41 +100,46 @@ void explain(const PlanRequest& request, SearchResult found, Progress& progress)
     fmt::print("\nNo configuration of those searched is faster.\n");
   } else if (plan.figures.step > 0) {
     fmt::print(
-        "\nThe fastest plan found takes {:.1f} ms ({:+.1f} %): {}\n",
-        static_cast<double>(best.figures.step) / 1e9,
+        "\nThe fastest plan found takes {} ({:+.1f} %): {}\n", time_text(best.figures.step),
         100 * (static_cast<double>(best.figures.step) / static_cast<double>(plan.figures.step) - 1),
         best.configuration.text());
   } else {
-    fmt::print("\nThis fits, and takes {:.1f} ms: {}\n",
-               static_cast<double>(best.figures.step) / 1e9, best.configuration.text());
+    fmt::print("\nThis fits, and takes {}: {}\n", time_text(best.figures.step),
+               best.configuration.text());
   }
 }
 
-void print_plans(const PlanRequest& request, const SearchResult& found,
-                 std::vector<std::optional<MetaRun>>& reruns) {
+/// Prints the plans. Returns those printed, and what the lesson has shown of them.
+std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanRequest& request,
+                                                                     const SearchResult& found) {
   const TrainingTask& task = request.task;
-  const std::size_t shown = std::min(request.top, found.plans.size());
-  fmt::print("\n{}{}\n", what_was_searched(found, request.top),
-             ranking_table(task, found, request.top));
-  for (std::size_t i = 1; i < shown; ++i) fmt::print("{}\n", why_slower(task, found, i));
-  fmt::print("\n1. needs {}\n", memory_text(task, found.plans.front()));
+  std::vector<RankedPlan> plans;
+  for (const std::size_t i : best_of_each_mesh(found.plans))
+    if (plans.size() < request.top) plans.push_back(found.plans[i]);
+  fmt::print("\n{}{}\n", what_was_searched(found, plans.size()), ranking_table(task, plans));
+  for (std::size_t i = 1; i < plans.size(); ++i) fmt::print("{}\n", why_slower(task, plans, i));
+  fmt::print("\n1. needs {}\n", memory_text(task, plans.front()));
   fmt::print("{}", rules_compared(request, found));
+  std::vector<MetaRun> reruns;
   if (request.rerun) {
     fmt::print("\nRun again as lesson 17, all ranks of it, on the meta device:\n");
-    for (std::size_t i = 0; i < shown; ++i) {
-      const StepFigures& figures = found.plans[i].figures;
-      reruns.push_back(run_on_meta(request, found.plans[i].configuration));
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const StepFigures& figures = plans[i].figures;
+      reruns.push_back(run_on_meta(request, plans[i].configuration));
       const double planned = seconds(figures.step);
       fmt::print("{:>3}. step {:.6f} ms planned, {:.6f} ms run{}; memory {} planned, {} run{}\n",
-                 i + 1, 1e3 * planned, 1e3 * reruns[i]->step_seconds,
-                 planned == reruns[i]->step_seconds ? "" : " (DIFFERS)", figures.peak,
-                 reruns[i]->peak, figures.peak == reruns[i]->peak ? "" : " (DIFFERS)");
+                 i + 1, 1e3 * planned, 1e3 * reruns[i].step_seconds,
+                 planned == reruns[i].step_seconds ? "" : " (DIFFERS)", figures.peak,
+                 reruns[i].peak, figures.peak == reruns[i].peak ? "" : " (DIFFERS)");
     }
   }
   fmt::print(
       "\nTo run the fastest yourself, every rank of it:\n  ./lockstep lesson 17 {} --cluster {} "
       "--parity off\n",
-      lesson_flags(request, found.plans.front().configuration), request.cluster);
+      lesson_flags(request, plans.front().configuration), request.cluster);
+  fmt::print("Its techniques at toy scale, compared with one device:\n  ./lockstep lesson 17 {}\n",
+             toy_flags(plans.front().configuration));
+  return {std::move(plans), std::move(reruns)};
 }
 
 int plan(int argc, char** argv) {
@@ -147,9 +156,8 @@ int plan(int argc, char** argv) {
     return 0;
   }
   if (found.plans.empty()) throw UsageError(why_impossible(request->task, request->space, found));
-  std::vector<std::optional<MetaRun>> reruns;
-  print_plans(*request, found, reruns);
-  if (!request->report.empty()) write_report(*request, found, reruns);
+  const auto [plans, reruns] = print_plans(*request, found);
+  if (!request->report.empty()) write_report(*request, found, plans, reruns);
   return 0;
 }
 

@@ -57,9 +57,12 @@ std::pair<PartCosts, PartCosts> stages_with(int blocks, TrainingTask task,
       if ((run.plan.mesh.coordinate(rank, Axis::pp) == 1) != last) continue;
       // The least of all ranks, so that these are lower bounds.
       const auto keep_least = [](auto& least, auto value) { least = std::min(least, value); };
-      keep_least(stage.forward, duration_of(replay, rank, Category::forward));
-      keep_least(stage.backward, duration_of(replay, rank, Category::backward));
-      keep_least(stage.update, parts_of(replay, rank, 0).optimizer);
+      keep_least(stage.forward,
+                 duration_of(replay, operations.folding.representative(rank), Category::forward));
+      keep_least(stage.backward,
+                 duration_of(replay, operations.folding.representative(rank), Category::backward));
+      keep_least(stage.update,
+                 parts_of(replay, operations.folding.representative(rank), 0).optimizer);
       keep_least(stage.activations, dry.peak.of(MemoryCategory::activations));
       stage.parameters = dry.peak.of(MemoryCategory::parameters);
       stage.gradients = dry.peak.of(MemoryCategory::gradients);

@@ -6,13 +6,11 @@
 #include <set>
 #include <utility>
 
+#include "lessons/17_choosing/plan/words.h"
+
 namespace lockstep {
 
 namespace {
-
-double milliseconds(Picoseconds time) {
-  return static_cast<double>(time) / 1e9;
-}
 
 /// The parts of a step, by name.
 std::map<std::string, Picoseconds> named_parts(const StepParts& parts) {
@@ -36,44 +34,45 @@ double model_flops_utilization(const TrainingTask& task, Picoseconds step) {
   return flops / task.ranks / (static_cast<double>(step) * 1e-12) / task.cluster.flops;
 }
 
-std::string ranking_table(const TrainingTask& task, const SearchResult& found, std::size_t top) {
-  const std::size_t count = std::min(top, found.plans.size());
+std::string ranking_table(const TrainingTask& task, const std::vector<RankedPlan>& plans) {
   std::set<std::string> axes;
-  for (std::size_t i = 0; i < count; ++i)
-    for (const auto& [axis, time] : found.plans[i].figures.parts.exposed)
-      axes.insert(axis_in_words(axis, found.plans[i].configuration));
+  for (const auto& [c, figures, bounds] : plans)
+    for (const auto& [axis, time] : figures.parts.exposed) axes.insert(axis_in_words(axis, c));
   const bool experts = task.moe.experts > 0;
+  const FigureUnit time_unit = unit_of_time(plans.front().figures.step),
+                   memory_unit = unit_of_bytes(plans.front().figures.peak);
   std::string text = fmt::format(
-      "{:>4} {:>10} {:>6} {:>8}  {:>3} {:>3} {:>4} {:>3}{} {:>4} {:>3} {:>4}  {:<15} {:<9} {:>9}",
-      "", "step ms", "MFU", "GB/GPU", "TP", "PP", "DP", "CP", experts ? "  EP" : "", "ZeRO", "b",
-      "m", "schedule", "recompute", "compute");
+      "     {:>8} {:>6} {:>6}   {:>2} {:>3} {:>4} {:>3}{} {:>4} {:>3} {:>4}  {:<15} {:<9} {:>8}",
+      fmt::format("step {}", time_unit.name), "MFU", memory_unit.name, "TP", "PP", "DP", "CP",
+      experts ? "  EP" : "", "ZeRO", "b", "m", "schedule", "recompute", "compute");
   for (const std::string& axis : axes) text += fmt::format(" {:>7}", axis);
-  text += fmt::format(" {:>8} {:>9}\n", "bubble", "optimizer");
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto& [c, figures, bounds] = found.plans[i];
-    const KnownSchedule& known = *find_schedule(c.schedule);
-    std::string schedule{c.pp > 1 ? known.word : "-"};
+  text += fmt::format(" {:>7} {:>9}\n", "bubble", "optimizer");
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const auto& [c, figures, bounds] = plans[i];
+    std::string schedule{c.pp > 1 ? find_schedule(c.schedule)->word : "-"};
     if (c.pp > 1 && c.chunks > 1) schedule += fmt::format(" ×{}", c.chunks);
     std::map<std::string, Picoseconds> exposed;
     for (const auto& [axis, time] : figures.parts.exposed) exposed[axis_in_words(axis, c)] += time;
+    const auto number = [&](Picoseconds time, int width) {
+      return fmt::format(" {:>{}.3f}", static_cast<double>(time) / time_unit.size, width);
+    };
     text += fmt::format(
-        "{:>3}. {:>10.1f} {:>5.1f}% {:>8.1f}  {:>3} {:>3} {:>4} {:>3}{} {:>4} {:>3} {:>4}  {:<15} "
-        "{:<9} {:>9.1f}",
-        i + 1, milliseconds(figures.step), 100 * model_flops_utilization(task, figures.step),
-        static_cast<double>(figures.peak) / 1e9, c.tp, c.pp, c.dp, c.cp,
+        "{:>3}.{} {:>5.1f}% {:>6.1f}   {:>2} {:>3} {:>4} {:>3}{} {:>4} {:>3} {:>4}  "
+        "{:<15} {:<9}{}",
+        i + 1, number(figures.step, 9), 100 * model_flops_utilization(task, figures.step),
+        static_cast<double>(figures.peak) / memory_unit.size, c.tp, c.pp, c.dp, c.cp,
         experts ? fmt::format(" {:>3}", c.ep) : "", c.zero, c.microbatch,
         c.microbatches(task.batch), schedule, name_of(c.recompute),
-        milliseconds(figures.parts.compute));
-    for (const std::string& axis : axes)
-      text += fmt::format(" {:>7.1f}", milliseconds(exposed[axis]));
-    text += fmt::format(" {:>8.1f} {:>9.1f}\n", milliseconds(figures.parts.bubble),
-                        milliseconds(figures.parts.optimizer));
+        number(figures.parts.compute, 8));
+    for (const std::string& axis : axes) text += number(exposed[axis], 7);
+    text += number(figures.parts.bubble, 7) + number(figures.parts.optimizer, 9) + '\n';
   }
   return text;
 }
 
-std::string why_slower(const TrainingTask& task, const SearchResult& found, std::size_t i) {
-  const RankedPlan &best = found.plans.front(), &plan = found.plans[i];
+std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& plans,
+                       std::size_t i) {
+  const RankedPlan &best = plans.front(), &plan = plans[i];
   const auto mine = named_parts(plan.figures.parts);
   auto its = named_parts(best.figures.parts);
   std::string longest;
@@ -84,15 +83,20 @@ std::string why_slower(const TrainingTask& task, const SearchResult& found, std:
       longest = part;
     }
   const Picoseconds behind = plan.figures.step - best.figures.step;
-  std::string text = fmt::format("{}. is {:.1f} ms slower", i + 1, milliseconds(behind));
+  std::string text = fmt::format("{}. is {} slower", i + 1, time_text(behind, best.figures.step));
   if (most == 0) return text + ", spread over all parts";
   const bool communication = plan.figures.parts.exposed.contains(longest);
-  text +=
-      fmt::format(": {} takes {:.1f} ms more ({:.1f} instead of {:.1f})",
-                  communication         ? "exposed " + axis_in_words(longest, plan.configuration)
-                  : longest == "bubble" ? "its bubble"
-                                        : longest,
-                  milliseconds(most), milliseconds(mine.at(longest)), milliseconds(its[longest]));
+  text += fmt::format(": {} takes {} more ({} instead of {})",
+                      communication ? "exposed " + axis_in_words(longest, plan.configuration)
+                      : longest == "bubble" ? "its bubble"
+                                            : longest,
+                      time_text(most, best.figures.step),
+                      time_text(mine.at(longest), best.figures.step),
+                      time_text(its[longest], best.figures.step));
+  if (longest == "compute" && plan.configuration.recompute > best.configuration.recompute)
+    text += plan.configuration.recompute == Recompute::full
+                ? "; it computes the forward pass of its blocks twice"
+                : "; it recomputes attention's probabilities";
   if (!communication) return text;
   const PlannedRun run = planned_run(task, plan.configuration);
   const RunOperations operations = record_step(run, folding_of(run));
@@ -100,23 +104,20 @@ std::string why_slower(const TrainingTask& task, const SearchResult& found, std:
   scenario.change(longest + "=free", operations);
   const Replay replay{operations, scenario};
   const Picoseconds without = replay.step_time(replay.last_step());
-  return text + fmt::format("; with that free, it would take {:.1f} ms, {} than 1. as it is",
-                            milliseconds(without),
+  return text + fmt::format("; with that free, it would take {}, {} than 1. as it is",
+                            time_text(without, best.figures.step),
                             without < best.figures.step ? "less" : "still more");
 }
 
 std::string memory_text(const TrainingTask& task, const RankedPlan& plan) {
-  std::string text = fmt::format(
-      "{:.1f} GB on rank {}, the fullest:", static_cast<double>(plan.figures.peak) / 1e9,
-      plan.figures.fullest);
+  std::string text = fmt::format("{} on rank {}, the fullest:", bytes_text(plan.figures.peak),
+                                 plan.figures.fullest);
   const char* comma = "";
-  for (const MemoryCategory category : all_memory_categories) {
-    text += fmt::format("{} {} {:.1f}", std::exchange(comma, ","), name_of(category),
-                        static_cast<double>(plan.figures.memory.of(category)) / 1e9);
-  }
+  for (const MemoryCategory category : all_memory_categories)
+    text += fmt::format("{} {} {}", std::exchange(comma, ","), name_of(category),
+                        bytes_text(plan.figures.memory.of(category)));
   if (plan.figures.memory.total() != plan.figures.peak) text += " (not all at the same time)";
-  if (task.cluster.memory)
-    text += fmt::format("; the GPU has {:.0f}", static_cast<double>(*task.cluster.memory) / 1e9);
+  if (task.cluster.memory) text += fmt::format("; a GPU has {}", bytes_text(*task.cluster.memory));
   return text;
 }
 

@@ -11,14 +11,14 @@ namespace lockstep {
 /// (GptConfig::flops_per_token: without recomputation, causal attention counted half).
 double model_flops_utilization(const TrainingTask& task, Picoseconds step);
 
-/// Returns the table of the `top` fastest plans: sizes, step, memory, and where the step of the
-/// slowest rank goes.
-std::string ranking_table(const TrainingTask& task, const SearchResult& found, std::size_t top);
+/// Returns a table of plans: sizes, step, memory, and where the step of the slowest rank goes.
+std::string ranking_table(const TrainingTask& task, const std::vector<RankedPlan>& plans);
 
-/// Returns one sentence on why plan `i` is slower than the fastest: the part of its step that is
-/// longest in comparison, and, if that is exposed communication, what it would take without, by a
-/// replay.
-std::string why_slower(const TrainingTask& task, const SearchResult& found, std::size_t i);
+/// Returns one sentence on why plan `i`, counted from 0, is slower than the first: the part of its
+/// step that is longest in comparison, and, if that is exposed communication, what it would take
+/// without, by a replay.
+std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& plans,
+                       std::size_t i);
 
 /// Returns the memory of a plan's fullest rank, by category, in words.
 std::string memory_text(const TrainingTask& task, const RankedPlan& plan);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,10 +8,11 @@
 
 namespace lockstep {
 
-/// Writes the result of a search as JSON: the task, what was cut, and for each plan its sizes, the
-/// flags of lesson 17, its step and the parts of it (seconds), its memory by category (bytes) and,
-/// if it was run again, what that run has shown. Throws UsageError if the file can't be written.
+/// Writes the result of a search as JSON: the task, what was cut, and for each of `plans` its
+/// sizes, the flags of lesson 17, its step and the parts of it (seconds), its memory by category
+/// (bytes) and, if it was run again, what that run has shown. Throws UsageError if the file can't
+/// be written.
 void write_report(const PlanRequest& request, const SearchResult& found,
-                  const std::vector<std::optional<MetaRun>>& reruns);
+                  const std::vector<RankedPlan>& plans, const std::vector<MetaRun>& reruns);
 
 }  // namespace lockstep

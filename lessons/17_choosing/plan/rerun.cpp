@@ -38,6 +38,17 @@ std::string lesson_flags(const PlanRequest& request, const Configuration& config
   return flags;
 }
 
+std::string toy_flags(const Configuration& c) {
+  std::string flags;
+  for (const auto& [flag, size] :
+       {std::pair{"--dp", c.dp}, {"--tp", c.tp}, {"--pp", c.pp}, {"--cp", c.cp}})
+    flags += fmt::format("{} {} ", flag, std::min(size, 2));
+  if (c.cp > 1) flags += "--layout zigzag ";
+  if (c.pp > 1) flags += fmt::format("--schedule {} ", c.schedule);
+  if (c.pp > 1 && c.chunks > 1) flags += "--chunks 2 ";
+  return flags + fmt::format("--zero {} --recompute {}", c.zero, name_of(c.recompute));
+}
+
 MetaRun run_on_meta(const PlanRequest& request, const Configuration& configuration) {
   if (configuration.ranks() > most_rerun_ranks)
     throw UsageError(

@@ -12,6 +12,10 @@ namespace lockstep {
 /// `cluster` is what --cluster said.
 std::string lesson_flags(const PlanRequest& request, const Configuration& configuration);
 
+/// The flags of a run of lesson 17 that uses the same techniques with two ranks along each axis, on
+/// this machine's CPU.
+std::string toy_flags(const Configuration& configuration);
+
 /// What a run of lesson 17 on the meta device has shown.
 struct MetaRun {
   double step_seconds = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <tuple>
 
@@ -12,25 +13,6 @@
 namespace lockstep {
 
 namespace {
-
-std::vector<int> divisors(int number, int most) {
-  std::vector<int> found;
-  for (int each = 1; each <= std::min(number, most); ++each)
-    if (number % each == 0) found.push_back(each);
-  return found;
-}
-
-std::vector<int> powers_of_two(int most) {
-  std::vector<int> found;
-  for (int each = 1; each <= most; each *= 2) found.push_back(each);
-  return found;
-}
-
-/// Returns the values of `all`, or only the one that is asked for.
-template <class T>
-std::vector<T> only(const std::optional<T>& asked, std::vector<T> all) {
-  return asked ? std::vector<T>{*asked} : all;
-}
 
 /// A configuration with its bounds.
 struct Candidate {
@@ -80,6 +62,11 @@ auto costs_key(const Configuration& c) {
   return std::tuple{c.tp, c.cp, c.ep, c.microbatch, c.recompute};
 }
 
+/// The configurations that differ only in how the ranks of the same mesh work.
+auto layout_of(const Configuration& c) {
+  return std::tuple{c.tp, c.pp, c.dp, c.cp, c.ep};
+}
+
 /// Calls work(i) for i from 0 to count - 1, on all cores.
 void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::mutex mutex;
@@ -110,64 +97,12 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
 
 }  // namespace
 
-std::vector<Configuration> configurations(const TrainingTask& task, const SearchSpace& space) {
-  std::vector<Configuration> all;
-  const GptConfig& model = task.model;
-  const int most_tp = 2 * task.cluster.ranks_per_node;
-  for (const int tp : only(space.tp, divisors(task.ranks, most_tp)))
-    for (const int cp : only(space.cp, powers_of_two(std::max(1, model.sequence / 4096))))
-      for (const int pp : only(space.pp, divisors(task.ranks, model.layers))) {
-        const std::int64_t others = std::int64_t{1} * tp * cp * pp;
-        if (tp < 1 || others > task.ranks || task.ranks % others != 0) continue;
-        if (model.heads % tp != 0 || model.kv_heads() % tp != 0 || model.mlp_width() % tp != 0 ||
-            model.sequence % (2 * cp * tp) != 0)
-          continue;
-        const int dp = static_cast<int>(task.ranks / others);
-        if ((space.dp && *space.dp != dp) || task.batch % dp != 0) continue;
-        std::vector<int> all_ep{1};
-        if (task.moe.experts > 0) {
-          all_ep.clear();
-          for (const int ep : divisors(dp * cp, task.moe.experts))
-            if (task.moe.experts % ep == 0) all_ep.push_back(ep);
-        }
-        for (const int ep : only(space.ep, all_ep))
-          for (const int microbatch : only(space.microbatch, powers_of_two(32))) {
-            if (task.batch / dp % microbatch != 0) continue;
-            for (const std::string& schedule : only(space.schedule, space.schedules)) {
-              if (pp == 1 && schedule != "1f1b") continue;
-              const KnownSchedule& known = *find_schedule(schedule);
-              std::vector<int> all_chunks{known.least_chunks};
-              if (known.word == "interleaved")
-                all_chunks = divisors(model.layers, model.layers / pp);
-              for (const int chunks : only(space.chunks, all_chunks)) {
-                const PipelineSize size{pp, chunks, task.batch / dp / microbatch};
-                if (!refusal(known, size).empty() || size.stages() > model.layers) continue;
-                for (const int zero : only(space.zero, std::vector{0, 1, 2, 3})) {
-                  if (zero > 0 && dp * cp == 1 && !space.zero) continue;
-                  if ((zero >= 2 && schedule != "1f1b") || (zero > 0 && task.moe.experts > 0))
-                    continue;
-                  for (const Recompute recompute :
-                       only(space.recompute,
-                            std::vector{Recompute::none, Recompute::selective, Recompute::full})) {
-                    if (recompute == Recompute::none && cp > 1) continue;
-                    all.push_back({.dp = dp,
-                                   .tp = tp,
-                                   .pp = pp,
-                                   .cp = cp,
-                                   .ep = ep,
-                                   .zero = zero,
-                                   .microbatch = microbatch,
-                                   .schedule = schedule,
-                                   .chunks = chunks,
-                                   .recompute = recompute,
-                                   .sequence_parallel = tp > 1 && task.sequence_parallel});
-                  }
-                }
-              }
-            }
-          }
-      }
-  return all;
+std::vector<std::size_t> best_of_each_mesh(const std::vector<RankedPlan>& plans) {
+  std::vector<std::size_t> best;
+  std::set<decltype(layout_of(Configuration{}))> seen;
+  for (std::size_t i = 0; i < plans.size(); ++i)
+    if (seen.insert(layout_of(plans[i].configuration)).second) best.push_back(i);
+  return best;
 }
 
 SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays,
@@ -212,48 +147,52 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
   }
   std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
 
-  // In the order of their estimates, until enough have been replayed. What can't be among the ten
-  // best, by its lower bound, is not replayed.
-  constexpr std::size_t shown = 10;
   std::vector<bool> done(candidates.size());
-  std::size_t next = 0, replayed = 0;
-  const auto worst_shown = [&] {
-    return result.plans.size() < shown ? std::numeric_limits<Picoseconds>::max()
-                                       : result.plans[shown - 1].figures.step;
+  const auto best = [&] {
+    return result.plans.empty() ? std::numeric_limits<Picoseconds>::max()
+                                : result.plans.front().figures.step;
   };
-  const auto take = [&]() -> std::optional<std::size_t> {
-    const std::lock_guard lock{mutex};
-    while (next < candidates.size() && replayed < replays) {
-      const std::size_t mine = next++;
-      if (candidates[mine].bounds.step >= worst_shown()) continue;
-      ++replayed;
-      done[mine] = true;
-      tell(fmt::format("replay {} of {}", replayed, std::min(replays, candidates.size())));
-      return mine;
-    }
-    return {};
-  };
-  in_parallel(static_cast<std::size_t>(available_cores()), [&](std::size_t) {
-    while (const auto mine = take()) {
-      const Candidate& candidate = candidates[*mine];
-      RankedPlan plan{candidate.configuration, {}, candidate.bounds};
-      plan.figures = step_figures(planned_run(task, candidate.configuration), memory);
+  // Replays candidates in the order of their estimates, until `most` of them fit.
+  const auto replay_some = [&](std::size_t most, const std::function<bool(std::size_t)>& wanted) {
+    std::size_t next = 0, replayed = 0;
+    const auto take = [&]() -> std::optional<std::size_t> {
       const std::lock_guard lock{mutex};
-      if (plan.figures.peak > memory) {
-        result.too_large.push_back(std::move(plan));
-        --replayed;
-        continue;
+      for (; next < candidates.size() && replayed < most; ++next) {
+        if (done[next] || !wanted(next)) continue;
+        ++replayed;
+        done[next] = true;
+        tell(fmt::format("replay {} of {}", replayed, most));
+        return next++;
       }
-      result.plans.insert(
-          std::ranges::upper_bound(result.plans, plan.figures.step, {},
-                                   [](const RankedPlan& other) { return other.figures.step; }),
-          std::move(plan));
-    }
+      return {};
+    };
+    in_parallel(static_cast<std::size_t>(available_cores()), [&](std::size_t) {
+      while (const auto mine = take()) {
+        const Candidate& candidate = candidates[*mine];
+        RankedPlan plan{candidate.configuration, {}, candidate.bounds};
+        plan.figures = step_figures(planned_run(task, candidate.configuration), memory);
+        const std::lock_guard lock{mutex};
+        if (plan.figures.peak > memory) {
+          result.too_large.push_back(std::move(plan));
+          --replayed;
+          continue;
+        }
+        const auto step = [](const RankedPlan& other) { return other.figures.step; };
+        result.plans.insert(std::ranges::upper_bound(result.plans, plan.figures.step, {}, step),
+                            std::move(plan));
+      }
+    });
+  };
+  replay_some(replays, [&](std::size_t i) { return candidates[i].bounds.step < best(); });
+  // Beside variants of the best, the best of other layouts, to compare with.
+  std::set<decltype(layout_of(Configuration{}))> seen;
+  for (const RankedPlan& plan : result.plans) seen.insert(layout_of(plan.configuration));
+  replay_some(replays / 2, [&](std::size_t i) {
+    return seen.insert(layout_of(candidates[i].configuration)).second;
   });
   for (std::size_t i = 0; i < candidates.size(); ++i)
     if (!done[i] && !result.plans.empty())
-      ++(candidates[i].bounds.step < result.plans.front().figures.step ? result.left
-                                                                       : result.cut_by_time);
+      ++(candidates[i].bounds.step < best() ? result.left : result.cut_by_time);
   return result;
 }
 

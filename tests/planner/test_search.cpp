@@ -1,0 +1,119 @@
+// The search, against all configurations of small tasks.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "lessons/17_choosing/plan/search.h"
+
+using namespace lockstep;
+
+namespace {
+
+/// A task on few ranks of a cluster on which communication is slow in comparison with compute.
+TrainingTask small_task(const std::string& cluster, int ranks, bool llama, int batch,
+                        double memory = 1e18) {
+  TrainingTask task;
+  task.model = {.layers = 8, .hidden = 512, .heads = 8, .sequence = 512, .vocabulary = 1024};
+  if (llama) task.model.llama = LlamaConfig{.kv_heads = 4, .mlp_width = 1536};
+  task.model.dtype = DType::bf16;
+  task.cluster = Cluster::load(cluster);
+  task.cluster.memory = static_cast<std::int64_t>(memory);
+  task.ranks = ranks;
+  task.batch = batch;
+  task.bucket_bytes = 2'000'000;
+  return task;
+}
+
+struct Evaluated {
+  Configuration configuration;
+  StepFigures figures;
+};
+
+/// Evaluates all configurations that the search considers.
+std::vector<Evaluated> all_of(const TrainingTask& task, const SearchSpace& space) {
+  std::vector<Evaluated> all;
+  for (const Configuration& each : configurations(task, space))
+    all.push_back({each, step_figures(planned_run(task, each))});
+  return all;
+}
+
+SearchSpace all_schedules() {
+  SearchSpace space;
+  space.schedules = {"1f1b", "interleaved", "zb-h1", "zb-v", "dualpipe-v"};
+  return space;
+}
+
+}  // namespace
+
+TEST_CASE("No configuration takes less time or memory than its lower bounds") {
+  std::size_t tried = 0;
+  double closest = 0;
+  for (const bool llama : {false, true}) {
+    const TrainingTask task = small_task("h100", 8, llama, 8);
+    for (const auto& [configuration, figures] : all_of(task, all_schedules())) {
+      const LowerBounds bounds =
+          lower_bounds(task, configuration, model_costs(task, configuration));
+      INFO(configuration.text());
+      CHECK(bounds.step <= figures.step);
+      CHECK(bounds.memory <= figures.peak);
+      closest =
+          std::max(closest, static_cast<double>(bounds.step) / static_cast<double>(figures.step));
+      ++tried;
+    }
+  }
+  CHECK(tried > 500);
+  CHECK(closest > 0.9);  // some bound is tight
+}
+
+TEST_CASE("The search finds the best of all configurations") {
+  struct Case {
+    const char* cluster;
+    int ranks;
+    bool llama;
+    int batch;
+    double memory;
+  };
+  for (const auto& [cluster, ranks, llama, batch, memory] :
+       {Case{"h100", 8, true, 8, 1e18}, Case{"a100", 16, true, 16, 1e18},
+        Case{"h100", 16, false, 8, 2e8}, Case{"classroom", 8, true, 16, 1.5e8},
+        Case{"ethernet", 8, false, 4, 1e18}, Case{"b200", 8, true, 32, 1e8}}) {
+    const TrainingTask task = small_task(cluster, ranks, llama, batch, memory);
+    CAPTURE(cluster);
+    CAPTURE(memory);
+    auto all = all_of(task, {});
+    std::erase_if(all,
+                  [&](const Evaluated& each) { return each.figures.peak > *task.cluster.memory; });
+    const SearchResult found = search(task, {});
+    if (all.empty()) {
+      CHECK(found.plans.empty());
+      continue;
+    }
+    const auto best =
+        std::ranges::min_element(all, {}, [](const Evaluated& each) { return each.figures.step; });
+    INFO("best: " << best->configuration.text() << " " << best->figures.step
+                  << ", found: " << found.plans.front().configuration.text() << " "
+                  << found.plans.front().figures.step << ", left " << found.left);
+    // Bounds cut nothing that is better.
+    const SearchResult thorough = search(task, {}, all.size());
+    CHECK(thorough.left == 0);
+    CHECK(thorough.plans.front().figures.step == best->figures.step);
+    // The twenty that an estimate chooses have one that is as good, or nearly.
+    CHECK(static_cast<double>(found.plans.front().figures.step) <=
+          1.02 * static_cast<double>(best->figures.step));
+    if (found.left == 0) CHECK(found.plans.front().figures.step == best->figures.step);
+  }
+}
+
+TEST_CASE("The parts of a step add up to it") {
+  const TrainingTask task = small_task("h100", 16, true, 16);
+  for (const RankedPlan& plan : search(task, {}, 10).plans) {
+    const StepParts& parts = plan.figures.parts;
+    Picoseconds sum = parts.compute + parts.optimizer + parts.bubble;
+    for (const auto& [axis, time] : parts.exposed) sum += time;
+    INFO(plan.configuration.text());
+    CHECK(sum == parts.step);
+    CHECK(parts.step == plan.figures.step);
+  }
+}
