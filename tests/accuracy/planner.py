@@ -25,7 +25,7 @@ class Planner:
         """Returns the plan of each configuration, a dictionary of flags without their hyphens.
 
         The cluster is the name of a preset, a file, or a dictionary. A plan is one of those of the planner's report,
-        with the report's figures about the model. Memory is no limit, because published runs need no more than their
+        whose other figures, those about the task, it has under "task". Memory is no limit, because published runs need no more than their
         cards have.
         """
         with tempfile.TemporaryDirectory() as folder:
@@ -55,5 +55,5 @@ class Planner:
             plans = content.pop('plans')
             if len(plans) != 1:
                 raise RuntimeError(f"{' '.join(words)} leaves {len(plans)} plans to choose from")
-            self.known[key] = {**content, **plans[0]}
+            self.known[key] = {**plans[0], 'task': content}
         return self.known[key]

@@ -35,28 +35,29 @@ Json json_of(const MemoryUse& use) {
   return memory;
 }
 
-/// The peaks of the ranks that were run, in bytes, without those that repeat the rank before. In
-/// addition the model states that such a rank holds between two steps, by the formula: unlike the
-/// peaks, they leave out gathered parameters and gradients that are not divided yet.
-Json memory_by_rank(const TrainingTask& task, const RankedPlan& plan) {
+/// What the ranks that were run send and hold in a step, in bytes: one of several that are equal.
+/// The model states are those between two steps, by the formula: unlike the peaks, they leave out
+/// gathered parameters and gradients that are not divided yet.
+Json ranks_of(const TrainingTask& task, const RankedPlan& plan) {
   const auto& c = plan.configuration;
   const PlannedRun run = planned_run(task, c);
   const StateBytes each = is_narrow(task.model.dtype) ? mixed_states : f32_states;
   Json ranks = Json::array();
-  for (const auto& [rank, figures] : plan.figures.of_rank) {
+  for (const auto& [rank, dry] : plan.figures.of_rank) {
+    Json bytes;
+    for (const Operation operation : all_operations)
+      if (dry.bytes_sent[operation] > 0) bytes[name_of(operation)] = dry.bytes_sent[operation];
     std::int64_t elements = 0;
     for (const Held& held : run.plan.place(rank).held) elements += held.slice.elements();
     const ModelStates states = zero_states(c.zero, elements, c.dp * c.cp, each);
-    Json entry{{"rank", rank},
-               {"peak", figures.peak_total},
-               {"memory", json_of(figures.peak)},
-               {"states",
-                {{"parameters", states.parameters},
-                 {"gradients", states.gradients},
-                 {"optimizer", states.optimizer}}}};
-    Json before = ranks.empty() ? Json{} : ranks.back();
-    before["rank"] = rank;
-    if (entry != before) ranks.push_back(std::move(entry));
+    ranks.push_back({{"rank", rank},
+                     {"peak", dry.peak_total},
+                     {"bytes_sent", bytes},
+                     {"memory", json_of(dry.peak)},
+                     {"states",
+                      {{"parameters", states.parameters},
+                       {"gradients", states.gradients},
+                       {"optimizer", states.optimizer}}}});
   }
   return ranks;
 }
@@ -67,13 +68,6 @@ Json json_of(const PlanRequest& request, const RankedPlan& plan) {
              {"optimizer", seconds_of(figures.parts.optimizer)},
              {"bubble", seconds_of(figures.parts.bubble)}};
   for (const auto& [axis, time] : figures.parts.exposed) parts["exposed"][axis] = seconds_of(time);
-  Json ranks = Json::array();  // one of several that are equal
-  for (const auto& [rank, dry] : figures.of_rank) {
-    Json bytes;
-    for (const Operation operation : all_operations)
-      if (dry.bytes_sent[operation] > 0) bytes[name_of(operation)] = dry.bytes_sent[operation];
-    ranks.push_back({{"rank", rank}, {"peak", dry.peak_total}, {"bytes_sent", bytes}});
-  }
   return {{"dp", c.dp},
           {"tp", c.tp},
           {"pp", c.pp},
@@ -93,8 +87,7 @@ Json json_of(const PlanRequest& request, const RankedPlan& plan) {
           {"peak", figures.peak},
           {"fullest_rank", figures.fullest},
           {"memory", json_of(figures.memory)},
-          {"ranks", ranks},
-          {"memory_by_rank", memory_by_rank(request.task, plan)},
+          {"ranks", ranks_of(request.task, plan)},
           {"bounds", {{"step_seconds", seconds_of(bounds.step)}, {"memory", bounds.memory}}}};
 }
 

@@ -26,13 +26,13 @@ def zero(plans):
     for ranks, published in ZERO.items():
         cells = [str(ranks)]
         for stage, printed in enumerate(published, 1):
-            rank = found[ranks, stage]['memory_by_rank'][0]
+            rank = found[ranks, stage]['ranks'][0]
             digits = len(printed.partition('.')[2])
             states = f"{gigabytes(rank['states']):.{digits}f}"
             right += states == printed
             cells += [printed, states, f"{gigabytes(rank['memory']):.{max(digits, 1)}f}"]
         rows.append(cells)
-    parameters = found[1, 1]['parameters'] / 1e9
+    parameters = found[1, 1]['task']['parameters'] / 1e9
     head = ['ranks'] + [f'stage {stage}, {what}' for stage in (1, 2, 3) for what in ('published', 'here', 'peak')]
     return ['### ZeRO', '', *paragraph(f"""
         GB per GPU of parameters, gradients and optimizer states in mixed precision, by ranks. Published: Rajbhandari et al.,
@@ -51,8 +51,9 @@ BUBBLES = {64: '65', 1536: '7.2'}
 
 def budget(plans):
     found = dict(zip(BUBBLES, plans.plans([{**BUDGET, 'batch': batch} for batch in BUBBLES], 'a100')))
-    first, middle, *_, last = found[64]['memory_by_rank']
-    rows = [[what, printed, f"{size * found[64]['parameters'] / BUDGET['tp'] / BUDGET['pp'] / 1e9:.1f}",
+    stages = found[64]['ranks'][::BUDGET['tp']]
+    first, middle, last = stages[0], stages[1], stages[-1]
+    rows = [[what, printed, f"{size * found[64]['task']['parameters'] / BUDGET['tp'] / BUDGET['pp'] / 1e9:.1f}",
              *(f"{rank['memory'][what] / 1e9:.1f}" for rank in (middle, first, last))]
             for what, (printed, size) in BUDGET_GB.items()]
     bubbles = []

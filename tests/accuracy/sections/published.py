@@ -50,8 +50,9 @@ class Runs:
 
 def teraflops(plan, counted):
     """Returns TFLOP/s per GPU, with the FLOPs that the publication counts."""
-    tokens = plan['batch'] * plan['sequence']
-    return plan['flops_per_token'][counted] * tokens / plan['ranks'] / plan['step_seconds'] / 1e12
+    task = plan['task']
+    flops = task['flops_per_token'][counted] * task['batch'] * task['sequence']
+    return flops / task['ranks'] / plan['step_seconds'] / 1e12
 
 
 def in_order(pairs, apart=1.1):
