@@ -63,8 +63,9 @@ std::pair<PartCosts, PartCosts> stages_with(int blocks, TrainingTask task,
                  duration_of(replay, operations.folding.representative(rank), Category::forward));
       keep_least(stage.backward,
                  duration_of(replay, operations.folding.representative(rank), Category::backward));
-      keep_least(stage.update,
-                 parts_of(replay, operations.folding.representative(rank), 0).optimizer);
+      keep_least(
+          stage.update,
+          parts_of(replay, operations.folding.representative(rank), 0, run.plan.mesh).optimizer);
       keep_least(stage.activations, dry.peak.of(MemoryCategory::activations));
       stage.parameters = dry.peak.of(MemoryCategory::parameters);
       stage.gradients = dry.peak.of(MemoryCategory::gradients);
