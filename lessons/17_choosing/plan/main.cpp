@@ -79,7 +79,7 @@ SearchResult search_all(const PlanRequest& request, const SearchSpace& space,
                         SearchResult& by_rules, Progress& progress) {
   SearchSpace rules = rules_of_thumb(request.task);
   rules.schedules = space.schedules;
-  by_rules = search(request.task, rules, 5, progress);
+  by_rules = search(request.task, rules, 3, progress);
   SearchResult found = search(request.task, space, request.replays, progress);
   SearchSpace open;
   open.schedules = space.schedules;
