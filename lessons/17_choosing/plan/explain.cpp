@@ -124,7 +124,7 @@ class Reading {
                         c_.ranks(), others, plural(c_.dp, "replica"), task_.batch / c_.dp,
                         task_.batch, c_.microbatches(task_.batch), c_.microbatch));
     if (c_.dp * c_.cp == 1) return;
-    point("buys", fmt::format("{} times the sequences per step{}", c_.dp,
+    point("buys", fmt::format("1/{} of the batch for each replica{}", c_.dp,
                               c_.zero == 0 ? "; DP divides no state, so it does not let a larger "
                                              "model fit"
                                            : ""));
@@ -134,7 +134,11 @@ class Reading {
     if (c_.zero > 0)
       point("ZeRO",
             fmt::format("{} divides {} among {} ranks", c_.zero, divided[c_.zero], c_.dp * c_.cp));
-    point("costs", fmt::format("gradients are summed {}{}",
+    constexpr const char* exchanged[] = {
+        "gradients are summed", "gradients are summed and parameters gathered",
+        "gradients are summed in each microbatch and parameters gathered",
+        "parameters are gathered in every pass, and gradients summed in each microbatch,"};
+    point("costs", fmt::format("{} {}{}", exchanged[c_.zero],
                                where(group(Axis::dp_cp), task_.cluster), exposed("dp")));
   }
   void experts() {

@@ -36,9 +36,12 @@ double tensor_share(const TrainingTask& task, int t) {
          (6 * matrix_elements(task) * W);
 }
 
-double data_tokens(const TrainingTask& task, int replicas, bool within_node) {
-  return (replicas - 1.0) / replicas * element_bytes(task) * task.cluster.flops /
-         (2 * bandwidth_per_gpu(task.cluster, within_node));
+double data_tokens(const TrainingTask& task, int replicas, int per_node) {
+  const double within = bandwidth_per_gpu(task.cluster, true);
+  const double W = replicas <= per_node
+                       ? within
+                       : std::min(within, per_node * bandwidth_per_gpu(task.cluster, false));
+  return (replicas - 1.0) / replicas * element_bytes(task) * task.cluster.flops / (2 * W);
 }
 
 double pipeline_blocks(const TrainingTask& task, bool within_node) {

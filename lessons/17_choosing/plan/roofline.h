@@ -20,10 +20,12 @@ double bandwidth_per_gpu(const Cluster& cluster, bool within_node);
 double tensor_share(const TrainingTask& task, int t);
 
 /// Returns the tokens of a microbatch on one rank from which the backward pass hides the sum of the
-/// gradients over N replicas: (N-1)/N · e F / (2 W), because 2 Ψ (N-1)/N elements are sent while 4
-/// Ψ T FLOPs are computed. It is also the least number of tokens per microbatch with which ZeRO-3
-/// hides what it gathers and scatters: 3 Ψ (N-1)/N elements against 6 Ψ T FLOPs.
-double data_tokens(const TrainingTask& task, int replicas, bool within_node);
+/// gradients over N replicas: (N-1)/N · e F / (2 W), because 2 Ψ (N-1)/N elements are sent while
+/// 4 Ψ T FLOPs are computed. It is also the least number of tokens per microbatch with which ZeRO-3
+/// hides what it gathers and scatters: 3 Ψ (N-1)/N elements against 6 Ψ T FLOPs. If a node has
+/// `per_node` of the replicas, each sends only its share of what crosses the network
+/// (Algorithm::hierarchical), so that W is as many times larger, up to that within the node.
+double data_tokens(const TrainingTask& task, int replicas, int per_node);
 
 /// Returns the number of blocks per stage from which a stage's forward pass hides its message:
 /// h e F / (2 E W). (With sequence parallelism; both are then divided among tp.)

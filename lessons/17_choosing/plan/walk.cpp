@@ -116,13 +116,16 @@ std::string decision_tree(const TrainingTask& task) {
                      "whatever the batch",
                      shares));
   if (task.ranks > 1 && task.moe.experts == 0) {
-    const bool within = task.ranks <= cluster.ranks_per_node;
-    const double tokens = data_tokens(task, task.ranks, within);
+    const double tokens = data_tokens(task, task.ranks, per_node);
+    const int nodes = task.ranks / per_node;
     line("dp",
          fmt::format("behind the backward pass, if a rank's microbatch has {:.0f} tokens ({:.1f} "
                      "sequences) or more{}. ZeRO-3 needs as many",
                      tokens, tokens / task.model.sequence,
-                     within ? "" : "; fewer, if some replicas share a node"));
+                     nodes < 2 ? ""
+                               : fmt::format(" and all GPUs are replicas, which share the cards of "
+                                             "their node; {:.0f}, if a node has only one",
+                                             data_tokens(task, nodes, 1))));
   }
   if (task.ranks > 1)
     line("pp",
