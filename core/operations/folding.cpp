@@ -1,11 +1,15 @@
 #include "core/operations/folding.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace lockstep {
 
 Folding::Folding(std::vector<Axis> axes) : axes_(std::move(axes)) {
+  for (const auto& [stride, size, step] : axes_)
+    if (step < 1 || size % step != 0)
+      throw std::invalid_argument("the step of a folding does not divide its axis");
   std::erase_if(axes_, [](const Axis& axis) { return axis.step == axis.size; });
 }
 

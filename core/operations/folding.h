@@ -24,6 +24,7 @@ class Folding {
 
   /// No two ranks are equal.
   Folding() = default;
+  /// Throws std::invalid_argument if a step does not divide its axis.
   explicit Folding(std::vector<Axis> axes);
 
   const std::vector<Axis>& axes() const { return axes_; }

@@ -106,7 +106,7 @@ std::vector<Cluster> measured() {
   // measured cluster; four cards of 200 Gb/s, each shared by two ranks, are unverified.
   const Cluster a100{
       .name = "a100",
-      .nodes = 128,
+      .nodes = 512,
       .ranks_per_node = 8,
       .flops = 3.12e14,
       .memory_bandwidth = 2.0e12,

@@ -26,6 +26,9 @@ struct Exercise {
   bool is_untouched() const;      ///< whether the answer is still the stub
   bool is_program() const;        ///< whether the stub is a program with a bug to be found
   std::string hint(int n) const;  ///< 1, 2 or 3
+  /// How long its check may take. More than the usual 10 if check.cpp begins with "// This check
+  /// may take 300 seconds."
+  int seconds() const;
   /// Replaces the answer with the stub.
   void reset() const;
 };

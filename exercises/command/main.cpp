@@ -38,7 +38,7 @@ struct Request {
   std::string action;  ///< "check", or list, hint, watch, reset, all
   std::string name;    ///< an exercise, or what to search for; may be ""
   Words flags;         ///< for the check
-  int seconds = 10;    ///< that the check may take
+  int seconds = 0;     ///< that the check may take at least
   bool on_gpu = false, views = false;
 };
 
@@ -199,7 +199,10 @@ int Command::check(const Exercise& exercise) const {
   }
   Words flags = request_.flags;
   if (request_.views) flags.insert(flags.end(), {"--trace", folder_of_run(exercise)});
-  const int code = judge(place_, exercise, request_.seconds, flags);
+  const int seconds = std::max(exercise.seconds(), request_.seconds);
+  if (seconds > seconds_of_processes)
+    say("Checking. This takes about ten seconds on an idle machine, and at most {}.", seconds);
+  const int code = judge(place_, exercise, seconds, flags);
   if (code == right_code) {
     exercises_.set_solved(exercise, true);
     say("  compare  {}", exercise.file("solution.cpp"));

@@ -71,11 +71,6 @@ std::string list(std::span<const float> numbers) {
   return numbers.size() > most ? text + ", ..." : text;
 }
 
-std::string count_of(std::int64_t n, const std::string& one, const std::string& many) {
-  if (n == 1) return "1 " + one;
-  return fmt::format("{} {}", n, many.empty() ? one + "s" : many);
-}
-
 void no_such_chunk(int i, int N) {
   throw Wrong{
       fmt::format("there is no chunk({}, {}): chunks are numbered 0 to {}", i, N, N - 1),

@@ -113,7 +113,9 @@ void check_ring(const std::string& what, const Outcome& outcome);
 std::string list(std::span<const float> numbers);
 
 /// Returns "3 ranks" or "1 rank"; the plural of `one` is `one` + "s", unless `many` is given.
-std::string count_of(std::int64_t n, const std::string& one, const std::string& many = "");
+inline std::string count_of(std::int64_t n, const std::string& one, const std::string& many = "") {
+  return std::to_string(n) + " " + (n == 1 ? one : many.empty() ? one + "s" : many);
+}
 
 /// Defined by each exercise.
 void check(Check& check);

@@ -83,11 +83,12 @@ int run_process(Reporter& reporter, std::uint64_t seed, const std::string& devic
 }  // namespace
 
 /// Read by the address sanitizer: MPI leaves memory allocated at its end, and an answer must not
-/// take all of the machine's.
+/// take all of the machine's. What is freed is kept from reuse for a while (the quarantine), but
+/// less of it than usual, because a check may need much memory itself.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
   return "detect_leaks=0:detect_stack_use_after_return=1:hard_rss_limit_mb=2000:"
-         "max_allocation_size_mb=2000";
+         "max_allocation_size_mb=2000:quarantine_size_mb=32";
 }
 
 int main(int argc, char** argv) {

@@ -4,11 +4,11 @@
     tests/accuracy/fit_steps.py [--cluster a100] [--free KEYS] [--tp 8] [--output FILE] [--rounds 4] [--jobs 2]
 
 Changes at most ten constants of the cluster, all of them keys of its file, until the modelled steps of the 3.6B rows of
-measured_steps.csv with at most this TP, without the three outliers (step_times.py), are closest to the measured ones:
-least squares of log(modelled / measured), by Gauss and Newton, with derivatives from runs. Then prints how well the
-18.4B rows, which the fit has not seen, are predicted. A key such as rates.attention.flops whose value is a list means
-one factor for the whole list. A key that the rows hardly determine stays near its start, because a factor of e counts
-as much as an error of --weight in one row.
+measured_steps.csv with at most this TP, without the outliers (step_times.py), are closest to the measured ones:
+least squares of log(modelled / measured), by Gauss and Newton, with derivatives from runs. Then prints how well the rows of
+the other sizes, which the fit has not seen, are predicted. A key such as rates.attention.flops whose value is a list
+means one factor for the whole list. A key that the rows hardly determine stays near its start, because a factor of e
+counts as much as an error of --weight in one row.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+import planner  # noqa: E402
 import step_times  # noqa: E402
 
 MOST_CONSTANTS = 10
@@ -73,13 +74,14 @@ def solve(matrix, right):
 
 
 class Fit:
-    def __init__(self, model, cluster, keys, rows, weight):
-        self.model, self.cluster, self.keys, self.rows, self.weight = model, cluster, keys, rows, weight
+    def __init__(self, plans, cluster, keys, rows, weight):
+        self.plans, self.cluster, self.keys, self.rows, self.weight = plans, cluster, keys, rows, weight
 
     def errors(self, logs):
         """Returns log(modelled / measured) of each row, with each constant e^log times its start."""
         cluster = scaled(self.cluster, {key: math.exp(log) for key, log in zip(self.keys, logs)})
-        return [math.log(ms / row['step_ms']) for row, ms in zip(self.rows, self.model.times(self.rows, cluster))]
+        times = step_times.times(self.plans, self.rows, cluster)
+        return [math.log(ms / row['step_ms']) for row, ms in zip(self.rows, times)]
 
     def cost(self, errors, logs):
         return sum(error ** 2 for error in errors) + sum((self.weight * log) ** 2 for log in logs)
@@ -132,7 +134,7 @@ def main():
     parser.add_argument('--output', help='write the fitted cluster to this file')
     parser.add_argument('--rounds', type=int, default=4, help='at most so many steps [4]')
     parser.add_argument('--weight', type=float, default=0.05, help='of the start, see above [0.05]')
-    parser.add_argument('--build', default=step_times.BUILD, help='its folder [build/release]')
+    parser.add_argument('--build', default=planner.BUILD, help='its folder [build/release]')
     parser.add_argument('--jobs', type=int, default=2, help='runs at a time [2]')
     chosen = parser.parse_args()
     keys = chosen.free.split(',')
@@ -141,9 +143,9 @@ def main():
 
     step_times.FITTED_TP = chosen.tp
     start = cluster_of(chosen.cluster, chosen.build)
-    model = step_times.Model(chosen.build, chosen.jobs)
+    plans = planner.Planner(chosen.build, chosen.jobs)
     rows = [row for row in step_times.measured([step_times.FITTED]) if step_times.use_of(row) == 'fitted']
-    logs = Fit(model, start, keys, rows, chosen.weight).run(chosen.rounds)
+    logs = Fit(plans, start, keys, rows, chosen.weight).run(chosen.rounds)
     fitted = scaled(start, {key: math.exp(log) for key, log in zip(keys, logs)})
     for key in keys:    # three digits, as a file has them; of a list, the largest value
         factor = rounded(value_at(fitted, key)) / value_at(fitted, key)
@@ -152,9 +154,9 @@ def main():
     if chosen.output:
         pathlib.Path(chosen.output).write_text(json.dumps(fitted, indent=1) + '\n')
 
-    all_rows = step_times.measured([3.6, 18.4])
-    times = model.times(all_rows, fitted)
-    for billions in (3.6, 18.4):
+    all_rows = step_times.measured(step_times.SIZES)
+    times = step_times.times(plans, all_rows, fitted)
+    for billions in step_times.SIZES:
         of = [(row, ms) for row, ms in zip(all_rows, times) if row['parameters_billion'] == billions]
         print(step_times.table(*map(list, zip(*of))))
     print(step_times.verdict(all_rows, times))

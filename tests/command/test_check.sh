@@ -123,6 +123,18 @@ claim 'undefined: at its line' says '✗ exercises/01_two/answer.cpp:2: shift ex
 write 01_two $'#include <unistd.h>\nint answer(int) {\n  volatile int n = 1;\n  while (n) sleep(1);\n  return 2;\n}'
 lockstep check
 claim 'a loop without end: said' says 'has not returned within 10 seconds'
+echo '// This check may take 3 seconds.' >"$house/exercises/01_two/check.cpp"
+lockstep check
+claim 'a check that states its limit has this one' says 'has not returned within 3 seconds'
+claim 'a short limit: no announcement' says_no 'about ten seconds'
+printf '\n// This check may take 3 seconds.\n' >"$house/exercises/01_two/check.cpp"
+write 01_two 'int answer(int) { return 1; }'
+lockstep check
+claim 'a limit is stated in the first line: no announcement' says_no 'Checking.'
+echo '// This check may take 77 seconds.' >"$house/exercises/01_two/check.cpp"
+lockstep check
+claim 'a long limit is announced' says 'takes about ten seconds on an idle machine, and at most 77.'
+rm "$house/exercises/01_two/check.cpp"
 write 01_two $'#include <cstdlib>\nint answer(int) { std::exit(0); }'
 lockstep check
 claim 'exit(0): is not solved' ended 1

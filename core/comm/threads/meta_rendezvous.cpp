@@ -48,7 +48,8 @@ struct MetaRendezvous::MetaGroup {
         steps(group.size()),
         members(group.size()),
         states(group.size()) {
-    if (network != nullptr) plays = MemberCollectives::of_group(*network, cluster, ranks, ranks.size(), channel);
+    if (network != nullptr)
+      plays = MemberCollectives::of_group(*network, cluster, ranks, ranks.size(), channel);
   }
 
   struct MemberState {

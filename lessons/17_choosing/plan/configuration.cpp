@@ -1,5 +1,7 @@
 #include "lessons/17_choosing/plan/configuration.h"
 
+#include <utility>
+
 namespace lockstep {
 
 namespace {
@@ -11,12 +13,27 @@ UnreadRoutingLog no_log;
 PlannedRun planned_run(const TrainingTask& task, const Configuration& configuration) {
   const auto& [dp, tp, pp, cp, ep, zero, microbatch, word, chunks, recompute, sequence] =
       configuration;
+  for (const auto& [name, number] : {std::pair{"DP", dp},
+                                     {"TP", tp},
+                                     {"PP", pp},
+                                     {"CP", cp},
+                                     {"EP", ep},
+                                     {"microbatch", microbatch},
+                                     {"chunks", chunks}})
+    if (number < 1) throw UsageError(fmt::format("{} {} is less than 1", name, number));
+  const KnownSchedule* const found = find_schedule(word);
+  if (found == nullptr) throw UsageError(fmt::format("there is no schedule '{}'", word));
+  const KnownSchedule& known = *found;
+  if (recompute == Recompute::none && cp > 1)
+    throw UsageError(fmt::format(
+        "CP {} without recomputation: attention that meets other ranks' keys never has all "
+        "probabilities, so backward recomputes them",
+        cp));
   const int per_replica = task.batch / dp;
   if (task.batch % dp != 0 || per_replica % microbatch != 0)
     throw UsageError(fmt::format(
         "a batch of {} sequences does not divide into microbatches of {} on {} replicas",
         task.batch, microbatch, dp));
-  const KnownSchedule& known = *find_schedule(word);
   const PipelineSize size{pp, chunks, per_replica / microbatch};
   if (const std::string why = refusal(known, size); !why.empty()) throw UsageError(why);
   if (zero >= 2 && known.word != "1f1b")

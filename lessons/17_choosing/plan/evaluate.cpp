@@ -1,6 +1,7 @@
 #include "lessons/17_choosing/plan/evaluate.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -91,10 +92,12 @@ int replica_with_most(const PlannedRun& run, const Folding& folding, int rank,
 }  // namespace
 
 Folding folding_of(const PlannedRun& run) {
-  // The last replica's shorter update hardly changes the step, but by more than nothing.
-  constexpr int most_exact_ranks = 256;
-  if (run.chosen.zero > 0 && run.plan.mesh.ranks() <= most_exact_ranks && pads_shards(run))
-    return {};
+  // The last replica's update is shorter by less than a nanosecond. Where it costs little, the step
+  // is exact even then.
+  const auto work = static_cast<std::int64_t>(run.plan.mesh.ranks()) * run.schedule.microbatches *
+                    (run.plan.model().layers / run.plan.mesh.size(Axis::pp) + 1);
+  constexpr std::int64_t little = 50'000;  // passes of a block, on all ranks
+  if (run.chosen.zero > 0 && work < little && pads_shards(run)) return {};
   const Mesh& mesh = run.plan.mesh;
   const Cluster& cluster = run.plan.modelled->cluster;
   std::vector<Folding::Axis> axes;
@@ -112,7 +115,7 @@ Folding folding_of(const PlannedRun& run) {
   const bool has_experts = run.chosen.has_experts();
   // Experts divide dp × cp into groups of neighbours; a shift must not divide a group.
   const int ep = has_experts ? mesh.size(Axis::ep) : 1;
-  const int least = std::max(1, ep / mesh.size(Axis::cp));
+  const int least = std::lcm(ep, mesh.size(Axis::cp)) / mesh.size(Axis::cp);
   fold(Axis::dp, std::max(least, run.chosen.shard));
   if (!has_experts && run.plan.model().llama && mesh.size(Axis::tp) > 1 && tp_is_even(run.plan))
     fold(Axis::tp, 1);

@@ -32,7 +32,12 @@ struct StepFigures {
   std::map<int, DryFigures> of_rank;  ///< of the ranks that were run: representatives
 };
 
-/// Returns the finest folding of a run whose ranks are equal by construction, on its cluster.
+/// Returns the finest folding of a run whose ranks are equal by construction, on its cluster: along
+/// dp and, in models without biases, along tp. (Only the first rank of a tp group adds a bias.)
+///
+/// Under ZeRO, replicas own different parameters. The one with the most norms stands for all,
+/// because the others wait for it; if shards are padded, the last replica updates a few elements
+/// less, which changes the step by less than a nanosecond.
 Folding folding_of(const PlannedRun& run);
 
 /// Records one step of the configuration, with equal ranks folded.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "lessons/17_choosing/plan/evaluate.h"
 
@@ -11,29 +12,30 @@ namespace {
 
 using Kind = RecordedOperation::Kind;
 
-/// The duration of the first microbatch's action of a category.
+/// The duration of the shortest action of a category.
 Picoseconds duration_of(const Replay& replay, int rank, Category category) {
-  Picoseconds sum = 0, begin = 0;
+  Picoseconds least = std::numeric_limits<Picoseconds>::max(), begin = 0;
   std::vector<bool> open;
   const auto& sections = replay.run().ranks[static_cast<std::size_t>(rank)].sections;
   for (std::size_t i = 0; i < sections.size(); ++i)
     if (sections[i].step == 0)
       replay.visit(rank, i, [&](const Replay::Timed& each) {
         if (each.operation.kind == Kind::begin) {
-          open.push_back(each.operation.category == category && each.operation.microbatch == 0);
+          open.push_back(each.operation.category == category);
           if (open.back()) begin = each.start;
         } else if (each.operation.kind == Kind::end) {
-          if (open.back()) sum += each.end - begin;
+          if (open.back()) least = std::min(least, each.end - begin);
           open.pop_back();
         }
       });
-  return sum;
+  return least;
 }
 
 /// The costs of the first and of the last of two stages, each with `blocks` blocks.
 std::pair<PartCosts, PartCosts> stages_with(int blocks, TrainingTask task,
                                             Configuration configuration) {
-  const int dp = std::max(1, configuration.ep / configuration.cp);
+  // The experts' ranks, in whole groups along cp.
+  const int dp = std::lcm(configuration.ep, configuration.cp) / configuration.cp;
   configuration.dp = dp;
   configuration.pp = 2;
   configuration.zero = 0;
@@ -100,11 +102,15 @@ ModelCosts model_costs(const TrainingTask& task, const Configuration& configurat
   const auto [first_of_one, last_of_one] = stages_with(1, task, configuration);
   const auto [first_of_two, last_of_two] = stages_with(2, task, configuration);
   ModelCosts costs;
-  costs.block = first_of_two.minus(first_of_one);
+  const PartCosts first = first_of_two.minus(first_of_one), last = last_of_two.minus(last_of_one);
+  costs.embedding = first_of_one.minus(first);
+  costs.head = last_of_one.minus(last);
+  costs.block = first;
+  // A stage whose tp ranks are on two nodes takes longer, and no such stage may be in the run.
+  costs.block.forward = std::min(first.forward, last.forward);
+  costs.block.backward = std::min(first.backward, last.backward);
   // The first stage holds both microbatches, the last one only one at a time.
-  costs.block.activations = last_of_two.minus(last_of_one).activations;
-  costs.embedding = first_of_one.minus(costs.block);
-  costs.head = last_of_one.minus(costs.block);
+  costs.block.activations = last.activations;
   // What these stages hold besides the block's activations is needed only while a microbatch
   // passes, not once for each microbatch in flight.
   costs.embedding.activations = costs.head.activations = 0;

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/plan/flops.h"
+#include "lessons/03_zero_1/zero_memory.h"
 #include "lessons/17_choosing/plan/ranking.h"
 
 namespace lockstep {
@@ -18,22 +20,54 @@ double seconds_of(Picoseconds time) {
   return seconds(time);
 }
 
+/// FLOPs per token of a step: those that Lockstep computes, and those that publications count.
+Json flops_of(const GptConfig& model) {
+  return {{"computed", model.flops_per_token()},
+          {"published", published_flops_per_token(model)},
+          {"published_selective", published_flops_per_token_with_selective_recomputation(model)},
+          {"published_full", published_flops_per_token_with_full_recomputation(model)}};
+}
+
+Json json_of(const MemoryUse& use) {
+  Json memory;
+  for (const MemoryCategory category : all_memory_categories)
+    memory[name_of(category)] = use.of(category);
+  return memory;
+}
+
+/// What the ranks that were run send and hold in a step, in bytes: one of several that are equal.
+/// The model states are those between two steps, by the formula: unlike the peaks, they leave out
+/// gathered parameters and gradients that are not divided yet.
+Json ranks_of(const TrainingTask& task, const RankedPlan& plan) {
+  const auto& c = plan.configuration;
+  const PlannedRun run = planned_run(task, c);
+  const StateBytes each = is_narrow(task.model.dtype) ? mixed_states : f32_states;
+  Json ranks = Json::array();
+  for (const auto& [rank, dry] : plan.figures.of_rank) {
+    Json bytes;
+    for (const Operation operation : all_operations)
+      if (dry.bytes_sent[operation] > 0) bytes[name_of(operation)] = dry.bytes_sent[operation];
+    std::int64_t elements = 0;
+    for (const Held& held : run.plan.place(rank).held) elements += held.slice.elements();
+    const ModelStates states = zero_states(c.zero, elements, c.dp * c.cp, each);
+    ranks.push_back({{"rank", rank},
+                     {"peak", dry.peak_total},
+                     {"bytes_sent", bytes},
+                     {"memory", json_of(dry.peak)},
+                     {"states",
+                      {{"parameters", states.parameters},
+                       {"gradients", states.gradients},
+                       {"optimizer", states.optimizer}}}});
+  }
+  return ranks;
+}
+
 Json json_of(const PlanRequest& request, const RankedPlan& plan) {
   const auto& [c, figures, bounds] = plan;
   Json parts{{"compute", seconds_of(figures.parts.compute)},
              {"optimizer", seconds_of(figures.parts.optimizer)},
              {"bubble", seconds_of(figures.parts.bubble)}};
   for (const auto& [axis, time] : figures.parts.exposed) parts["exposed"][axis] = seconds_of(time);
-  Json memory;
-  for (const MemoryCategory category : all_memory_categories)
-    memory[name_of(category)] = figures.memory.of(category);
-  Json ranks = Json::array();  // one of several that are equal
-  for (const auto& [rank, dry] : figures.of_rank) {
-    Json bytes;
-    for (const Operation operation : all_operations)
-      if (dry.bytes_sent[operation] > 0) bytes[name_of(operation)] = dry.bytes_sent[operation];
-    ranks.push_back({{"rank", rank}, {"peak", dry.peak_total}, {"bytes_sent", bytes}});
-  }
   return {{"dp", c.dp},
           {"tp", c.tp},
           {"pp", c.pp},
@@ -52,8 +86,8 @@ Json json_of(const PlanRequest& request, const RankedPlan& plan) {
           {"parts", parts},
           {"peak", figures.peak},
           {"fullest_rank", figures.fullest},
-          {"memory", memory},
-          {"ranks", ranks},
+          {"memory", json_of(figures.memory)},
+          {"ranks", ranks_of(request.task, plan)},
           {"bounds", {{"step_seconds", seconds_of(bounds.step)}, {"memory", bounds.memory}}}};
 }
 
@@ -66,7 +100,9 @@ void write_report(const PlanRequest& request, const SearchResult& found,
               {"parameters", task.model.parameter_count()},
               {"ranks", task.ranks},
               {"batch", task.batch},
+              {"sequence", task.model.sequence},
               {"cluster", task.cluster.name},
+              {"flops_per_token", flops_of(task.model)},
               {"considered", found.considered},
               {"cut_by_memory", found.cut_by_memory},
               {"cut_by_time", found.cut_by_time},

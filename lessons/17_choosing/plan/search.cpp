@@ -14,39 +14,20 @@ namespace lockstep {
 
 namespace {
 
-std::vector<int> divisors(int number, int most) {
-  std::vector<int> found;
-  for (int each = 1; each <= std::min(number, most); ++each)
-    if (number % each == 0) found.push_back(each);
-  return found;
-}
-
-std::vector<int> powers_of_two(int most) {
-  std::vector<int> found;
-  for (int each = 1; each <= most; each *= 2) found.push_back(each);
-  return found;
-}
-
-/// Returns the values of `all`, or only the one that is asked for.
-template <class T>
-std::vector<T> only(const std::optional<T>& asked, std::vector<T> all) {
-  return asked ? std::vector<T>{*asked} : all;
-}
-
 /// A configuration with its bounds.
 struct Candidate {
   Configuration configuration;
   LowerBounds bounds;
-  Picoseconds estimate = 0;
+  double estimate = 0;  ///< of the step, in picoseconds
 };
 
-/// Estimates a step from its lower bound and the exchanges among replicas that backward passes are
-/// too short to hide. It only chooses what to replay.
-Picoseconds estimate(const TrainingTask& task, const Candidate& candidate,
-                     const ModelCosts& costs) {
+/// Estimates a step, in picoseconds, from its lower bound and the exchanges among replicas that
+/// backward passes are too short to hide. It only chooses what to replay.
+double estimate(const TrainingTask& task, const Candidate& candidate, const ModelCosts& costs) {
   const Configuration& c = candidate.configuration;
+  const auto bound = static_cast<double>(candidate.bounds.step);
   const int replicas = c.dp * c.cp;
-  if (replicas == 1) return candidate.bounds.step;
+  if (replicas == 1) return bound;
   std::vector<int> ranks;
   for (int i = 0; i < replicas; ++i) ranks.push_back(i * c.tp);
   const int blocks = (task.model.layers + c.pp - 1) / c.pp;
@@ -57,22 +38,20 @@ Picoseconds estimate(const TrainingTask& task, const Candidate& candidate,
                               .elements = stage.gradients / 4 / replicas * replicas,
                               .choice = Collective::Choice::by_cost_or_switch},
                              ranks, task.cluster);
-  const Picoseconds whole =
-      picoseconds(all_reduce_seconds(sum.algorithm, stage.gradients, ranks, task.cluster));
-  const std::int64_t m = c.microbatches(task.batch);
-  const auto exposed = [](Picoseconds communication, Picoseconds compute) {
-    return std::max<Picoseconds>(communication - compute, 0);
-  };
+  const double whole =
+      1e12 * all_reduce_seconds(sum.algorithm, stage.gradients, ranks, task.cluster);
+  const int m = c.microbatches(task.batch);
+  const auto forward = static_cast<double>(stage.forward),
+             backward = static_cast<double>(stage.backward);
   switch (c.zero) {
     case 0:
-      return candidate.bounds.step + exposed(whole, stage.backward);
+      return bound + std::max(whole - backward, 0.0);
     case 1:
-      return candidate.bounds.step + exposed(whole / 2, stage.backward) + whole / 2;
+      return bound + std::max(whole / 2 - backward, 0.0) + whole / 2;
     case 2:
-      return candidate.bounds.step + exposed(m * whole / 2, m * stage.backward) + whole / 2;
+      return bound + m * std::max(whole / 2 - backward, 0.0) + whole / 2;
     default:
-      return candidate.bounds.step +
-             exposed(3 * m * whole / 2, m * (stage.forward + stage.backward));
+      return bound + m * std::max(1.5 * whole - forward - backward, 0.0);
   }
 }
 
@@ -116,66 +95,6 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
 
 }  // namespace
 
-std::vector<Configuration> configurations(const TrainingTask& task, const SearchSpace& space) {
-  std::vector<Configuration> all;
-  const GptConfig& model = task.model;
-  const int most_tp = 2 * task.cluster.ranks_per_node;
-  for (const int tp : only(space.tp, divisors(task.ranks, most_tp)))
-    for (const int cp : only(space.cp, powers_of_two(std::max(1, model.sequence / 4096))))
-      for (const int pp : only(space.pp, divisors(task.ranks, model.layers))) {
-        const std::int64_t others = std::int64_t{1} * tp * cp * pp;
-        if (tp < 1 || others > task.ranks || task.ranks % others != 0) continue;
-        if (model.heads % tp != 0 || model.kv_heads() % tp != 0 || model.mlp_width() % tp != 0 ||
-            model.sequence % (cp * (task.sequence_parallel ? tp : 1) * (cp > 1 ? 2 : 1)) != 0)
-          continue;
-        const int dp = static_cast<int>(task.ranks / others);
-        if ((space.dp && *space.dp != dp) || task.batch % dp != 0) continue;
-        std::vector<int> all_ep{1};
-        if (task.moe.experts > 0) {
-          all_ep.clear();
-          for (const int ep : divisors(dp * cp, task.moe.experts))
-            if (task.moe.experts % ep == 0) all_ep.push_back(ep);
-        }
-        for (const int ep : only(space.ep, all_ep))
-          for (const int microbatch : only(space.microbatch, powers_of_two(32))) {
-            if (task.batch / dp % microbatch != 0) continue;
-            for (const std::string& schedule : only(space.schedule, space.schedules)) {
-              if (pp == 1 && schedule != "1f1b") continue;
-              const KnownSchedule& known = *find_schedule(schedule);
-              std::vector<int> all_chunks{known.least_chunks};
-              if (known.word == "interleaved")
-                all_chunks = divisors(model.layers, model.layers / pp);
-              for (const int chunks : only(space.chunks, all_chunks)) {
-                const PipelineSize size{pp, chunks, task.batch / dp / microbatch};
-                if (!refusal(known, size).empty() || size.stages() > model.layers) continue;
-                for (const int zero : only(space.zero, std::vector{0, 1, 2, 3})) {
-                  if (zero > 0 && dp * cp == 1 && !space.zero) continue;
-                  if ((zero >= 2 && schedule != "1f1b") || (zero > 0 && task.moe.experts > 0))
-                    continue;
-                  for (const Recompute recompute :
-                       only(space.recompute,
-                            std::vector{Recompute::none, Recompute::selective, Recompute::full})) {
-                    if (recompute == Recompute::none && cp > 1) continue;
-                    all.push_back({.dp = dp,
-                                   .tp = tp,
-                                   .pp = pp,
-                                   .cp = cp,
-                                   .ep = ep,
-                                   .zero = zero,
-                                   .microbatch = microbatch,
-                                   .schedule = schedule,
-                                   .chunks = chunks,
-                                   .recompute = recompute,
-                                   .sequence_parallel = tp > 1 && task.sequence_parallel});
-                  }
-                }
-              }
-            }
-          }
-      }
-  return all;
-}
-
 std::vector<std::size_t> best_of_each_mesh(const std::vector<RankedPlan>& plans) {
   std::vector<std::size_t> best;
   std::set<decltype(layout_of(Configuration{}))> seen;
@@ -192,27 +111,34 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
   };
   const std::int64_t memory = task.cluster.memory.value_or(std::int64_t{1} << 62);
   const std::vector<Configuration> all = configurations(task, space);
-  result.considered = all.size();
 
   using Key = decltype(costs_key(Configuration{}));
-  std::map<Key, ModelCosts> costs;
+  std::map<Key, std::optional<ModelCosts>> costs;
   for (const Configuration& each : all) costs[costs_key(each)];
-  std::vector<std::pair<Key, ModelCosts*>> unknown;
+  std::vector<std::pair<Key, std::optional<ModelCosts>*>> unknown;
   for (auto& [key, value] : costs) unknown.emplace_back(key, &value);
   std::mutex mutex;
   in_parallel(unknown.size(), [&](std::size_t i) {
     Configuration any;
     std::tie(any.tp, any.cp, any.ep, any.microbatch, any.recompute) = unknown[i].first;
     any.sequence_parallel = any.tp > 1 && task.sequence_parallel;
-    *unknown[i].second = model_costs(task, any);
+    std::string why;
+    try {
+      *unknown[i].second = model_costs(task, any);
+    } catch (const UsageError& error) {
+      why = error.what();
+    }
     const std::lock_guard lock{mutex};
+    if (!why.empty()) result.why_refused = why;
     tell(fmt::format("costs of layers: {} of {}", i + 1, unknown.size()));
   });
 
   std::vector<Candidate> candidates;
   for (const Configuration& each : all) {
-    const ModelCosts& parts = costs.at(costs_key(each));
-    Candidate candidate{each, lower_bounds(task, each, parts)};
+    const std::optional<ModelCosts>& parts = costs.at(costs_key(each));
+    if (!parts) continue;
+    ++result.considered;
+    Candidate candidate{each, lower_bounds(task, each, *parts)};
     if (!result.smallest || candidate.bounds.memory < result.smallest_memory) {
       result.smallest = each;
       result.smallest_memory = candidate.bounds.memory;
@@ -221,7 +147,7 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
       ++result.cut_by_memory;
       continue;
     }
-    candidate.estimate = estimate(task, candidate, parts);
+    candidate.estimate = estimate(task, candidate, *parts);
     candidates.push_back(candidate);
   }
   std::ranges::stable_sort(candidates, {}, &Candidate::estimate);
@@ -231,44 +157,50 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
     return result.plans.empty() ? std::numeric_limits<Picoseconds>::max()
                                 : result.plans.front().figures.step;
   };
-  // Replays candidates in the order of their estimates, until `most` of them fit.
+  // Replays candidates in the order of their estimates, until `most` of them fit. They are taken a
+  // few at a time, so that the result does not depend on the number of cores.
   const auto replay_some = [&](std::size_t most, const std::function<bool(std::size_t)>& wanted) {
-    std::size_t next = 0, replayed = 0;
-    const auto take = [&]() -> std::optional<std::size_t> {
-      const std::lock_guard lock{mutex};
-      for (; next < candidates.size() && replayed < most; ++next) {
-        if (done[next] || !wanted(next)) continue;
-        ++replayed;
-        done[next] = true;
-        tell(fmt::format("replay {} of {}", replayed, most));
-        return next++;
-      }
-      return {};
-    };
-    in_parallel(static_cast<std::size_t>(available_cores()), [&](std::size_t) {
-      while (const auto mine = take()) {
-        const Candidate& candidate = candidates[*mine];
-        RankedPlan plan{candidate.configuration, {}, candidate.bounds};
-        plan.figures = step_figures(planned_run(task, candidate.configuration), memory);
-        const std::lock_guard lock{mutex};
-        if (plan.figures.peak > memory) {
-          result.too_large.push_back(std::move(plan));
-          --replayed;
-          continue;
+    std::size_t fitting = 0;
+    for (std::size_t next = 0; next < candidates.size() && fitting < most;) {
+      std::vector<std::size_t> taken;
+      for (; next < candidates.size() && taken.size() < std::min<std::size_t>(4, most - fitting);
+           ++next)
+        if (!done[next] && wanted(next)) taken.push_back(next);
+      std::vector<std::optional<RankedPlan>> plans(taken.size());
+      in_parallel(taken.size(), [&](std::size_t i) {
+        const Candidate& candidate = candidates[taken[i]];
+        try {
+          plans[i] = {candidate.configuration,
+                      step_figures(planned_run(task, candidate.configuration), memory),
+                      candidate.bounds};
+        } catch (const UsageError& error) {
+          const std::lock_guard lock{mutex};
+          result.why_refused = error.what();
         }
-        const auto step = [](const RankedPlan& other) { return other.figures.step; };
-        result.plans.insert(std::ranges::upper_bound(result.plans, plan.figures.step, {}, step),
-                            std::move(plan));
+      });
+      for (std::size_t i = 0; i < taken.size(); ++i) {
+        done[taken[i]] = true;
+        if (!plans[i]) {
+          --result.considered;
+        } else if (plans[i]->figures.peak > memory) {
+          result.too_large.push_back(std::move(*plans[i]));
+        } else {
+          ++fitting;
+          const auto step = [](const RankedPlan& other) { return other.figures.step; };
+          result.plans.insert(
+              std::ranges::upper_bound(result.plans, plans[i]->figures.step, {}, step),
+              std::move(*plans[i]));
+        }
       }
-    });
+      tell(fmt::format("replays: {}", result.plans.size()));
+    }
   };
   replay_some(replays, [&](std::size_t i) { return candidates[i].bounds.step < best(); });
-  // Beside variants of the best, the best of other layouts, to compare with.
-  std::set<decltype(layout_of(Configuration{}))> seen;
-  for (const RankedPlan& plan : result.plans) seen.insert(layout_of(plan.configuration));
-  replay_some(replays / 2, [&](std::size_t i) {
-    return seen.insert(layout_of(candidates[i].configuration)).second;
-  });
+  // Beside variants of the best, two of each other mesh, to compare with.
+  std::map<decltype(layout_of(Configuration{})), int> tried;
+  for (const RankedPlan& plan : result.plans) tried[layout_of(plan.configuration)] = 2;
+  replay_some(replays,
+              [&](std::size_t i) { return ++tried[layout_of(candidates[i].configuration)] <= 2; });
   for (std::size_t i = 0; i < candidates.size(); ++i)
     if (!done[i] && !result.plans.empty())
       ++(candidates[i].bounds.step < best() ? result.left : result.cut_by_time);

@@ -7,18 +7,9 @@
 
 #include "lessons/17_choosing/plan/bound.h"
 #include "lessons/17_choosing/plan/evaluate.h"
+#include "lessons/17_choosing/plan/space.h"
 
 namespace lockstep {
-
-/// Which configurations are considered. A value that is set is the only one of its kind.
-struct SearchSpace {
-  std::optional<int> dp, tp, pp, cp, ep, zero, microbatch, chunks;
-  std::optional<std::string> schedule;
-  std::optional<Recompute> recompute;
-  std::vector<std::string> schedules{"1f1b", "interleaved", "zb-h1"};
-
-  bool operator==(const SearchSpace&) const = default;
-};
 
 /// A configuration that was replayed.
 struct RankedPlan {
@@ -27,7 +18,7 @@ struct RankedPlan {
   LowerBounds bounds;
 };
 
-/// Returns the fastest plan of each mesh, as indices, the fastest first.
+/// Returns the fastest plan of each mesh that was replayed, as indices, the fastest first.
 std::vector<std::size_t> best_of_each_mesh(const std::vector<RankedPlan>& plans);
 
 /// What a search has found.
@@ -41,18 +32,13 @@ struct SearchResult {
   /// If nothing fits: the configuration with the least memory, by its bound.
   std::optional<Configuration> smallest;
   std::int64_t smallest_memory = 0;
-  /// Why the lesson refused configurations, and how often.
-  std::map<std::string, std::size_t> refusals;
+  std::string why_refused{};  ///< why the lesson can't run some configuration, or empty
 };
-
-/// Returns all configurations of the space that might train the task, without checking that the
-/// lesson can run them.
-std::vector<Configuration> configurations(const TrainingTask& task, const SearchSpace& space);
 
 /// Searches for the configuration with the shortest step that fits into the cluster's memory.
 /// Lower bounds cut what can't be the best; of the rest, an estimate chooses which `replays`
-/// configurations are recorded and replayed, and, for comparison, half as many others, each on
-/// another mesh. `progress`, if given, is told how far the search is.
+/// configurations are recorded and replayed, and, for comparison, as many others, up to two on each
+/// other mesh. `progress`, if given, is told how far the search is.
 SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays = 20,
                     const std::function<void(const std::string&)>& progress = {});
 

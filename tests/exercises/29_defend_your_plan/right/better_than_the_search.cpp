@@ -1,0 +1,32 @@
+#include "exercises/29_defend_your_plan/task.h"
+
+namespace lockstep::exercises {
+
+TrainingPlan llama_70b_on_64() {
+  return {.dp = 4, .tp = 4, .pp = 2, .cp = 2, .zero = 1, .schedule = "interleaved", .chunks = 40};
+}
+
+TrainingPlan llama_70b_on_256() {
+  return {.dp = 64, .tp = 4, .zero = 3};
+}
+
+TrainingPlan llama_405b_on_16384() {
+  return {.dp = 256,
+          .tp = 4,
+          .pp = 8,
+          .cp = 2,
+          .zero = 1,
+          .schedule = "interleaved",
+          .chunks = 9,
+          .recompute = "full"};
+}
+
+TrainingPlan llama_70b_long_sequences() {
+  return {.tp = 2, .pp = 8, .cp = 16, .zero = 1, .schedule = "zb-v", .chunks = 2};
+}
+
+TrainingPlan gpt_22b_on_slow_links() {
+  return {.dp = 8, .pp = 4, .zero = 1};
+}
+
+}  // namespace lockstep::exercises

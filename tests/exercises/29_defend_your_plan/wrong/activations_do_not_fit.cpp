@@ -1,0 +1,27 @@
+// diagnosis: of up to 8 microbatches
+#include "exercises/29_defend_your_plan/task.h"
+
+namespace lockstep::exercises {
+
+TrainingPlan llama_70b_on_64() {
+  // GB for the states, and more for the activations.
+  return {.dp = 4, .tp = 2, .pp = 8, .zero = 1};
+}
+
+TrainingPlan llama_70b_on_256() {
+  not_written();
+}
+
+TrainingPlan llama_405b_on_16384() {
+  not_written();
+}
+
+TrainingPlan llama_70b_long_sequences() {
+  not_written();
+}
+
+TrainingPlan gpt_22b_on_slow_links() {
+  not_written();
+}
+
+}  // namespace lockstep::exercises
