@@ -10,6 +10,22 @@ UnreadRoutingLog no_log;
 
 }  // namespace
 
+std::int64_t total_parameters(const TrainingTask& task) {
+  Plan plan{task.model};
+  set_builder(plan, builder_of(AllAxes{{}, {}, Recompute::selective, task.moe, 1}, no_log));
+  std::int64_t elements = 0;
+  for (const ParameterSpec& spec : plan.parameters()) elements += spec.shape.elements();
+  return elements;
+}
+
+double flops_per_token(const TrainingTask& task) {
+  const GptConfig& model = task.model;
+  const double mlp =
+      static_cast<double>(model.hidden) * (model.mlp_inner_width() + model.mlp_width());
+  const int more = task.moe.experts > 0 ? task.moe.top_k - 1 : 0;
+  return model.flops_per_token() + 6 * mlp * model.layers * more;
+}
+
 PlannedRun planned_run(const TrainingTask& task, const Configuration& configuration) {
   const auto& [dp, tp, pp, cp, ep, zero, microbatch, word, chunks, recompute, sequence] =
       configuration;
@@ -46,7 +62,7 @@ PlannedRun planned_run(const TrainingTask& task, const Configuration& configurat
   plan.rank_of_stage = placement_of(known, size);
   plan.batch.sequences = task.batch;
   plan.batch.microbatches = size.microbatches;
-  if (cp > 1) plan.batch.context = task.layout;
+  if (cp > 1) plan.batch.context = ContextLayout::zigzag;
   plan.optimizer.clip = 0;  // as in the lesson, unless its flags say otherwise
   plan.modelled = {task.cluster};
   plan.on_meta = true;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
+#include <cstdint>
 #include <string>
 
 #include "core/base/error.h"
@@ -22,9 +22,13 @@ struct TrainingTask {
   int ranks = 1;
   int batch = 1;                            ///< sequences per step
   std::int64_t bucket_bytes = 256'000'000;  ///< of gradients
-  ContextLayout layout = ContextLayout::zigzag;
-  bool sequence_parallel = true;  ///< along tp, if tp has more than one rank
+  bool sequence_parallel = true;            ///< along tp, if tp has more than one rank
 };
+/// Returns the number of parameters of the whole model, with all experts.
+std::int64_t total_parameters(const TrainingTask& task);
+/// Returns the model FLOPs of a step per token (GptConfig::flops_per_token), with the `top_k`
+/// experts that process it.
+double flops_per_token(const TrainingTask& task);
 
 /// One way to train it. Each number is explained where its technique is: lessons 2 to 5 for dp and
 /// zero, 6 and 7 for tp, 8 to 11 for pp, schedule and chunks, 12 for ep, 13 for cp, 14 for

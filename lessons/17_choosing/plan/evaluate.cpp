@@ -38,6 +38,14 @@ bool tp_is_even(const Plan& plan) {
   return std::ranges::all_of(group, [&](int rank) { return sizes(rank) == first; });
 }
 
+/// Returns the axis along which a group's collective communicates. The group of all ranks is that
+/// of an axis without others; only experts exchange all to all.
+std::string axis_of(const std::string& group, Operation operation, const Mesh& mesh) {
+  if (operation == Operation::all_to_all) return "ep";
+  if (group == "world") return mesh.size(Axis::tp) == mesh.ranks() ? "tp" : "dp";
+  return group == "dp_cp" || group == "edp" ? "dp" : group;
+}
+
 /// The layouts of a rank's stages, which ZeRO divides among `shards` ranks.
 std::vector<FlatLayout> layouts_of(const PlannedRun& run, const Place& place) {
   std::vector<FlatLayout> layouts;
@@ -142,8 +150,12 @@ RunOperations record_step(const PlannedRun& run, const Folding& folding,
       folding, differ ? slowest : nullptr, figures);
 }
 
-StepParts parts_of(const Replay& replay, int rank, int step) {
+StepParts parts_of(const Replay& replay, int rank, int step, const Mesh& mesh) {
   StepParts parts;
+  const auto add = [&](const std::string& axis, const std::string& group, Picoseconds time) {
+    parts.exposed[axis] += time;
+    parts.groups[axis].insert(group);
+  };
   const auto& sections = replay.run().ranks[static_cast<std::size_t>(rank)].sections;
   struct Issued {
     std::int64_t number;
@@ -167,14 +179,17 @@ StepParts parts_of(const Replay& replay, int rank, int step) {
           const auto& run = replay.run();
           const std::uint32_t group = run.ranks[static_cast<std::size_t>(rank)]
                                           .groups[static_cast<std::size_t>(what.group)];
-          parts.exposed[run.groups[group].name] += time;
-        } else if (what.kind == Kind::receive && std::string_view{what.axis} == "pp") {
+          add(axis_of(run.groups[group].name, what.collective.operation, mesh),
+              run.groups[group].name, time);
+        } else if (std::string_view{what.axis} != "pp") {
+          add("cp", what.axis, time);  // the only other messages: a ring's
+        } else if (what.kind == Kind::receive) {
           // Before it left its stage, the message was not computed yet.
           const Picoseconds late = std::clamp(awaited.departure, each.start, each.end) - each.start;
           parts.bubble += late;
-          parts.exposed[what.axis] += time - late;
+          add("pp", what.axis, time - late);
         } else {
-          parts.exposed[what.axis] += time;
+          add("pp", what.axis, time);
         }
       } else {
         (operation.category == Category::optimizer ? parts.optimizer : parts.compute) += time;
@@ -199,12 +214,14 @@ StepFigures step_figures(const PlannedRun& run, std::int64_t most_memory) {
         rank != figures.fullest)
       keep_fullest(rank, dry_run_mesh(run.plan, run.plan.place(rank), run.schedule, run.chosen));
   if (figures.peak > most_memory) return figures;
+  figures.exact = run.chosen.zero == 0 || !operations.folding.folds() || !pads_shards(run);
   const Scenario scenario{operations.modelled};
   const Replay replay{operations, scenario};
   const int step = replay.last_step();
   figures.step = replay.step_time(step);
   for (const auto& [rank, dry] : figures.of_rank) {
-    StepParts parts = parts_of(replay, operations.folding.representative(rank), step);
+    StepParts parts =
+        parts_of(replay, operations.folding.representative(rank), step, run.plan.mesh);
     if (parts.step > figures.parts.step) {
       figures.parts = std::move(parts);
       figures.slowest = rank;

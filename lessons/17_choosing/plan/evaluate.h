@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 
 #include "core/base/memory_use.h"
@@ -16,8 +17,12 @@ namespace lockstep {
 struct StepParts {
   Picoseconds step = 0;
   Picoseconds compute = 0, optimizer = 0;
-  /// By group, or "pp": the rank waits for a collective, or for a message on its way.
+  /// By axis ("tp", "cp", "dp", "ep", "pp"): the rank waits for a collective, or for a message on
+  /// its way.
   std::map<std::string, Picoseconds> exposed{};
+  /// By axis: the groups whose collectives and messages these are. Axes with the same ranks share a
+  /// group.
+  std::map<std::string, std::set<std::string>> groups{};
   Picoseconds bubble = 0;  ///< it waits for a message that has not left another stage yet
 };
 
@@ -29,6 +34,8 @@ struct StepFigures {
   int fullest = 0;        ///< the rank with the highest peak
   MemoryUse memory{};     ///< its peaks by category; activations and communication may peak apart
   std::int64_t peak = 0;  ///< its highest total
+  /// Whether step and parts are exact; otherwise, they are close (folding_of).
+  bool exact = true;
   std::map<int, DryFigures> of_rank;  ///< of the ranks that were run: representatives
 };
 
@@ -45,7 +52,7 @@ RunOperations record_step(const PlannedRun& run, const Folding& folding,
                           std::map<int, DryFigures>* figures = nullptr);
 
 /// Returns where a rank's step goes. It must have a section of the step.
-StepParts parts_of(const Replay& replay, int rank, int step);
+StepParts parts_of(const Replay& replay, int rank, int step, const Mesh& mesh);
 
 /// Returns the figures of a configuration: memory and bytes by a dry run, times by a replay. Leaves
 /// out the times of a run that needs more than `most_memory` bytes.

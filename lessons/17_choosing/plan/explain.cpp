@@ -54,14 +54,11 @@ class Reading {
   }
   const std::vector<int> group(Axis axis) const { return run_.plan.mesh.group(0, axis); }
 
-  /// The exposed communication of these groups in the slowest rank's step.
-  std::string exposed(std::initializer_list<const char*> axes) const {
+  /// The exposed communication along an axis in the slowest rank's step.
+  std::string exposed(const char* axis) const {
     if (plan_.figures.step == 0) return "";
-    Picoseconds sum = 0;
-    for (const char* axis : axes)
-      if (const auto found = plan_.figures.parts.exposed.find(axis);
-          found != plan_.figures.parts.exposed.end())
-        sum += found->second;
+    const auto found = plan_.figures.parts.exposed.find(axis);
+    const Picoseconds sum = found == plan_.figures.parts.exposed.end() ? 0 : found->second;
     return fmt::format(": {} of the step, {:.1f} %", time_text(sum, plan_.figures.step),
                        100 * static_cast<double>(sum) / static_cast<double>(plan_.figures.step));
   }
@@ -77,7 +74,7 @@ class Reading {
     point("buys", fmt::format("1/{} of the block's states{} on a GPU, and 1/{} of its products",
                               c_.tp, c_.sequence_parallel ? " and activations" : "", c_.tp));
     point("costs",
-          fmt::format("exchanges in every layer, for which the layer waits{}", exposed({"tp"})));
+          fmt::format("exchanges in every layer, for which the layer waits{}", exposed("tp")));
   }
   void context() {
     heading(fmt::format("CP {}", c_.cp),
@@ -88,7 +85,7 @@ class Reading {
     point(
         "costs",
         "keys and values travel during every attention, which hides them if it takes long enough" +
-            exposed({"cp"}));
+            exposed("cp"));
   }
   void pipeline() {
     const KnownSchedule& known = *find_schedule(c_.schedule);
@@ -137,15 +134,14 @@ class Reading {
     if (c_.zero > 0)
       point("ZeRO",
             fmt::format("{} divides {} among {} ranks", c_.zero, divided[c_.zero], c_.dp * c_.cp));
-    point("costs",
-          fmt::format("gradients are summed {}{}", where(group(Axis::dp_cp), task_.cluster),
-                      exposed({"dp", "dp_cp", "world", "edp"})));
+    point("costs", fmt::format("gradients are summed {}{}",
+                               where(group(Axis::dp_cp), task_.cluster), exposed("dp")));
   }
   void experts() {
     heading(fmt::format("EP {}", c_.ep),
             fmt::format("{} ranks, {}, divide the {} experts of each layer", c_.ep,
                         where(group(Axis::ep), task_.cluster), task_.moe.experts));
-    point("costs", "tokens travel to their experts and back in every layer" + exposed({"ep"}));
+    point("costs", "tokens travel to their experts and back in every layer" + exposed("ep"));
   }
   void rest() {
     constexpr const char* recomputed[] = {"nothing: attention keeps its probabilities",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lessons/17_choosing/plan/words.h"
 
 namespace lockstep {
@@ -13,13 +15,15 @@ std::string named(const TrainingTask& task, const RankedPlan& plan) {
                      bytes_text(plan.figures.peak), time_text(plan.figures.step), task.ranks);
 }
 
-/// Nothing divides: which batch would do?
-std::string why_nothing_divides(const TrainingTask& task, const SearchSpace& space) {
+/// Nothing divides: which batch would do, or which sizes?
+std::string why_nothing_divides(const TrainingTask& task, const SearchSpace& space,
+                                const std::string& why_refused) {
   std::string text = fmt::format(
       "--batch {} on {} GPUs: with the sizes given, no plan divides evenly; the replicas must "
-      "divide the batch, and TP the attention heads",
-      task.batch, task.ranks);
-  for (int distance = 1; distance <= 4096; ++distance)
+      "divide the batch, and TP the attention heads{}",
+      task.batch, task.ranks,
+      why_refused.empty() ? "" : "; or lesson 17 refuses it: " + why_refused);
+  for (int distance = 1; distance <= 256; ++distance)
     for (const int batch : {task.batch + distance, task.batch - distance}) {
       if (batch < 1) continue;
       TrainingTask other = task;
@@ -41,40 +45,37 @@ std::string why_nothing_divides(const TrainingTask& task, const SearchSpace& spa
 
 std::string why_impossible(const TrainingTask& task, const SearchSpace& space,
                            const SearchResult& found) {
-  if (found.considered == 0) return why_nothing_divides(task, space);
+  if (found.considered == 0) return why_nothing_divides(task, space, found.why_refused);
   const std::int64_t memory = *task.cluster.memory;
-  std::int64_t least = found.smallest_memory;
-  Configuration smallest = *found.smallest;
-  for (const RankedPlan& plan : found.too_large)
-    if (plan.figures.peak < least || least <= memory) {
-      least = plan.figures.peak;
-      smallest = plan.configuration;
-    }
   std::string text = fmt::format(
-      "nothing fits: of {} configurations on {} GPUs of {}, the smallest needs at least {} "
-      "({})",
-      found.considered, task.ranks, bytes_text(memory), bytes_text(least), smallest.text());
+      "nothing fits: of {} configurations on {} GPUs of {}, the smallest needs at least {} ({})",
+      found.considered, task.ranks, bytes_text(memory), bytes_text(found.smallest_memory),
+      found.smallest->text());
   const std::int64_t most =
       static_cast<std::int64_t>(task.cluster.nodes) * task.cluster.ranks_per_node;
-  for (std::int64_t ranks = 2L * task.ranks; ranks <= most; ranks *= 2) {
+  SearchSpace open = space;
+  open.dp.reset();
+  for (std::int64_t ranks = task.ranks; ranks < most;) {
+    ranks = std::min(2 * ranks, most);
     TrainingTask larger = task;
     larger.ranks = static_cast<int>(ranks);
-    SearchSpace open = space;
-    open.dp.reset();
     const SearchResult more = search(larger, open, 3);
     if (!more.plans.empty())
       return fmt::format("{}; on {} GPUs, this fits: {}", text, ranks,
                          named(larger, more.plans.front()));
   }
+  if (task.ranks < most)
+    text += fmt::format("; nor does any plan found on up to {} GPUs, which the cluster has", most);
   if (space != SearchSpace{}) {
     const SearchResult free = search(task, {}, 3);
     if (!free.plans.empty())
       return fmt::format("{}; without the sizes given, this fits: {}", text,
                          named(task, free.plans.front()));
   }
+  const Configuration& smallest = *found.smallest;
   const RankedPlan plan{smallest, step_figures(planned_run(task, smallest)), {}};
-  return fmt::format("{}; the cluster has no more GPUs; with {} each, this would fit: {}", text,
-                     bytes_text(plan.figures.peak), named(task, plan));
+  return fmt::format("{}; with {} each, this would fit: {}", text, bytes_text(plan.figures.peak),
+                     named(task, plan));
 }
 
 }  // namespace lockstep

@@ -39,7 +39,7 @@ std::string heading(const PlanRequest& request) {
   std::string text = fmt::format(
       "{}: {:.1f}B parameters, {} blocks of width {}, {} tokens per sequence, {}{}\n"
       "{} GPUs of {}, {} to a node; {} sequences per step, {:.2f}M tokens\n",
-      request.model, static_cast<double>(task.model.parameter_count()) / 1e9, task.model.layers,
+      request.model, static_cast<double>(total_parameters(task)) / 1e9, task.model.layers,
       task.model.hidden, task.model.sequence, name_of(task.model.dtype),
       task.moe.experts > 0 ? fmt::format(", {} experts per layer", task.moe.experts) : "",
       task.ranks, task.cluster.name, per_node, task.batch,
@@ -51,8 +51,8 @@ std::string heading(const PlanRequest& request) {
 
 std::string what_was_searched(const SearchResult& found, std::size_t shown) {
   std::string text = fmt::format(
-      "The fastest plan of each of {} meshes, by the step of a replay. Lower bounds cut {} of {}\n"
-      "configurations because of their memory, and {} that take longer than plan 1. Of the\n"
+      "Of each of {} meshes, the fastest plan that was replayed. Lower bounds cut {} of {}\n"
+      "configurations because of their memory, and {} that are no faster than plan 1. Of the\n"
       "others, {} were replayed, and {} proved too large.",
       shown, found.cut_by_memory, found.considered, found.cut_by_time, found.plans.size(),
       found.too_large.size());
@@ -61,21 +61,31 @@ std::string what_was_searched(const SearchResult& found, std::size_t shown) {
   return text + '\n';
 }
 
-/// The plan that the rules of thumb lead to, completed as well as possible.
-std::string rules_compared(const PlanRequest& request, const SearchResult& found) {
-  const SearchSpace rules = rules_of_thumb(request.task);
-  const auto same = [&](const Configuration& c) {
-    return c.tp == rules.tp && c.pp == rules.pp && c.cp == rules.cp;
-  };
-  const SearchResult by_rules = search(request.task, rules, 5);
+/// Compares the plan that the rules of thumb lead to, completed as well as possible.
+std::string rules_compared(const SearchResult& by_rules, const RankedPlan& best) {
   if (by_rules.plans.empty()) return "The rules of thumb lead to a layout in which nothing fits.\n";
-  const RankedPlan &theirs = by_rules.plans.front(), &best = found.plans.front();
-  if (same(best.configuration)) return "The rules of thumb lead to the same layout.\n";
+  const RankedPlan& theirs = by_rules.plans.front();
+  if (theirs.configuration == best.configuration)
+    return "The rules of thumb lead to the same layout.\n";
   const double ratio =
       static_cast<double>(theirs.figures.step) / static_cast<double>(best.figures.step);
   return fmt::format("The rules of thumb lead to {}: {}, {:.1f} % slower than plan 1.\n",
                      theirs.configuration.text(), time_text(theirs.figures.step),
                      100 * (ratio - 1));
+}
+
+/// Searches, and adds the plans to which the rules of thumb lead, if nothing is fixed.
+SearchResult search_all(const PlanRequest& request, const SearchSpace& space,
+                        SearchResult& by_rules, Progress& progress) {
+  SearchSpace rules = rules_of_thumb(request.task);
+  rules.schedules = space.schedules;
+  by_rules = search(request.task, rules, 3, progress);
+  SearchResult found = search(request.task, space, request.replays, progress);
+  SearchSpace open;
+  open.schedules = space.schedules;
+  if (space == open) add(found, by_rules.plans);
+  progress.clear();
+  return found;
 }
 
 void explain(const PlanRequest& request, SearchResult found, Progress& progress) {
@@ -88,26 +98,31 @@ void explain(const PlanRequest& request, SearchResult found, Progress& progress)
   else
     plan = {*found.smallest, step_figures(planned_run(request.task, *found.smallest), 0), {}};
   fmt::print("{}", explained(request.task, plan));
-  const SearchResult all = search(request.task, {}, request.replays, progress);
-  progress.clear();
+  SearchSpace open;
+  open.schedules = request.space.schedules;
+  SearchResult by_rules;
+  SearchResult all = search_all(request, open, by_rules, progress);
+  if (plan.figures.step > 0) add(all, {plan});
   if (all.plans.empty()) return;
   const RankedPlan& best = all.plans.front();
-  if (best.configuration == plan.configuration) {
-    fmt::print("\nNo configuration of those searched is faster.\n");
-  } else if (plan.figures.step > 0) {
+  if (plan.figures.step == 0) {
+    fmt::print("\nThis fits, and takes {}: {}\n", time_text(best.figures.step),
+               best.configuration.text());
+  } else if (best.figures.step == plan.figures.step) {
+    fmt::print("\nNo plan that was replayed is faster{}.\n",
+               all.left > 0 ? fmt::format("; {} more might be, by their bounds", all.left) : "");
+  } else {
     fmt::print(
         "\nThe fastest plan found takes {} ({:+.1f} %): {}\n", time_text(best.figures.step),
         100 * (static_cast<double>(best.figures.step) / static_cast<double>(plan.figures.step) - 1),
         best.configuration.text());
-  } else {
-    fmt::print("\nThis fits, and takes {}: {}\n", time_text(best.figures.step),
-               best.configuration.text());
   }
 }
 
 /// Prints the plans. Returns those printed, and what the lesson has shown of them.
 std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanRequest& request,
-                                                                     const SearchResult& found) {
+                                                                     const SearchResult& found,
+                                                                     const SearchResult& by_rules) {
   const TrainingTask& task = request.task;
   std::vector<RankedPlan> plans;
   for (const std::size_t i : best_of_each_mesh(found.plans))
@@ -115,18 +130,22 @@ std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanR
   fmt::print("\n{}{}\n", what_was_searched(found, plans.size()), ranking_table(task, plans));
   for (std::size_t i = 1; i < plans.size(); ++i) fmt::print("{}\n", why_slower(task, plans, i));
   fmt::print("\nPlan 1 needs {}\n", memory_text(task, plans.front()));
-  fmt::print("{}", rules_compared(request, found));
+  fmt::print("{}", rules_compared(by_rules, plans.front()));
   std::vector<MetaRun> reruns;
   if (request.rerun) {
     fmt::print("\nRun again as lesson 17, all ranks of it, on the meta device:\n");
     for (std::size_t i = 0; i < plans.size(); ++i) {
       const StepFigures& figures = plans[i].figures;
       reruns.push_back(run_on_meta(request, plans[i].configuration));
-      const double planned = seconds(figures.step);
-      fmt::print("{:>3}. step {:.6f} ms planned, {:.6f} ms run{}; memory {} planned, {} run{}\n",
-                 i + 1, 1e3 * planned, 1e3 * reruns[i].step_seconds,
-                 planned == reruns[i].step_seconds ? "" : " (DIFFERS)", figures.peak,
-                 reruns[i].peak, figures.peak == reruns[i].peak ? "" : " (DIFFERS)");
+      const bool same =
+          seconds(figures.step) == reruns[i].step_seconds && figures.peak == reruns[i].peak;
+      fmt::print("{:>3}. step {:.6f} ms planned, {:.6f} ms run; memory {} B planned, {} B run{}\n",
+                 i + 1, 1e3 * seconds(figures.step), 1e3 * reruns[i].step_seconds, figures.peak,
+                 reruns[i].peak,
+                 same            ? ""
+                 : figures.exact ? " (DIFFERS)"
+                                 : " (planned with equal shards; the last is smaller)");
+      if (!same && figures.exact) throw RunError("a run differs from its plan");
     }
   }
   fmt::print(
@@ -134,7 +153,7 @@ std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanR
       "--parity off\n",
       lesson_flags(request, plans.front().configuration), request.cluster);
   fmt::print("Its techniques at toy scale, compared with one device:\n  ./lockstep lesson 17 {}\n",
-             toy_flags(plans.front().configuration));
+             toy_flags(task, plans.front().configuration));
   return {std::move(plans), std::move(reruns)};
 }
 
@@ -144,15 +163,19 @@ int plan(int argc, char** argv) {
   fmt::print("{}\n{}", heading(*request), decision_tree(request->task));
   std::fflush(stdout);
   Progress progress;
-  const SearchResult found = search(request->task, request->space, request->replays, progress);
-  progress.clear();
-  if (request->explain && found.considered > 0) {
+  if (request->explain) {
+    const SearchResult found = search(request->task, request->space, request->replays, progress);
+    progress.clear();
+    if (found.considered == 0)
+      throw UsageError(why_impossible(request->task, request->space, found));
     fmt::print("\n");
     explain(*request, found, progress);
     return 0;
   }
+  SearchResult by_rules;
+  const SearchResult found = search_all(*request, request->space, by_rules, progress);
   if (found.plans.empty()) throw UsageError(why_impossible(request->task, request->space, found));
-  const auto [plans, reruns] = print_plans(*request, found);
+  const auto [plans, reruns] = print_plans(*request, found, by_rules);
   if (!request->report.empty()) write_report(*request, found, plans, reruns);
   return 0;
 }

@@ -12,19 +12,25 @@ namespace {
 
 using Kind = RecordedOperation::Kind;
 
-/// The duration of the shortest action of a category.
-Picoseconds duration_of(const Replay& replay, int rank, Category category) {
-  Picoseconds least = std::numeric_limits<Picoseconds>::max(), begin = 0;
+/// The duration of the shortest action of a category, as a lower bound: in a long step, ranks are
+/// out of step, and may wait less for one another than in the first microbatches.
+Picoseconds least_duration(const Replay& replay, int rank, Category category) {
+  Picoseconds least = std::numeric_limits<Picoseconds>::max(), begin = 0, kernels = 0;
   std::vector<bool> open;
   const auto& sections = replay.run().ranks[static_cast<std::size_t>(rank)].sections;
   for (std::size_t i = 0; i < sections.size(); ++i)
     if (sections[i].step == 0)
       replay.visit(rank, i, [&](const Replay::Timed& each) {
-        if (each.operation.kind == Kind::begin) {
+        if (each.operation.kind == Kind::kernel) {
+          kernels += each.end - each.start;
+        } else if (each.operation.kind == Kind::begin) {
           open.push_back(each.operation.category == category);
-          if (open.back()) begin = each.start;
+          if (!open.back()) return;
+          begin = each.start;
+          kernels = 0;
         } else if (each.operation.kind == Kind::end) {
-          if (open.back()) least = std::min(least, each.end - begin);
+          const Picoseconds waits = each.end - begin - kernels;
+          if (open.back()) least = std::min(least, kernels + waits * 9 / 10);
           open.pop_back();
         }
       });
@@ -59,12 +65,13 @@ std::pair<PartCosts, PartCosts> stages_with(int blocks, TrainingTask task,
       if ((run.plan.mesh.coordinate(rank, Axis::pp) == 1) != last) continue;
       // The least of all ranks, so that these are lower bounds.
       const auto keep_least = [](auto& least, auto value) { least = std::min(least, value); };
-      keep_least(stage.forward,
-                 duration_of(replay, operations.folding.representative(rank), Category::forward));
-      keep_least(stage.backward,
-                 duration_of(replay, operations.folding.representative(rank), Category::backward));
-      keep_least(stage.update,
-                 parts_of(replay, operations.folding.representative(rank), 0).optimizer);
+      keep_least(stage.forward, least_duration(replay, operations.folding.representative(rank),
+                                               Category::forward));
+      keep_least(stage.backward, least_duration(replay, operations.folding.representative(rank),
+                                                Category::backward));
+      keep_least(
+          stage.update,
+          parts_of(replay, operations.folding.representative(rank), 0, run.plan.mesh).optimizer);
       keep_least(stage.activations, dry.peak.of(MemoryCategory::activations));
       stage.parameters = dry.peak.of(MemoryCategory::parameters);
       stage.gradients = dry.peak.of(MemoryCategory::gradients);

@@ -30,27 +30,21 @@ Picoseconds slowed_by_collectives(const TrainingTask& task, const RankedPlan& pl
   for (const std::string& axis : axes_of(operations)) scenario.change(axis + "=free", operations);
   const Replay replay{operations, scenario};
   const int rank = operations.folding.representative(plan.figures.slowest);
-  return plan.figures.parts.compute - parts_of(replay, rank, replay.last_step()).compute;
-}
-
-/// "dp" and "dp_cp", the replicas, under one name; "world" is dp if there is no other axis.
-std::string axis_in_words(const std::string& axis, const Configuration& plan) {
-  if (axis == "world")
-    return plan.tp == plan.ranks() ? "tp" : plan.cp == plan.ranks() ? "cp" : "dp";
-  return axis == "dp_cp" || axis == "edp" ? "dp" : axis;
+  return plan.figures.parts.compute -
+         parts_of(replay, rank, replay.last_step(), run.plan.mesh).compute;
 }
 
 }  // namespace
 
 double model_flops_utilization(const TrainingTask& task, Picoseconds step) {
-  const double flops = task.model.flops_per_token() * task.model.sequence * task.batch;
+  const double flops = flops_per_token(task) * task.model.sequence * task.batch;
   return flops / task.ranks / (static_cast<double>(step) * 1e-12) / task.cluster.flops;
 }
 
 std::string ranking_table(const TrainingTask& task, const std::vector<RankedPlan>& plans) {
   std::set<std::string> axes;
   for (const auto& [c, figures, bounds] : plans)
-    for (const auto& [axis, time] : figures.parts.exposed) axes.insert(axis_in_words(axis, c));
+    for (const auto& [axis, time] : figures.parts.exposed) axes.insert(axis);
   const bool experts = task.moe.experts > 0;
   const FigureUnit time_unit = unit_of_time(plans.front().figures.step),
                    memory_unit = unit_of_bytes(plans.front().figures.peak);
@@ -64,8 +58,7 @@ std::string ranking_table(const TrainingTask& task, const std::vector<RankedPlan
     const auto& [c, figures, bounds] = plans[i];
     std::string schedule{c.pp > 1 ? find_schedule(c.schedule)->word : "-"};
     if (c.pp > 1 && c.chunks > 1) schedule += fmt::format(" ×{}", c.chunks);
-    std::map<std::string, Picoseconds> exposed;
-    for (const auto& [axis, time] : figures.parts.exposed) exposed[axis_in_words(axis, c)] += time;
+    std::map<std::string, Picoseconds> exposed = figures.parts.exposed;
     const auto number = [&](Picoseconds time, int width) {
       return fmt::format(" {:>{}.3f}", static_cast<double>(time) / time_unit.size, width);
     };
@@ -104,7 +97,7 @@ std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& 
   if (most == 0) return text + ", spread over all parts";
   const bool communication = plan.figures.parts.exposed.contains(longest);
   text += fmt::format(": {} takes {} more ({} instead of {})",
-                      communication ? "exposed " + axis_in_words(longest, plan.configuration)
+                      communication         ? "exposed " + longest
                       : longest == "bubble" ? "the bubble"
                                             : longest,
                       time_text(most, best.figures.step),
@@ -123,7 +116,11 @@ std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& 
   const PlannedRun run = planned_run(task, plan.configuration);
   const RunOperations operations = record_step(run, folding_of(run));
   Scenario scenario{operations.modelled};
-  scenario.change(longest + "=free", operations);
+  const auto& groups = plan.figures.parts.groups.at(longest);
+  for (const auto& [axis, others] : plan.figures.parts.groups)  // a group that two axes share
+    for (const std::string& group : groups)
+      if (axis != longest && others.contains(group)) return text;
+  for (const std::string& group : groups) scenario.change(group + "=free", operations);
   const Replay replay{operations, scenario};
   const Picoseconds without = replay.step_time(replay.last_step());
   return text + fmt::format("; if it were free, the step would take {}, {} than that of plan 1",

@@ -16,10 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double seconds_of(Picoseconds time) {
-  return seconds(time);
-}
-
 /// FLOPs per token of a step: those that Lockstep computes, and those that publications count.
 Json flops_of(const GptConfig& model) {
   return {{"computed", model.flops_per_token()},
@@ -64,10 +60,10 @@ Json ranks_of(const TrainingTask& task, const RankedPlan& plan) {
 
 Json json_of(const PlanRequest& request, const RankedPlan& plan) {
   const auto& [c, figures, bounds] = plan;
-  Json parts{{"compute", seconds_of(figures.parts.compute)},
-             {"optimizer", seconds_of(figures.parts.optimizer)},
-             {"bubble", seconds_of(figures.parts.bubble)}};
-  for (const auto& [axis, time] : figures.parts.exposed) parts["exposed"][axis] = seconds_of(time);
+  Json parts{{"compute", seconds(figures.parts.compute)},
+             {"optimizer", seconds(figures.parts.optimizer)},
+             {"bubble", seconds(figures.parts.bubble)}};
+  for (const auto& [axis, time] : figures.parts.exposed) parts["exposed"][axis] = seconds(time);
   return {{"dp", c.dp},
           {"tp", c.tp},
           {"pp", c.pp},
@@ -80,7 +76,7 @@ Json json_of(const PlanRequest& request, const RankedPlan& plan) {
           {"chunks", c.chunks},
           {"recompute", name_of(c.recompute)},
           {"flags", lesson_flags(request, c)},
-          {"step_seconds", seconds_of(figures.step)},
+          {"step_seconds", seconds(figures.step)},
           {"mfu", figures.step > 0 ? model_flops_utilization(request.task, figures.step) : 0},
           {"slowest_rank", figures.slowest},
           {"parts", parts},
@@ -88,7 +84,7 @@ Json json_of(const PlanRequest& request, const RankedPlan& plan) {
           {"fullest_rank", figures.fullest},
           {"memory", json_of(figures.memory)},
           {"ranks", ranks_of(request.task, plan)},
-          {"bounds", {{"step_seconds", seconds_of(bounds.step)}, {"memory", bounds.memory}}}};
+          {"bounds", {{"step_seconds", seconds(bounds.step)}, {"memory", bounds.memory}}}};
 }
 
 }  // namespace
@@ -97,7 +93,7 @@ void write_report(const PlanRequest& request, const SearchResult& found,
                   const std::vector<RankedPlan>& plans, const std::vector<MetaRun>& reruns) {
   const TrainingTask& task = request.task;
   Json report{{"model", request.model},
-              {"parameters", task.model.parameter_count()},
+              {"parameters", total_parameters(task)},
               {"ranks", task.ranks},
               {"batch", task.batch},
               {"sequence", task.model.sequence},

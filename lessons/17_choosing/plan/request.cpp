@@ -4,14 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
+#include <fstream>
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/model/checkpoint/model_file.h"
+#include "core/plan/divisions.h"
 #include "core/plan/model_presets.h"
 #include "core/run/options/command_line.h"
 #include "core/run/options/given.h"
+#include "lessons/17_choosing/plan/rerun.h"
 
 namespace lockstep {
 
@@ -48,14 +51,19 @@ void fix(SearchSpace& space, const std::string& list) {
   for (std::string part; std::getline(parts, part, ',');) {
     const auto equals = part.find('=');
     std::string key = part.substr(0, equals);
-    const std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
+    std::string value = equals == std::string::npos ? "" : part.substr(equals + 1);
     std::ranges::transform(key, key.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     key.erase(0, key.find_first_not_of(' '));
+    value.erase(value.find_last_not_of(' ') + 1);
     const auto number = [&](std::optional<int>& into, int least) {
-      into = whole_number(value, least);
-      if (!into)
+      const std::optional<int> given = whole_number(value, least);
+      if (!given)
         throw UsageError(fmt::format("{}: '{}' {}", flag, part, why_refused(value, least)));
+      if (into.value_or(*given) != *given)
+        throw UsageError(
+            fmt::format("{}: {} is also given as {}; give it once", flag, part, *into));
+      into = given;
     };
     if (key == "tp")
       number(space.tp, 1);
@@ -112,7 +120,8 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   line.number("--top-k", task.moe.top_k, 1, "experts that process each token");
   line.choice("--precision", precision, {"f32", "bf16", "f16"},
               "data type of weights, gradients and activations");
-  line.number("--batch", batch, "sequences per step, on all GPUs together [4M tokens]");
+  line.number("--batch", batch,
+              "sequences per step, on all GPUs together [4M tokens; for a toy, 16 or one per GPU]");
   line.app.option_defaults()->group("On what");
   line.word("--cluster", cluster,
             fmt::format("the machine: {}, or a file", fmt::join(Cluster::presets(), ", ")));
@@ -151,6 +160,10 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   }
   const bool asks_for_model = line.app.count("--model") > 0 || !load.empty();
   if (!load.empty() && line.app.count("--model") == 0) shape.name = "gpt2";
+  if (!load.empty() && described_model(load) == ModelDescription{})
+    throw UsageError(fmt::format(
+        "--load {}: there is no config.json of a GPT-2 or a Llama; give the folder of a model",
+        load));
   shape.adopt(line.app, load);
   task.model = shape.model;
   request.model = load.empty() ? shape.name : load;
@@ -161,8 +174,6 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   task.sequence_parallel = sequence_parallel == "on";
   task.bucket_bytes = bucket;
   if (zero >= 0) space.zero = zero;
-  if (zero > 3)
-    throw UsageError(fmt::format("--zero {}: ZeRO has stages 1 to 3, and 0 is none", zero));
   if (!schedule.empty()) space.schedule = schedule;
   if (!recompute.empty()) space.recompute = recompute_of(recompute);
   space.schedules.clear();
@@ -177,6 +188,22 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
     request.explain = true;
     fix(space, explain);
   }
+  if (space.zero.value_or(0) > 3)
+    throw UsageError(
+        fmt::format("--zero {}: ZeRO has stages 1 to 3, and 0 is none; use --zero 3", *space.zero));
+  if (task.moe.experts > 0 && space.zero.value_or(0) > 0)
+    throw UsageError(fmt::format(
+        "--zero {} with --experts {}: lesson 17 does not divide the states of experts further; use "
+        "--zero 0, or --experts 0",
+        *space.zero, task.moe.experts));
+  if (task.moe.experts == 0 && space.ep.value_or(1) > 1)
+    throw UsageError(
+        fmt::format("--ep {}: there are no experts; give --experts, or leave it out", *space.ep));
+  if (request.explain && (request.rerun || !request.report.empty()))
+    throw UsageError(
+        fmt::format("--explain with {}: it reads one layout aloud, without a ranking; "
+                    "leave one of them out",
+                    request.rerun ? "--rerun" : "--report"));
   if (task.moe.experts > 0 && task.moe.top_k > task.moe.experts)
     throw UsageError(fmt::format("--top-k {} with --experts {}: use --top-k {}", task.moe.top_k,
                                  task.moe.experts, task.moe.experts));
@@ -186,16 +213,35 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   task.ranks =
       ranks.value_or(space.dp && product <= largest_number ? static_cast<int>(product) : 64);
   task.cluster = cluster_for(cluster, task.ranks);
+  if (request.rerun && task.ranks > most_rerun_ranks)
+    throw UsageError(
+        fmt::format("--rerun with {} GPUs: lesson 17 runs each as a thread, at most {}; leave "
+                    "--rerun out",
+                    task.ranks, most_rerun_ranks));
+  if (!request.report.empty() && !std::ofstream{request.report, std::ios::app})
+    throw UsageError(fmt::format("--report {}: can't be written", request.report));
+  if (space.tp && task.model.heads % *space.tp != 0)
+    check_heads(task.model, fmt::format("--tp {} with --heads {}", *space.tp, task.model.heads),
+                Axis::tp, *space.tp);
+  const std::int64_t most =
+      static_cast<std::int64_t>(task.cluster.nodes) * task.cluster.ranks_per_node;
+  if (product > most)
+    throw UsageError(fmt::format("the sizes given need {} GPUs; cluster '{}' has {}", product,
+                                 task.cluster.name, most));
   if (product > task.ranks || task.ranks % product != 0)
     throw UsageError(
         fmt::format("--ranks {}: {} GPUs do not divide into groups of {}, the product of "
                     "the sizes given; use --ranks {}",
                     task.ranks, task.ranks, product,
-                    std::max<std::int64_t>(1, (task.ranks + product / 2) / product) * product));
+                    std::clamp<std::int64_t>((task.ranks + product / 2) / product, 1,
+                                             std::max<std::int64_t>(1, most / product)) *
+                        product));
   request.cluster = cluster;
   if (!memory.empty()) task.cluster.memory = bytes_of("--memory", memory);
+  const bool toy = load.empty() && !is_published(shape.name);
   task.batch = batch.value_or(
-      static_cast<int>(std::max<std::int64_t>(1, default_tokens / task.model.sequence)));
+      toy ? std::max(16, task.ranks)
+          : static_cast<int>(std::max<std::int64_t>(1, default_tokens / task.model.sequence)));
   request.replays = static_cast<std::size_t>(replays);
   request.top = static_cast<std::size_t>(top);
   const auto assumed = [&](bool given, const std::string& text) {

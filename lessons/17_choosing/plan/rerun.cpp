@@ -1,8 +1,10 @@
 #include "lessons/17_choosing/plan/rerun.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -38,7 +40,7 @@ std::string lesson_flags(const PlanRequest& request, const Configuration& config
   return flags;
 }
 
-std::string toy_flags(const Configuration& c) {
+std::string toy_flags(const TrainingTask& task, const Configuration& c) {
   std::string flags;
   for (const auto& [flag, size] :
        {std::pair{"--dp", c.dp}, {"--tp", c.tp}, {"--pp", c.pp}, {"--cp", c.cp}})
@@ -46,15 +48,14 @@ std::string toy_flags(const Configuration& c) {
   if (c.cp > 1) flags += "--layout zigzag ";
   if (c.pp > 1) flags += fmt::format("--schedule {} ", c.schedule);
   if (c.pp > 1 && c.chunks > 1) flags += "--chunks 2 ";
+  if (c.tp > 1 && !c.sequence_parallel) flags += "--sequence-parallel off ";
+  if (task.moe.experts > 0)
+    flags += fmt::format("--experts {} --top-k {} ", std::min(task.moe.experts, 4),
+                         std::min(task.moe.top_k, 2));
   return flags + fmt::format("--zero {} --recompute {}", c.zero, name_of(c.recompute));
 }
 
 MetaRun run_on_meta(const PlanRequest& request, const Configuration& configuration) {
-  if (configuration.ranks() > most_rerun_ranks)
-    throw UsageError(
-        fmt::format("--rerun with {} GPUs: lesson 17 runs each as a thread, at most {}; "
-                    "leave --rerun out",
-                    configuration.ranks(), most_rerun_ranks));
   namespace fs = std::filesystem;
   const fs::path lesson = fs::read_symlink("/proc/self/exe").parent_path() / "lesson_17_choosing";
   std::string name = (fs::temp_directory_path() / "lockstep-plan-XXXXXX").string();
@@ -73,8 +74,14 @@ MetaRun run_on_meta(const PlanRequest& request, const Configuration& configurati
   const std::string command = fmt::format(
       "{} {} --cluster {} --trace none --parity off --quiet --report {}", quoted(lesson.string()),
       lesson_flags(request, configuration), quoted(cluster.string()), quoted(report.string()));
-  if (std::system(command.c_str()) != 0)
-    throw RunError("lesson 17 failed: " + lesson_flags(request, configuration));
+  const int status = std::system(command.c_str());
+  const int interrupted = 128 + SIGINT;
+  if ((WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) ||
+      (WIFEXITED(status) && WEXITSTATUS(status) == interrupted)) {
+    fs::remove_all(folder);
+    std::exit(interrupted);
+  }
+  if (status != 0) throw RunError("lesson 17 failed: " + lesson_flags(request, configuration));
   std::ifstream in{report};
   const nlohmann::json result = nlohmann::json::parse(in);
   MetaRun run{.step_seconds = result["phases"][0]["last_step_seconds"]};

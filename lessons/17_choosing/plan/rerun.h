@@ -8,13 +8,13 @@
 
 namespace lockstep {
 
-/// The flags of a run of lesson 17 that trains the plan for one step on the meta device.
-/// `cluster` is what --cluster said.
+/// The flags of a run of lesson 17 that trains the plan for one step on the meta device, without
+/// the cluster.
 std::string lesson_flags(const PlanRequest& request, const Configuration& configuration);
 
 /// The flags of a run of lesson 17 that uses the same techniques with two ranks along each axis, on
 /// this machine's CPU.
-std::string toy_flags(const Configuration& configuration);
+std::string toy_flags(const TrainingTask& task, const Configuration& configuration);
 
 /// What a run of lesson 17 on the meta device has shown.
 struct MetaRun {
@@ -22,7 +22,8 @@ struct MetaRun {
   std::int64_t peak = 0;  ///< bytes, on the rank that holds most
 };
 
-/// Runs lesson 17, all ranks of it. Throws RunError if it fails.
+/// Runs lesson 17, all ranks of it. Throws RunError if it fails. If Ctrl-C ends it, so does this
+/// program.
 MetaRun run_on_meta(const PlanRequest& request, const Configuration& configuration);
 /// The most ranks that a re-run may have: each is a thread.
 constexpr int most_rerun_ranks = 2048;

@@ -10,6 +10,13 @@ double element_bytes(const TrainingTask& task) {
   return static_cast<double>(size_of(task.model.dtype));
 }
 
+double matrix_elements(const TrainingTask& task) {
+  const GptConfig& model = task.model;
+  const int more = task.moe.experts > 0 ? task.moe.top_k - 1 : 0;
+  return model.matrix_elements_per_block() +
+         static_cast<double>(model.hidden) * (model.mlp_inner_width() + model.mlp_width()) * more;
+}
+
 }  // namespace
 
 double bandwidth_per_gpu(const Cluster& cluster, bool within_node) {
@@ -26,7 +33,7 @@ double bandwidth_per_gpu(const Cluster& cluster, bool within_node) {
 double tensor_share(const TrainingTask& task, int t) {
   const double W = bandwidth_per_gpu(task.cluster, t <= task.cluster.ranks_per_node);
   return 8.0 * task.model.hidden * element_bytes(task) * (t - 1) * task.cluster.flops /
-         (6 * task.model.matrix_elements_per_block() * W);
+         (6 * matrix_elements(task) * W);
 }
 
 double data_tokens(const TrainingTask& task, int replicas, bool within_node) {
@@ -34,9 +41,9 @@ double data_tokens(const TrainingTask& task, int replicas, bool within_node) {
          (2 * bandwidth_per_gpu(task.cluster, within_node));
 }
 
-double pipeline_blocks(const TrainingTask& task) {
+double pipeline_blocks(const TrainingTask& task, bool within_node) {
   return task.model.hidden * element_bytes(task) * task.cluster.flops /
-         (2 * task.model.matrix_elements_per_block() * bandwidth_per_gpu(task.cluster, false));
+         (2 * matrix_elements(task) * bandwidth_per_gpu(task.cluster, within_node));
 }
 
 double context_tokens(const TrainingTask& task, bool within_node) {

@@ -7,8 +7,8 @@ namespace lockstep {
 
 // Where the communication of an axis hides behind compute, by formula: both at the peak, without
 // latencies, and with elements of `task.model.dtype`. E is the number of elements of a block's
-// matrices, h the width of the model, F a GPU's FLOP/s, and W the bytes per second that each GPU
-// can send. A pass of T tokens takes 2 E T FLOPs forward and 4 E T backward.
+// matrices, with top_k experts, h the width of the model, F a GPU's FLOP/s, and W the bytes per
+// second that each GPU can send. A pass of T tokens takes 2 E T FLOPs forward and 4 E T backward.
 
 /// Returns W for a group of neighbours that is within one node or not: the bandwidth of large
 /// messages, and a GPU's share of its node's network cards.
@@ -25,9 +25,9 @@ double tensor_share(const TrainingTask& task, int t);
 /// hides what it gathers and scatters: 3 Ψ (N-1)/N elements against 6 Ψ T FLOPs.
 double data_tokens(const TrainingTask& task, int replicas, bool within_node);
 
-/// Returns the number of blocks per stage from which a stage's forward pass hides its message: h e
-/// F / (2 E W).
-double pipeline_blocks(const TrainingTask& task);
+/// Returns the number of blocks per stage from which a stage's forward pass hides its message:
+/// h e F / (2 E W). (With sequence parallelism; both are then divided among tp.)
+double pipeline_blocks(const TrainingTask& task, bool within_node);
 
 /// Returns the tokens per rank from which ring attention hides the next block of keys and values
 /// behind the attention to this one: e F g / (2 W a), for g heads of keys and a of queries (Liu

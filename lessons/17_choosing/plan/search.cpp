@@ -103,6 +103,17 @@ std::vector<std::size_t> best_of_each_mesh(const std::vector<RankedPlan>& plans)
   return best;
 }
 
+void add(SearchResult& result, const std::vector<RankedPlan>& plans) {
+  for (const RankedPlan& plan : plans) {
+    const bool known = std::ranges::any_of(result.plans, [&](const RankedPlan& other) {
+      return other.configuration == plan.configuration;
+    });
+    if (known) continue;
+    const auto step = [](const RankedPlan& other) { return other.figures.step; };
+    result.plans.insert(std::ranges::upper_bound(result.plans, plan.figures.step, {}, step), plan);
+  }
+}
+
 SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays,
                     const std::function<void(const std::string&)>& progress) {
   SearchResult result;
@@ -186,10 +197,7 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
           result.too_large.push_back(std::move(*plans[i]));
         } else {
           ++fitting;
-          const auto step = [](const RankedPlan& other) { return other.figures.step; };
-          result.plans.insert(
-              std::ranges::upper_bound(result.plans, plans[i]->figures.step, {}, step),
-              std::move(*plans[i]));
+          add(result, {std::move(*plans[i])});
         }
       }
       tell(fmt::format("replays: {}", result.plans.size()));
@@ -199,7 +207,7 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
   // Beside variants of the best, two of each other mesh, to compare with.
   std::map<decltype(layout_of(Configuration{})), int> tried;
   for (const RankedPlan& plan : result.plans) tried[layout_of(plan.configuration)] = 2;
-  replay_some(replays,
+  replay_some(replays / 2,
               [&](std::size_t i) { return ++tried[layout_of(candidates[i].configuration)] <= 2; });
   for (std::size_t i = 0; i < candidates.size(); ++i)
     if (!done[i] && !result.plans.empty())

@@ -15,14 +15,12 @@ double gb(double bytes) {
   return bytes / 1e9;
 }
 
-/// Returns the sizes of tp that this model and these ranks allow, ascending.
-std::vector<int> possible_tp(const TrainingTask& task) {
-  std::vector<int> sizes;
+/// Returns the largest tp within a node that this model and these ranks allow.
+int largest_tp(const TrainingTask& task) {
+  int largest = 1;
   for (int t = 1; t <= std::min(task.ranks, task.cluster.ranks_per_node); ++t)
-    if (task.ranks % t == 0 && task.model.heads % t == 0 && task.model.kv_heads() % t == 0 &&
-        task.model.mlp_width() % t == 0 && task.model.sequence % (2 * t) == 0)
-      sizes.push_back(t);
-  return sizes;
+    if (task.ranks % t == 0 && divides(task, t, 1)) largest = t;
+  return largest;
 }
 
 /// Returns the least number of stages that divide the states far enough, or the most that there can
@@ -45,17 +43,13 @@ std::string fits(bool yes) {
 }  // namespace
 
 double state_bytes(const TrainingTask& task) {
-  double parameters = static_cast<double>(task.model.parameter_count());
-  const double mlp = static_cast<double>(task.model.hidden) *
-                     (task.model.mlp_inner_width() + task.model.mlp_width());
-  if (task.moe.experts > 1) parameters += (task.moe.experts - 1.0) * mlp * task.model.layers;
-  return 16 * parameters;
+  return 16 * static_cast<double>(total_parameters(task));
 }
 
 SearchSpace rules_of_thumb(const TrainingTask& task) {
   SearchSpace space;
   const double memory = static_cast<double>(task.cluster.memory.value_or(std::int64_t{1} << 60));
-  space.tp = state_bytes(task) <= memory ? 1 : possible_tp(task).back();
+  space.tp = state_bytes(task) <= memory ? 1 : largest_tp(task);
   space.pp = stages_for(task, *space.tp);
   space.cp = 1;
   return space;
@@ -121,7 +115,7 @@ std::string decision_tree(const TrainingTask& task) {
          fmt::format("nowhere, because layers wait for it. It adds to their products' time: {}, "
                      "whatever the batch",
                      shares));
-  if (task.ranks > 1) {
+  if (task.ranks > 1 && task.moe.experts == 0) {
     const bool within = task.ranks <= cluster.ranks_per_node;
     const double tokens = data_tokens(task, task.ranks, within);
     line("dp",
@@ -130,11 +124,11 @@ std::string decision_tree(const TrainingTask& task) {
                      tokens, tokens / task.model.sequence,
                      within ? "" : "; fewer, if some replicas share a node"));
   }
-  if (task.ranks > cluster.ranks_per_node || task.ranks > 1)
+  if (task.ranks > 1)
     line("pp",
          fmt::format("behind a stage's forward pass, if the stage has {:.2f} blocks or more. Its "
                      "bubble is (p-1)/(vm+p-1) of the step: at most 10 % from m = 9 (p-1)/v on",
-                     pipeline_blocks(task)));
+                     pipeline_blocks(task, task.ranks <= cluster.ranks_per_node)));
   if (task.ranks > 1)
     line("cp",
          fmt::format("behind attention, if a rank has {:.0f} tokens of each sequence or more{}",

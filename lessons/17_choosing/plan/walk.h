@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Returns the bytes of parameters, gradients and Adam's state that are trained: 16 per parameter,
-/// in 16 bits (2 + 2 + 12) as in f32 (4 + 4 + 8). An expert's parameters count for each expert.
+/// Returns the bytes of parameters, gradients and Adam's state: 16 per parameter, in 16 bits (2 + 2
+/// + 12) as in f32 (4 + 4 + 8).
 double state_bytes(const TrainingTask& task);
 
 /// Returns what the rules of thumb lead to: tensor parallelism within the node if the states do not
