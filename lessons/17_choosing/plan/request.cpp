@@ -187,6 +187,8 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   if (!explain.empty()) {
     request.explain = true;
     fix(space, explain);
+    // "TP 2, PP 4 on 256 GPUs" means 32 replicas.
+    if (!space.dp && !space.cp) space.cp = 1;
   }
   if (space.zero.value_or(0) > 3)
     throw UsageError(
