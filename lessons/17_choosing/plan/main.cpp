@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
 
 #include "core/base/error.h"
 #include "lessons/17_choosing/plan/explain.h"
@@ -128,7 +129,14 @@ std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanR
   for (const std::size_t i : best_of_each_mesh(found.plans))
     if (plans.size() < request.top) plans.push_back(found.plans[i]);
   fmt::print("\n{}{}\n", what_was_searched(found, plans.size()), ranking_table(task, plans));
-  for (std::size_t i = 1; i < plans.size(); ++i) fmt::print("{}\n", why_slower(task, plans, i));
+  // Replays take long, so only the next plans are explained by them.
+  constexpr std::size_t replayed = 5;
+  std::vector<std::future<std::string>> sentences;
+  for (std::size_t i = 1; i < plans.size(); ++i)
+    sentences.push_back(std::async(std::launch::async, [&task, &plans, i] {
+      return why_slower(task, plans, i, i < replayed);
+    }));
+  for (auto& sentence : sentences) fmt::print("{}\n", sentence.get());
   fmt::print("\nPlan 1 needs {}\n", memory_text(task, plans.front()));
   fmt::print("{}", rules_compared(by_rules, plans.front()));
   std::vector<MetaRun> reruns;

@@ -80,7 +80,7 @@ std::string ranking_table(const TrainingTask& task, const std::vector<RankedPlan
 }
 
 std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& plans,
-                       std::size_t i) {
+                       std::size_t i, bool replays) {
   const RankedPlan &best = plans.front(), &plan = plans[i];
   const auto mine = named_parts(plan.figures.parts);
   auto its = named_parts(best.figures.parts);
@@ -107,6 +107,7 @@ std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& 
     text += plan.configuration.recompute == Recompute::full
                 ? "; it computes the forward pass of its blocks twice"
                 : "; it recomputes attention's probabilities";
+  if (!replays) return text;
   if (longest == "compute" && task.cluster.shared &&
       task.cluster.shared->kernels_beside_collectives > 1)
     text += fmt::format("; collectives beside its kernels slow them by {} ({} in plan 1)",

@@ -15,10 +15,10 @@ double model_flops_utilization(const TrainingTask& task, Picoseconds step);
 std::string ranking_table(const TrainingTask& task, const std::vector<RankedPlan>& plans);
 
 /// Returns one sentence on why plan `i`, counted from 0, is slower than the first: the part of its
-/// step that is longest in comparison, and, if that is exposed communication, what it would take
-/// without, by a replay.
+/// step that is longest in comparison. With `replays`, also what it would take without exposed
+/// communication, or how much collectives slow its kernels, if this part is the longest.
 std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& plans,
-                       std::size_t i);
+                       std::size_t i, bool replays = true);
 
 /// Returns the memory of a plan's fullest rank, by category, in words.
 std::string memory_text(const TrainingTask& task, const RankedPlan& plan);

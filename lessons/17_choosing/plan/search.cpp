@@ -207,7 +207,7 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
   // Beside variants of the best, two of each other mesh, to compare with.
   std::map<decltype(layout_of(Configuration{})), int> tried;
   for (const RankedPlan& plan : result.plans) tried[layout_of(plan.configuration)] = 2;
-  replay_some(replays / 2,
+  replay_some(replays / 4,
               [&](std::size_t i) { return ++tried[layout_of(candidates[i].configuration)] <= 2; });
   for (std::size_t i = 0; i < candidates.size(); ++i)
     if (!done[i] && !result.plans.empty())

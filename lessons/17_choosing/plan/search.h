@@ -40,8 +40,8 @@ void add(SearchResult& result, const std::vector<RankedPlan>& plans);
 
 /// Searches for the configuration with the shortest step that fits into the cluster's memory.
 /// Lower bounds cut what can't be the best; of the rest, an estimate chooses which `replays`
-/// configurations are recorded and replayed, and, for comparison, half as many others, up to two on
-/// each other mesh. `progress`, if given, is told how far the search is.
+/// configurations are recorded and replayed, and, for comparison, a quarter as many others, up to
+/// two on each other mesh. `progress`, if given, is told how far the search is.
 SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays = 20,
                     const std::function<void(const std::string&)>& progress = {});
 
