@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "exercises/29_defend_your_plan/judge/judge.h"
-#include "exercises/29_defend_your_plan/judge/toy.h"
+#include "exercises/29_defend_your_plan/judge.h"
+#include "exercises/29_defend_your_plan/toy.h"
 #include "exercises/frame/check.h"
 #include "exercises/frame/staging.h"
 #include "lessons/17_choosing/plan/configuration.h"

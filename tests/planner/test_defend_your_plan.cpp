@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/plan/footprint.h"
-#include "exercises/29_defend_your_plan/judge/judge.h"
-#include "exercises/29_defend_your_plan/judge/toy.h"
+#include "exercises/29_defend_your_plan/judge.h"
+#include "exercises/29_defend_your_plan/toy.h"
 #include "lessons/15_3d/prediction.h"
 #include "lessons/17_choosing/plan/search.h"
 #include "tests/support/portion.h"
@@ -44,7 +44,8 @@ const std::vector<std::vector<TrainingPlan>> plausible{
     {{.dp = 64, .tp = 4, .zero = 3},
      {.dp = 16, .tp = 4, .pp = 2, .cp = 2, .zero = 1},
      {.dp = 32, .tp = 2, .pp = 4, .zero = 1},
-     {.dp = 64, .cp = 4, .zero = 3, .recompute = "full"},
+     {.dp = 64, .tp = 2, .cp = 2, .zero = 3, .recompute = "full"},
+     {.dp = 64, .tp = 4, .recompute = "full"},
      {.dp = 4, .tp = 8, .pp = 8, .zero = 1},
      {.dp = 32, .tp = 8, .zero = 3},
      {.dp = 32, .tp = 8, .zero = 1},

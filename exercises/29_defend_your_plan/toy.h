@@ -9,7 +9,7 @@
 
 #include "core/model/data.h"
 #include "core/run/report/parity.h"
-#include "exercises/29_defend_your_plan/judge/cases.h"
+#include "exercises/29_defend_your_plan/cases.h"
 #include "lessons/15_3d/mesh_training.h"
 
 namespace lockstep::exercises {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "exercises/29_defend_your_plan/judge/cases.h"
+#include "exercises/29_defend_your_plan/cases.h"
 #include "exercises/29_defend_your_plan/task.h"
 #include "exercises/frame/check.h"
 #include "lessons/schedules/registry.h"

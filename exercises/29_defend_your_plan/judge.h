@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "exercises/29_defend_your_plan/judge/possible.h"
+#include "exercises/29_defend_your_plan/possible.h"
 #include "lessons/17_choosing/plan/evaluate.h"
 
 namespace lockstep::exercises {
@@ -136,7 +136,6 @@ inline std::string why_so_long(Cause cause, const Case& each, const Configuratio
           100 * (beside - 1));
     }
     case Cause::bubble: {
-      if (plan.pp == 1) return "Ranks that share sequences wait for one another.";
       const int m = plan.microbatches(each.task.batch);
       std::string text =
           fmt::format("Each replica has {} for {}", count_of(m, "microbatch", "microbatches"),
