@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -20,30 +21,38 @@ namespace {
 // There may be no memory left, and a signal handler may not allocate any.
 char limit_text[160];
 
-void print_failure(const char* what) {
+// When memory is exhausted, several threads may fail at once. The first one says why and ends the
+// process; the others wait for that, but not forever, because a handler may interrupt the first
+// one.
+std::atomic_flag is_ending;
+
+[[noreturn]] void end_with(const char* what) {
+  if (is_ending.test_and_set()) {
+    ::sleep(1);
+    ::_exit(1);
+  }
   char line[512];
   const int size = std::snprintf(line, sizeof line, "the run failed: %s%s\n", what, limit_text);
   [[maybe_unused]] const ssize_t ignored =
       ::write(STDERR_FILENO, line, static_cast<std::size_t>(size));
+  ::_exit(1);
 }
 
 [[noreturn]] void on_terminate() {
   try {
     if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
-    print_failure("a thread was not joined");
+    end_with("a thread was not joined");
   } catch (const std::bad_alloc&) {
-    print_failure("out of memory");
+    end_with("out of memory");
   } catch (const std::exception& error) {
-    print_failure(error.what());
+    end_with(error.what());
   } catch (...) {
-    print_failure("an unknown exception");
+    end_with("an unknown exception");
   }
-  ::_exit(1);
 }
 
 [[noreturn]] void on_fault(int) {
-  print_failure("a segmentation fault, as when memory is exhausted");
-  ::_exit(1);
+  end_with("a segmentation fault, as when memory is exhausted");
 }
 
 }  // namespace
