@@ -26,12 +26,6 @@ int Fluid::number_of(const SharedLinks::Resource& resource, int times) {
   return found->second;
 }
 
-Fluid::Path Fluid::path(std::span<const SharedLinks::Resource> resources) {
-  Path numbers;
-  for (const auto& resource : resources) numbers.push_back(number_of(resource));
-  return numbers;
-}
-
 void Fluid::touch(int number) {
   if (std::exchange(resource(number).dirty, true)) return;
   dirty_.push_back(number);

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <queue>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -28,8 +27,6 @@ class Fluid {
   /// Returns the number of a resource, for a Path. Each flow on it counts as `times` equal flows,
   /// of which only one is added.
   int number_of(const SharedLinks::Resource& resource, int times = 1);
-  /// Returns the resources as numbers of this object.
-  Path path(std::span<const SharedLinks::Resource> resources);
 
   /// Adds a flow at `now`, which is no earlier than the last call's, and after all ends before
   /// `now` have been taken. `time_alone` is how long it takes on its own link, whose bandwidth in

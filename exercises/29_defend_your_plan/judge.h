@@ -35,21 +35,15 @@ inline const char* name_of(Cause cause) {
 }
 
 /// Returns the parts of a step by their causes; they add up to the step.
-inline std::map<Cause, Picoseconds> by_cause(const StepParts& parts, const Configuration& plan) {
-  // A group that has all ranks is named after none of its axes.
-  const Cause of_all = plan.tp == plan.ranks()   ? Cause::tensor
-                       : plan.pp == plan.ranks() ? Cause::stages
-                       : plan.cp == plan.ranks() ? Cause::context
-                                                 : Cause::replicas;
+inline std::map<Cause, Picoseconds> by_cause(const StepParts& parts) {
   std::map<Cause, Picoseconds> sums{{Cause::compute, parts.compute},
                                     {Cause::bubble, parts.bubble},
                                     {Cause::optimizer, parts.optimizer}};
-  for (const auto& [group, time] : parts.exposed)
-    sums[group == "tp"      ? Cause::tensor
-         : group == "pp"    ? Cause::stages
-         : group == "cp"    ? Cause::context
-         : group == "world" ? of_all
-                            : Cause::replicas] += time;
+  for (const auto& [axis, time] : parts.exposed)
+    sums[axis == "tp"   ? Cause::tensor
+         : axis == "pp" ? Cause::stages
+         : axis == "cp" ? Cause::context
+                        : Cause::replicas] += time;
   return sums;
 }
 
@@ -159,10 +153,9 @@ inline std::string why_so_long(Cause cause, const Case& each, const Configuratio
     }
     case Cause::context:
       return fmt::format(
-          "Keys and values travel around the ring of CP {}{}{}. The attention of a block must take "
+          "Keys and values travel around the ring of CP {}{}. The attention of a block must take "
           "at least as long to hide them.",
-          plan.cp, plan.tp * plan.cp > node ? ", which leaves the node" : "",
-          plan.dp == 1 ? "; with DP 1, these ranks also sum gradients" : "");
+          plan.cp, plan.tp * plan.cp > node ? ", which leaves the node" : "");
     case Cause::replicas:
       if (plan.zero == 3)
         return "ZeRO-3 gathers all parameters for each forward and each backward pass, and "
@@ -199,9 +192,9 @@ inline std::string memory_table(const StepFigures& figures) {
 }
 
 /// Returns where the steps of two plans go, a line for each cause.
-inline std::string step_table(const Judgement& judgement, const Configuration& reference) {
-  const auto mine = by_cause(judgement.figures.parts, judgement.plan);
-  const auto better = by_cause(judgement.reference.parts, reference);
+inline std::string step_table(const Judgement& judgement) {
+  const auto mine = by_cause(judgement.figures.parts);
+  const auto better = by_cause(judgement.reference.parts);
   const auto of = [](const auto& parts, Cause cause) {
     const auto found = parts.find(cause);
     return found == parts.end() ? 0 : found->second;
@@ -221,12 +214,10 @@ inline std::string step_table(const Judgement& judgement, const Configuration& r
 }
 
 /// Returns the cause of which a plan's step has most more than the reference's, and how much.
-inline std::pair<Cause, Picoseconds> bottleneck(const Judgement& judgement,
-                                                const Configuration& reference) {
-  const auto mine = by_cause(judgement.figures.parts, judgement.plan);
+inline std::pair<Cause, Picoseconds> bottleneck(const Judgement& judgement) {
+  const auto mine = by_cause(judgement.figures.parts);
   auto more = mine;
-  for (const auto& [cause, time] : by_cause(judgement.reference.parts, reference))
-    more[cause] -= time;
+  for (const auto& [cause, time] : by_cause(judgement.reference.parts)) more[cause] -= time;
   const auto most =
       std::ranges::max_element(more, {}, [](const auto& part) { return part.second; });
   return {most->first, most->second};
@@ -263,14 +254,14 @@ inline Judgement judge(const Case& each, const Configuration& plan) {
 
   judgement.reference = figures_of_reference(each);
   if (judgement.percent_longer() <= most_percent_longer) return judgement;
-  const auto [cause, more] = bottleneck(judgement, each.reference);
+  const auto [cause, more] = bottleneck(judgement);
   judgement.what = fmt::format(
       "this plan fits ({} of {}), but is too slow: {}\n\nIts step takes {}, {} longer than the {} "
       "of "
       "a better plan; at most {:g} % are allowed. The better plan: {}\n\n{}",
       gigabytes(figures.peak), gigabytes(memory), plan.text(), seconds(figures.step),
       percent(judgement.percent_longer()), seconds(judgement.reference.step), most_percent_longer,
-      each.reference.text(), step_table(judgement, each.reference));
+      each.reference.text(), step_table(judgement));
   judgement.why = fmt::format("The largest difference: {}, {} more. {}", name_of(cause),
                               seconds(more), why_so_long(cause, each, plan, each.reference));
   return judgement;

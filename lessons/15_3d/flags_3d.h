@@ -71,11 +71,10 @@ inline void check_three_axes(const Options& options, const Composition& chosen) 
   if (chosen.sequence_parallel) check_sequence_shards(options.plan);
 }
 
-/// Throws UsageError for schedules that ZeRO-2 and 3 do not support here: they reduce the gradients
-/// of each microbatch, and gather and discard parameters, in an order that is predicted for 1F1B.
+/// Throws UsageError for schedules with which the chosen stage of ZeRO does not run.
 inline void check_zero_schedules(const Composition& chosen, const std::string& schedules) {
   const KnownSchedule* known = find_schedule(schedules);
-  if (chosen.zero < 2 || (known != nullptr && known->word == "1f1b")) return;
+  if (zero_runs_with(known != nullptr ? known->word : "", chosen.zero)) return;
   throw UsageError(fmt::format(
       "--zero {} with --schedule {}: ZeRO-2 and ZeRO-3 communicate for each microbatch, "
       "which this lesson predicts only for 1F1B; use --schedule 1f1b, or --zero 1",

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "lessons/07_sequence_parallel/sequence_parallel.h"
 
@@ -28,6 +29,13 @@ struct Composition {
   /// Returns the number of ranks among which each stage's optimizer states are divided.
   int shards(const Place& place) const { return zero > 0 ? sharers(place) : 1; }
 };
+
+/// Returns whether ZeRO runs with a schedule (KnownSchedule::word). Stages 2 and 3 reduce the
+/// gradients of each microbatch, and gather and discard parameters, in an order that the lessons
+/// predict only for 1F1B.
+inline bool zero_runs_with(std::string_view schedule, int zero) {
+  return zero < 2 || schedule == "1f1b";
+}
 
 inline std::shared_ptr<const ModelBuilder> builder_of(const Composition& chosen) {
   if (chosen.sequence_parallel) return std::make_shared<const SequenceParallel>();

@@ -181,11 +181,11 @@ void check_time_verdict(const Case& each, const Judgement& judgement) {
   CHECK(says(judgement.what, detail::seconds(judgement.figures.step)));
   CHECK(says(judgement.what, detail::seconds(judgement.reference.step)));
   CHECK(says(judgement.what, each.reference.text()));
-  const auto [cause, more] = bottleneck(judgement, each.reference);
+  const auto [cause, more] = bottleneck(judgement);
   CHECK(judgement.why.starts_with(fmt::format("The largest difference: {}, {} more",
                                               exercises::name_of(cause), detail::seconds(more))));
-  auto mine = by_cause(judgement.figures.parts, judgement.plan);
-  auto better = by_cause(judgement.reference.parts, each.reference);
+  auto mine = by_cause(judgement.figures.parts);
+  auto better = by_cause(judgement.reference.parts);
   Picoseconds sum = 0, sum_of_better = 0;
   for (const Cause other : all_causes) {
     sum += mine[other];

@@ -144,6 +144,30 @@ TEST_CASE("Several stages per rank, split backward passes and sequences") {
   }
 }
 
+TEST_CASE("Under ZeRO, a run is exact if its folded replicas own the same, and close otherwise") {
+  TrainingTask task = toy();
+  task.cluster = contended(8, false, false);
+  Configuration c{.dp = 8, .tp = 2, .pp = 2, .zero = 1, .sequence_parallel = false};
+  CHECK(folding_of(planned_run(task, c)).folds());
+  check_equal(task, c, folding_of(planned_run(task, c)));
+
+  // With sequence parallelism, the gradients of norms are summed by the replica that owns them, and
+  // only some own any.
+  c.sequence_parallel = true;
+  CHECK_FALSE(folding_of(planned_run(task, c)).folds());
+  CHECK(step_figures(planned_run(task, c)).exact);
+
+  task.batch = 8 * 600;  // too much work to run every rank
+  const PlannedRun run = planned_run(task, c);
+  CHECK(folding_of(run).folds());
+  const StepFigures folded = step_figures(run);
+  CHECK_FALSE(folded.exact);
+  const RunOperations all = record_step(run, {});
+  const Scenario scenario{all.modelled};
+  CHECK(static_cast<double>(folded.step) ==
+        doctest::Approx(static_cast<double>(Replay{all, scenario}.step_time(0))).epsilon(1e-4));
+}
+
 TEST_CASE("A folding that does not fit is refused") {
   TrainingTask task = toy();
   task.cluster = contended(4, true, false);

@@ -50,9 +50,8 @@ SearchSpace all_schedules() {
 TEST_CASE("No configuration takes less time or memory than its lower bounds") {
   std::size_t tried = 0;
   double closest = 0;
-  for (const bool llama : {false, true}) {
-    const TrainingTask task = small_task("h100", 8, llama, 8);
-    for (const auto& [configuration, figures] : all_of(task, all_schedules())) {
+  const auto check = [&](const TrainingTask& task, const SearchSpace& space) {
+    for (const auto& [configuration, figures] : all_of(task, space)) {
       const LowerBounds bounds =
           lower_bounds(task, configuration, model_costs(task, configuration));
       INFO(configuration.text());
@@ -62,8 +61,31 @@ TEST_CASE("No configuration takes less time or memory than its lower bounds") {
           std::max(closest, static_cast<double>(bounds.step) / static_cast<double>(figures.step));
       ++tried;
     }
-  }
+  };
+  for (const bool llama : {false, true}) check(small_task("h100", 8, llama, 8), all_schedules());
   CHECK(tried > 500);
+
+  TrainingTask tied = small_task("b200", 8, false, 8);
+  tied.model.tied = true;
+  tied.model.vocabulary = 32'768;  // the table is larger than all else
+  tied.model.sequence = 16;
+  check(tied, all_schedules());
+  TrainingTask experts = small_task("a100", 8, true, 8);
+  experts.moe = {.experts = 4, .top_k = 2};
+  check(experts, {});
+  SearchSpace rings;
+  rings.cp = 2;
+  check(small_task("classroom", 8, true, 8), rings);
+  // Three tp ranks: a node has eight, so some groups are on two nodes.
+  TrainingTask across = small_task("ethernet", 12, true, 8);
+  across.model.hidden = 384;
+  across.model.heads = 6;
+  across.model.llama = LlamaConfig{.kv_heads = 3, .mlp_width = 768};
+  across.model.sequence = 384;
+  SearchSpace threes;
+  threes.tp = 3;
+  check(across, threes);
+  CHECK(tried > 1000);
   CHECK(closest > 0.9);  // some bound is tight
 }
 
@@ -116,4 +138,13 @@ TEST_CASE("The parts of a step add up to it") {
     CHECK(sum == parts.step);
     CHECK(parts.step == plan.figures.step);
   }
+}
+
+TEST_CASE("With one replica, ranks of cp sum gradients, which counts for dp") {
+  const TrainingTask task = small_task("ethernet", 4, true, 4);
+  const Configuration c{.tp = 2, .cp = 2, .microbatch = 4};
+  const StepParts parts = step_figures(planned_run(task, c)).parts;
+  CHECK(parts.groups.at("dp") == std::set<std::string>{"cp"});
+  CHECK(parts.groups.at("cp") == std::set<std::string>{"cp"});
+  CHECK(parts.exposed.at("dp") > 0);
 }

@@ -11,8 +11,7 @@ namespace {
 Picoseconds end_beside(double bytes) {
   constexpr double slow = 7, unlimited = 1e9;  // bytes per second
   Fluid fluid;
-  const SharedLinks::Resource resource{1, slow};
-  const Fluid::Path path = fluid.path({&resource, 1});
+  const Fluid::Path path{fluid.number_of({1, slow})};
   const Fluid::Flow watched = fluid.add(0, 100, unlimited, 0, path);
   fluid.add(0, bytes, unlimited, 0, path);
   for (;;) {

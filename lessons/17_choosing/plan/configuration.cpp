@@ -1,11 +1,16 @@
 #include "lessons/17_choosing/plan/configuration.h"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "core/base/error.h"
 
 namespace lockstep {
 
 namespace {
 
+/// For plans, which are never trained. It stays empty, so threads may share it.
 UnreadRoutingLog no_log;
 
 }  // namespace
@@ -24,6 +29,29 @@ double flops_per_token(const TrainingTask& task) {
       static_cast<double>(model.hidden) * (model.mlp_inner_width() + model.mlp_width());
   const int more = task.moe.experts > 0 ? task.moe.top_k - 1 : 0;
   return model.flops_per_token() + 6 * mlp * model.layers * more;
+}
+
+std::string Configuration::text() const {
+  std::string words = fmt::format("TP {}, PP {}, DP {}", tp, pp, dp);
+  if (cp > 1) words += fmt::format(", CP {}", cp);
+  if (ep > 1) words += fmt::format(", EP {}", ep);
+  if (zero > 0) words += fmt::format(", ZeRO-{}", zero);
+  if (pp > 1) words += fmt::format(", {}", find_schedule(schedule)->name);
+  if (pp > 1 && chunks > 1) words += fmt::format(" × {}", chunks);
+  return words + fmt::format(", microbatch {}, recompute {}", microbatch, name_of(recompute));
+}
+
+std::string Configuration::flags(const TrainingTask& task) const {
+  std::string words = fmt::format(
+      "--ranks {} --dp {} --tp {} --pp {} --cp {} --zero {} --batch {} --microbatches {} "
+      "--schedule {} --recompute {} --sequence-parallel {} --bucket {}",
+      ranks(), dp, tp, pp, cp, zero, task.batch, microbatches(task.batch), schedule,
+      name_of(recompute), sequence_parallel ? "on" : "off", task.bucket_bytes);
+  if (chunks > 1) words += fmt::format(" --chunks {}", chunks);
+  if (cp > 1) words += " --layout zigzag";
+  words += fmt::format(" --experts {}", task.moe.experts);
+  if (task.moe.experts > 0) words += fmt::format(" --ep {}", ep);
+  return words;
 }
 
 PlannedRun planned_run(const TrainingTask& task, const Configuration& configuration) {
@@ -52,7 +80,7 @@ PlannedRun planned_run(const TrainingTask& task, const Configuration& configurat
         task.batch, microbatch, dp));
   const PipelineSize size{pp, chunks, per_replica / microbatch};
   if (const std::string why = refusal(known, size); !why.empty()) throw UsageError(why);
-  if (zero >= 2 && known.word != "1f1b")
+  if (!zero_runs_with(word, zero))
     throw UsageError(fmt::format("ZeRO-{} with {}: only 1F1B has it", zero, known.name));
   if (task.model.layers < size.stages())
     throw UsageError(

@@ -1,12 +1,8 @@
 #pragma once
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstdint>
 #include <string>
 
-#include "core/base/error.h"
 #include "core/model/builder.h"
 #include "core/plan/plan.h"
 #include "lessons/16_all_axes/all_axes.h"
@@ -49,28 +45,9 @@ struct Configuration {
   bool operator==(const Configuration&) const = default;
 
   /// Returns "TP 8, PP 4, DP 2, ...", without what has no effect.
-  std::string text() const {
-    std::string words = fmt::format("TP {}, PP {}, DP {}", tp, pp, dp);
-    if (cp > 1) words += fmt::format(", CP {}", cp);
-    if (ep > 1) words += fmt::format(", EP {}", ep);
-    if (zero > 0) words += fmt::format(", ZeRO-{}", zero);
-    if (pp > 1) words += fmt::format(", {}", find_schedule(schedule)->name);
-    if (pp > 1 && chunks > 1) words += fmt::format(" × {}", chunks);
-    return words + fmt::format(", microbatch {}, recompute {}", microbatch, name_of(recompute));
-  }
+  std::string text() const;
   /// Returns the flags of lesson 17 that choose this configuration.
-  std::string flags(const TrainingTask& task) const {
-    std::string words = fmt::format(
-        "--ranks {} --dp {} --tp {} --pp {} --cp {} --zero {} --batch {} --microbatches {} "
-        "--schedule {} --recompute {} --sequence-parallel {} --bucket {}",
-        ranks(), dp, tp, pp, cp, zero, task.batch, microbatches(task.batch), schedule,
-        name_of(recompute), sequence_parallel ? "on" : "off", task.bucket_bytes);
-    if (chunks > 1) words += fmt::format(" --chunks {}", chunks);
-    if (cp > 1) words += " --layout zigzag";
-    words += fmt::format(" --experts {}", task.moe.experts);
-    if (task.moe.experts > 0) words += fmt::format(" --ep {}", ep);
-    return words;
-  }
+  std::string flags(const TrainingTask& task) const;
 };
 
 /// A configuration of a task as a Plan, and what a rank of lesson 17 needs besides.

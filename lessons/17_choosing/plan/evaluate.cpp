@@ -39,73 +39,76 @@ bool tp_is_even(const Plan& plan) {
 }
 
 /// Returns the axis along which a group's collective communicates. The group of all ranks is that
-/// of an axis without others; only experts exchange all to all.
+/// of an axis without others; only experts exchange all to all. Ring attention sends messages, so
+/// the collectives of cp sum gradients: with one replica, cp has the group of dp_cp.
 std::string axis_of(const std::string& group, Operation operation, const Mesh& mesh) {
   if (operation == Operation::all_to_all) return "ep";
   if (group == "world") return mesh.size(Axis::tp) == mesh.ranks() ? "tp" : "dp";
-  return group == "dp_cp" || group == "edp" ? "dp" : group;
-}
-
-/// The layouts of a rank's stages, which ZeRO divides among `shards` ranks.
-std::vector<FlatLayout> layouts_of(const PlannedRun& run, const Place& place) {
-  std::vector<FlatLayout> layouts;
-  for (const int stage : place.stages)
-    layouts.emplace_back(run.plan.units(place, stage), run.chosen.sharers(place),
-                         run.chosen.bucket_bytes);
-  return layouts;
-}
-
-/// Whether ZeRO pads a bucket, so that the last replica updates fewer elements than the others.
-bool pads_shards(const PlannedRun& run) {
-  return std::ranges::any_of(run.plan.mesh.group(0, Axis::pp), [&](int rank) {
-    return std::ranges::any_of(layouts_of(run, run.plan.place(rank)), [](const auto& layout) {
-      return layout.used() != layout.elements();
-    });
-  });
+  return group == "tp" ? group : "dp";
 }
 
 /// What a replica owns under ZeRO. Shards have equal sizes, but hold different parameters.
 struct Owned {
-  std::int64_t norms = 0;  ///< elements, whose gradients are summed over tp
-  std::int64_t parts = 0;  ///< of parameters, for each of which the optimizer keeps a number
+  std::int64_t elements = 0;  ///< without padding, which the optimizer does not update
+  std::int64_t norms = 0;     ///< elements of norms, whose gradients are summed over tp
+  std::int64_t parts = 0;     ///< of parameters, for each of which the optimizer keeps a number
 };
 
-/// Of the replicas for which the representative of `rank` stands, returns the one that owns most.
-int replica_with_most(const PlannedRun& run, const Folding& folding, int rank,
-                      std::int64_t Owned::*what) {
+/// Returns what each replica owns for which the representative of `rank` stands, by rank.
+std::map<int, Owned> owned_by_replicas(const PlannedRun& run, const Folding& folding, int rank) {
+  std::map<int, Owned> all;
   const Place place = run.plan.place(rank);
-  const auto layouts = layouts_of(run, place);
+  std::vector<FlatLayout> layouts;
+  for (const int stage : place.stages)
+    layouts.emplace_back(run.plan.units(place, stage), run.chosen.sharers(place),
+                         run.chosen.bucket_bytes);
   const std::vector<int>& sharers = place.group(Axis::dp_cp);
-  int found = -1;
-  std::int64_t most = 0;
   for (const int other : place.group(Axis::dp)) {
     if (folding.representative(other) != folding.representative(rank)) continue;
     const auto shard = static_cast<int>(std::ranges::find(sharers, other) - sharers.begin());
-    Owned owned;
+    Owned& owned = all[other];
     for (const FlatLayout& layout : layouts)
       for (const FlatLayout::Bucket& bucket : layout.buckets())
         for (const FlatLayout::Piece& piece : layout.shard(bucket, shard % layout.shards())) {
           ++owned.parts;
+          owned.elements += piece.elements;
           if (is_norm(run.plan.model(), bucket.slots[piece.slot].parameter.order))
             owned.norms += piece.elements;
         }
-    if (found < 0 || owned.*what > most) {
-      most = owned.*what;
-      found = other;
-    }
   }
-  return found;
+  return all;
+}
+
+/// Of the replicas for which the representative of `rank` stands, returns the one that owns most.
+int replica_with_most(const PlannedRun& run, const Folding& folding, int rank,
+                      std::int64_t Owned::*what) {
+  const auto all = owned_by_replicas(run, folding, rank);
+  return std::ranges::max_element(all, {}, [&](const auto& each) { return each.second.*what; })
+      ->first;
+}
+
+/// Whether the gradients of norms are summed over tp, by the replica that owns them.
+bool sums_norms(const PlannedRun& run) {
+  return run.chosen.zero > 0 && run.chosen.sequence_parallel && run.plan.mesh.size(Axis::tp) > 1;
+}
+
+/// Whether replicas that are folded differ in the time of a step: by the elements that they update,
+/// or by the norms whose gradients they sum.
+bool differ(const PlannedRun& run, const Folding& folding) {
+  if (run.chosen.zero == 0 || !folding.folds()) return false;
+  return std::ranges::any_of(run.plan.mesh.group(0, Axis::pp), [&](int rank) {
+    const auto all = owned_by_replicas(run, folding, rank);
+    const Owned& first = all.begin()->second;
+    return std::ranges::any_of(all, [&](const auto& each) {
+      const Owned& owned = each.second;
+      return owned.elements != first.elements || (sums_norms(run) && owned.norms != first.norms);
+    });
+  });
 }
 
 }  // namespace
 
 Folding folding_of(const PlannedRun& run) {
-  // The last replica's update is shorter by less than a nanosecond. Where it costs little, the step
-  // is exact even then.
-  const auto work = static_cast<std::int64_t>(run.plan.mesh.ranks()) * run.schedule.microbatches *
-                    (run.plan.model().layers / run.plan.mesh.size(Axis::pp) + 1);
-  constexpr std::int64_t little = 50'000;  // passes of a block, on all ranks
-  if (run.chosen.zero > 0 && work < little && pads_shards(run)) return {};
   const Mesh& mesh = run.plan.mesh;
   const Cluster& cluster = run.plan.modelled->cluster;
   std::vector<Folding::Axis> axes;
@@ -124,10 +127,15 @@ Folding folding_of(const PlannedRun& run) {
   // Experts divide dp × cp into groups of neighbours; a shift must not divide a group.
   const int ep = has_experts ? mesh.size(Axis::ep) : 1;
   const int least = std::lcm(ep, mesh.size(Axis::cp)) / mesh.size(Axis::cp);
-  fold(Axis::dp, std::max(least, run.chosen.shard));
+  fold(Axis::dp, least);
   if (!has_experts && run.plan.model().llama && mesh.size(Axis::tp) > 1 && tp_is_even(run.plan))
     fold(Axis::tp, 1);
-  return Folding{axes};
+  Folding folding{axes};
+  const auto work = static_cast<std::int64_t>(mesh.ranks()) * run.schedule.microbatches *
+                    (run.plan.model().layers / mesh.size(Axis::pp) + 1);
+  constexpr std::int64_t little = 50'000;  // passes of a block, on all ranks
+  if (work < little && differ(run, folding)) return {};
+  return folding;
 }
 
 RunOperations record_step(const PlannedRun& run, const Folding& folding,
@@ -138,7 +146,6 @@ RunOperations record_step(const PlannedRun& run, const Folding& folding,
     const int first = replica_with_most(run, folding, tp.front(), &Owned::norms);
     return representative + first - tp.front();
   };
-  const bool differ = run.chosen.zero > 0 && run.chosen.sequence_parallel && folding.folds();
   return record_dry_run(
       run.plan,
       [&](DryRank& rank) {
@@ -147,7 +154,7 @@ RunOperations record_step(const PlannedRun& run, const Folding& folding,
         rank.run(run.schedule.microbatches,
                  [&](const Batch& mine) { training.step(pipeline, mine); });
       },
-      folding, differ ? slowest : nullptr, figures);
+      folding, sums_norms(run) && folding.folds() ? slowest : nullptr, figures);
 }
 
 StepParts parts_of(const Replay& replay, int rank, int step, const Mesh& mesh) {
@@ -214,7 +221,7 @@ StepFigures step_figures(const PlannedRun& run, std::int64_t most_memory) {
         rank != figures.fullest)
       keep_fullest(rank, dry_run_mesh(run.plan, run.plan.place(rank), run.schedule, run.chosen));
   if (figures.peak > most_memory) return figures;
-  figures.exact = run.chosen.zero == 0 || !operations.folding.folds() || !pads_shards(run);
+  figures.exact = !differ(run, operations.folding);
   const Scenario scenario{operations.modelled};
   const Replay replay{operations, scenario};
   const int step = replay.last_step();

@@ -34,7 +34,8 @@ struct StepFigures {
   int fullest = 0;        ///< the rank with the highest peak
   MemoryUse memory{};     ///< its peaks by category; activations and communication may peak apart
   std::int64_t peak = 0;  ///< its highest total
-  /// Whether step and parts are exact; otherwise, they are close (folding_of).
+  /// Whether step and parts are those of the run, to the picosecond. Otherwise, ranks were folded
+  /// that own different shares under ZeRO (folding_of).
   bool exact = true;
   std::map<int, DryFigures> of_rank;  ///< of the ranks that were run: representatives
 };
@@ -42,9 +43,10 @@ struct StepFigures {
 /// Returns the finest folding of a run whose ranks are equal by construction, on its cluster: along
 /// dp and, in models without biases, along tp. (Only the first rank of a tp group adds a bias.)
 ///
-/// Under ZeRO, replicas own different parameters. The one with the most norms stands for all,
-/// because the others wait for it; if shards are padded, the last replica updates a few elements
-/// less, which changes the step by less than a nanosecond.
+/// Under ZeRO, replicas own different parameters. With sequence parallelism, the one with the most
+/// norms takes longest to sum their gradients over tp, and stands for all; if shards are padded,
+/// the last replica updates fewer elements. Such a folded step is close, but not exact
+/// (StepFigures), so small runs are not folded then.
 Folding folding_of(const PlannedRun& run);
 
 /// Records one step of the configuration, with equal ranks folded.

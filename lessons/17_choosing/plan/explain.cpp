@@ -17,7 +17,7 @@ std::string plural(std::int64_t count, const std::string& what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// "all on one node", or "on 4 nodes".
+/// "on one node", or "across 4 nodes".
 std::string where(const std::vector<int>& ranks, const Cluster& cluster) {
   std::set<int> nodes;
   for (const int rank : ranks) nodes.insert(rank / cluster.ranks_per_node);
@@ -52,7 +52,7 @@ class Reading {
   void point(const std::string& kind, const std::string& what) {
     text_ += fmt::format("        {:<6}{}\n", kind, what);
   }
-  const std::vector<int> group(Axis axis) const { return run_.plan.mesh.group(0, axis); }
+  std::vector<int> group(Axis axis) const { return run_.plan.mesh.group(0, axis); }
 
   /// The exposed communication along an axis in the slowest rank's step.
   std::string exposed(const char* axis) const {
@@ -118,16 +118,18 @@ class Reading {
   }
   void replicas() {
     const int others = c_.tp * c_.pp * c_.cp;
-    heading(fmt::format("DP {}", c_.dp),
-            fmt::format("{} / {} = {}: each trains {} of the batch's {} sequences, in m = {} "
-                        "microbatches of {}",
-                        c_.ranks(), others, plural(c_.dp, "replica"), task_.batch / c_.dp,
-                        task_.batch, c_.microbatches(task_.batch), c_.microbatch));
+    heading(
+        fmt::format("DP {}", c_.dp),
+        fmt::format("{} / {} = {}: {} trains {} of the batch's {} sequences, in m = {} "
+                    "microbatches of {}",
+                    c_.ranks(), others, plural(c_.dp, "replica"), c_.dp > 1 ? "each" : "it",
+                    task_.batch / c_.dp, task_.batch, c_.microbatches(task_.batch), c_.microbatch));
     if (c_.dp * c_.cp == 1) return;
-    point("buys", fmt::format("1/{} of the batch for each replica{}", c_.dp,
-                              c_.zero == 0 ? "; DP divides no state, so it does not let a larger "
-                                             "model fit"
-                                           : ""));
+    if (c_.dp > 1)
+      point("buys", fmt::format("1/{} of the batch for each replica{}", c_.dp,
+                                c_.zero == 0 ? "; DP divides no state, so it does not let a larger "
+                                               "model fit"
+                                             : ""));
     constexpr const char* divided[] = {"", "the optimizer's states",
                                        "the optimizer's states and the gradients",
                                        "parameters, gradients and the optimizer's states"};

@@ -38,13 +38,13 @@ std::string heading(const PlanRequest& request) {
   const TrainingTask& task = request.task;
   const int per_node = std::min(task.cluster.ranks_per_node, task.ranks);
   std::string text = fmt::format(
-      "{}: {:.1f}B parameters, {} blocks of width {}, {} tokens per sequence, {}{}\n"
-      "{} GPUs of {}, {} to a node; {} sequences per step, {:.2f}M tokens\n",
-      request.model, static_cast<double>(total_parameters(task)) / 1e9, task.model.layers,
-      task.model.hidden, task.model.sequence, name_of(task.model.dtype),
+      "{}: {} parameters, {} blocks of width {}, {} tokens per sequence, {}{}\n"
+      "{} GPUs of {}, {} to a node; {} sequences per step, {} tokens\n",
+      request.model, count_text(total_parameters(task)), task.model.layers, task.model.hidden,
+      task.model.sequence, name_of(task.model.dtype),
       task.moe.experts > 0 ? fmt::format(", {} experts per layer", task.moe.experts) : "",
       task.ranks, task.cluster.name, per_node, task.batch,
-      static_cast<double>(task.batch) * task.model.sequence / 1e6);
+      count_text(std::int64_t{1} * task.batch * task.model.sequence));
   if (!request.defaults.empty())
     text += fmt::format("assumed, because not given: {}\n", fmt::join(request.defaults, ", "));
   return text;
@@ -53,8 +53,8 @@ std::string heading(const PlanRequest& request) {
 std::string what_was_searched(const SearchResult& found, std::size_t shown) {
   std::string text = fmt::format(
       "Of each of {} meshes, the fastest plan that was replayed. Lower bounds cut {} of {}\n"
-      "configurations because of their memory, and {} that are no faster than plan 1. Of the\n"
-      "others, {} were replayed, and {} proved too large.",
+      "configurations because of their memory, and {} that are no faster than plan 1. Replays\n"
+      "found {} plans that fit, and {} that are too large.",
       shown, found.cut_by_memory, found.considered, found.cut_by_time, found.plans.size(),
       found.too_large.size());
   if (found.left > 0)
@@ -145,15 +145,16 @@ std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanR
     for (std::size_t i = 0; i < plans.size(); ++i) {
       const StepFigures& figures = plans[i].figures;
       reruns.push_back(run_on_meta(request, plans[i].configuration));
-      const bool same =
-          seconds(figures.step) == reruns[i].step_seconds && figures.peak == reruns[i].peak;
+      const bool same_step = seconds(figures.step) == reruns[i].step_seconds,
+                 same_memory = figures.peak == reruns[i].peak;
+      const bool differs = !same_memory || (!same_step && figures.exact);
       fmt::print("{:>3}. step {:.6f} ms planned, {:.6f} ms run; memory {} B planned, {} B run{}\n",
                  i + 1, 1e3 * seconds(figures.step), 1e3 * reruns[i].step_seconds, figures.peak,
                  reruns[i].peak,
-                 same            ? ""
-                 : figures.exact ? " (DIFFERS)"
-                                 : " (planned with equal shards; the last is smaller)");
-      if (!same && figures.exact) throw RunError("a run differs from its plan");
+                 differs     ? " (DIFFERS)"
+                 : same_step ? ""
+                             : " (planned as if all replicas owned the same under ZeRO)");
+      if (differs) throw RunError("a run differs from its plan");
     }
   }
   fmt::print(

@@ -92,9 +92,9 @@ std::string why_slower(const TrainingTask& task, const std::vector<RankedPlan>& 
       longest = part;
     }
   const Picoseconds behind = plan.figures.step - best.figures.step;
+  if (behind == 0) return fmt::format("Plan {} takes as long", i + 1);
   std::string text =
       fmt::format("Plan {} is {} slower", i + 1, time_text(behind, best.figures.step));
-  if (most == 0) return text + ", spread over all parts";
   const bool communication = plan.figures.parts.exposed.contains(longest);
   text += fmt::format(": {} takes {} more ({} instead of {})",
                       communication         ? "exposed " + longest

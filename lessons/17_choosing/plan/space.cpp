@@ -63,7 +63,9 @@ std::vector<Configuration> with_pipelines(const TrainingTask& task, const Search
       continue;
     for (const std::string& schedule : schedules) {
       const KnownSchedule& known = *find_schedule(schedule);
-      const std::vector<int> chunks = known.most_chunks > known.least_chunks && schedule != "zb-h1"
+      // Schedules that do without several chunks per rank are tried with one.
+      const bool needs_some = known.least_chunks > 1 && known.most_chunks > known.least_chunks;
+      const std::vector<int> chunks = needs_some
                                           ? divisors(task.model.layers, task.model.layers / mesh.pp)
                                           : std::vector{known.least_chunks};
       for (const int each : only(space.chunks, chunks)) {
@@ -96,9 +98,9 @@ std::vector<Configuration> configurations(const TrainingTask& task, const Search
     for (Configuration each : with_pipelines(task, space, mesh))
       for (const int zero : only(space.zero, std::vector{0, 1, 2, 3})) {
         const bool divides_nothing = mesh.dp * mesh.cp == 1 && !space.zero;
-        // Lesson 17 has ZeRO-2 and 3 with 1F1B only, and none with experts.
+        // Lesson 17 has no ZeRO with experts.
         if (zero > 0 && (divides_nothing || task.moe.experts > 0)) continue;
-        if (zero >= 2 && each.schedule != "1f1b") continue;
+        if (!zero_runs_with(each.schedule, zero)) continue;
         for (const Recompute mode : only(space.recompute, modes)) {
           // Attention that meets other ranks' keys keeps no probabilities.
           if (mode == Recompute::none && mesh.cp > 1) continue;

@@ -6,13 +6,17 @@
 #include <cmath>
 
 #include "lessons/17_choosing/plan/roofline.h"
+#include "lessons/17_choosing/plan/words.h"
 
 namespace lockstep {
 
 namespace {
 
-double gb(double bytes) {
-  return bytes / 1e9;
+/// "450 GB/s", or "unlimited".
+std::string bandwidth_text(double bytes_per_second, int decimals) {
+  return std::isinf(bytes_per_second)
+             ? "unlimited"
+             : fmt::format("{:.{}f} GB/s", bytes_per_second / 1e9, decimals);
 }
 
 /// Returns the largest tp within a node that this model and these ranks allow.
@@ -70,13 +74,14 @@ std::string decision_tree(const TrainingTask& task) {
   } else {
     const double memory = static_cast<double>(*cluster.memory);
     const double least = std::ceil(state / memory);
-    line("one GPU",
-         fmt::format("{:.1f} of {:.0f} GB: {}", gb(state), gb(memory), fits(state <= memory)));
+    const std::string all = bytes_text(static_cast<std::int64_t>(state)),
+                      one = bytes_text(*cluster.memory);
+    line("one GPU", fmt::format("{} of {}: {}", all, one, fits(state <= memory)));
     if (state > memory && per_node > 1)
-      line("one node", fmt::format("{:.1f} of {} × {:.0f} GB: {}", gb(state), per_node, gb(memory),
-                                   fits(state <= per_node * memory)));
+      line("one node",
+           fmt::format("{} of {} × {}: {}", all, per_node, one, fits(state <= per_node * memory)));
     if (state > per_node * memory && task.ranks > per_node)
-      line("all", fmt::format("{:.1f} of {} × {:.0f} GB: {}", gb(state), task.ranks, gb(memory),
+      line("all", fmt::format("{} of {} × {}: {}", all, task.ranks, one,
                               fits(state <= task.ranks * memory)));
     if (state <= memory)
       line("so",
@@ -99,11 +104,12 @@ std::string decision_tree(const TrainingTask& task) {
                    *rules.tp, *rules.pp, dp));
 
   text += fmt::format(
-      "\nWhere does each axis hide its communication? (at the peak, {:.0f} TFLOP/s; within a node "
-      "{:.0f} GB/s per GPU{})\n",
-      cluster.flops / 1e12, gb(bandwidth_per_gpu(cluster, true)),
+      "\nWhere does each axis hide its communication? (at the peak, {:.0f} TFLOP/s; a GPU's "
+      "bandwidth is {} within a node{})\n",
+      cluster.flops / 1e12, bandwidth_text(bandwidth_per_gpu(cluster, true), 0),
       task.ranks > cluster.ranks_per_node
-          ? fmt::format(", between nodes {:.1f}", gb(bandwidth_per_gpu(cluster, false)))
+          ? fmt::format(" and {} between nodes",
+                        bandwidth_text(bandwidth_per_gpu(cluster, false), 1))
           : "");
   std::string shares;
   for (const int t : {2, 4, 8, 16})
