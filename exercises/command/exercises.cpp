@@ -67,10 +67,33 @@ void Exercise::reset() const {
   fs::copy_file(folder / "stub.cpp", answer(), fs::copy_options::overwrite_existing);
 }
 
+std::string Exercise::in_pytorch() const {
+  constexpr const char* line_begins = "In PyTorch: ";
+  std::string line;
+  for (std::ifstream page{folder / "README.md"}; std::getline(page, line);)
+    if (line.starts_with(line_begins)) return line.substr(std::strlen(line_begins));
+  return "";
+}
+
 Exercises::Exercises(const fs::path& root) : progress_{root / "exercises" / "progress"} {
   for (const auto& entry : fs::directory_iterator{root / "exercises"})
     if (fs::exists(entry.path() / "task.h")) all_.push_back({entry.path()});
   std::ranges::sort(all_, {}, &Exercise::folder);
+  // Each line of the course: a lesson, what it stands on, and its exercises.
+  auto next = all_.begin();
+  std::string line;
+  for (std::ifstream course{root / "lessons" / "course.txt"}; std::getline(course, line);) {
+    std::istringstream words{line};
+    std::string lesson, stands_on, name;
+    if (!(words >> lesson >> stands_on) || lesson.starts_with("#")) continue;
+    while (words >> name) {
+      const auto at = std::ranges::find(next, all_.end(), name, &Exercise::name);
+      if (at == all_.end()) continue;
+      at->lesson = lesson;
+      std::rotate(next, at, at + 1);
+      ++next;
+    }
+  }
 }
 
 const Exercise& Exercises::named(const std::string& name, const std::string& command) const {
@@ -96,24 +119,9 @@ const Exercise* Exercises::next() const {
   return nullptr;
 }
 
-std::vector<std::string> Exercises::solved() const {
-  std::istringstream lines{content_of(progress_)};
-  std::vector<std::string> names;
-  for (std::string line; std::getline(lines, line);) names.push_back(line);
-  return names;
-}
-
-bool Exercises::is_solved(const Exercise& exercise) const {
-  return std::ranges::count(solved(), exercise.name()) > 0;
-}
-
-void Exercises::set_solved(const Exercise& exercise, bool is_solved) const {
-  std::vector<std::string> names = solved();
-  std::erase(names, exercise.name());
-  if (is_solved) names.push_back(exercise.name());
-  if (names.empty() && !fs::exists(progress_)) return;
-  std::ofstream file{progress_};
-  for (const std::string& name : names) file << name << '\n';
+std::size_t Exercises::solved() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(all_, [this](const Exercise& each) { return is_solved(each); }));
 }
 
 }  // namespace lockstep::exercises

@@ -1,5 +1,5 @@
 // The verb `check` of ./lockstep: shows an exercise, has the learner's answer built (by ./lockstep)
-// and judged (by exercises/supervise), and keeps the progress. Writes only exercises/progress,
+// and judged (by exercises/supervise), and records the progress. Writes only exercises/progress,
 // exercises/*/answer.cpp, BUILD/answers/ and, with --view, runs/.
 //
 //   check_command ROOT BUILD COMMAND WORD...
@@ -18,6 +18,7 @@
 
 #include "exercises/command/exercises.h"
 #include "exercises/command/processes.h"
+#include "exercises/command/progress_report.h"
 #include "exercises/command/trial.h"
 #include "exercises/frame/report.h"
 
@@ -39,7 +40,7 @@ struct Request {
   std::string name;    ///< an exercise, or what to search for; may be ""
   Words flags;         ///< for the check
   int seconds = 0;     ///< that the check may take at least
-  bool on_gpu = false, views = false;
+  bool on_gpu = false, views = false, reports = false;
 };
 
 constexpr int seconds_of_processes = 60;  // mpirun and GPUs take long to start
@@ -70,6 +71,8 @@ Request parse(const Words& given, const std::string& command) {
       request.on_gpu = one_of("cpu", "cuda");
     } else if (flag == "--view") {
       request.views = true;
+    } else if (flag == "--report") {
+      request.reports = true;
     } else if (flag.starts_with("-")) {
       throw Refusal(
           fmt::format("check has no flag '{}'; '{} check --help' lists them", flag, command));
@@ -91,6 +94,13 @@ Request parse(const Words& given, const std::string& command) {
     throw Refusal(
         fmt::format("check takes one exercise at a time: '{} check {}'", command, words.front()));
   if (!words.empty()) request.name = words.front();
+  const bool names_one =
+      !request.name.empty() || is_any_of(request.action, {"hint", "watch", "reset"});
+  if (request.reports && names_one)
+    throw Refusal(
+        fmt::format("--report covers all exercises: '{0} check --report' tells the progress, "
+                    "'{0} check all --report' also checks the answers",
+                    command));
   if (request.action == "reset" && request.name.empty())
     throw Refusal(fmt::format("reset needs an exercise; '{} check list' shows them", command));
   return request;
@@ -111,6 +121,7 @@ class Command {
   int check(const Exercise& exercise) const;
   int check_and_announce(const Exercise& exercise) const;
   int check_all() const;
+  int report() const;
   int watch(const Exercise& exercise) const;
   void announce_next() const;
   int show_run(const Exercise& exercise) const;
@@ -126,16 +137,19 @@ class Command {
 
 int Command::list() const {
   bool found = false;
+  std::string lesson;
   for (const Exercise& each : exercises_.all()) {
-    const std::string line = fmt::format("{} {:<24} {}", exercises_.is_solved(each) ? "✓" : " ",
+    const std::string line = fmt::format("{} {:<27} {}", exercises_.is_solved(each) ? "✓" : " ",
                                          each.name(), each.title());
-    if (lower(line).find(lower(request_.name)) == std::string::npos) continue;
+    if (lower(line + each.lesson).find(lower(request_.name)) == std::string::npos) continue;
+    if (each.lesson != lesson) fmt::print("{}lesson {}\n", found ? "\n" : "", each.lesson);
+    lesson = each.lesson;
     fmt::print("{}\n", line);
     found = true;
   }
   if (!found)
     throw Refusal(
-        fmt::format("no exercise has '{}' in its name or title; '{} check list' shows all",
+        fmt::format("no exercise has '{}' in its name, title or lesson; '{} check list' shows all",
                     request_.name, place_.command));
   return 0;
 }
@@ -146,10 +160,14 @@ int Command::hint(const Exercise& exercise) const {
   const int n = std::atoi(content_of(shown).c_str()) % 3 + 1;
   fs::create_directories(place_.answers());
   std::ofstream{shown} << n << '\n';
+  Record record = exercises_.record(exercise);
+  record.hints = std::max(record.hints, n);
+  exercises_.set_record(exercise, record);
   say("Exercise {}, hint {} of 3:\n{}", exercise.number(), n, exercise.hint(n));
-  if (n == 1) say("  more     {} check hint", place_.command);
-  if (n == 2)
-    say("  more     {} check hint     (the last one is nearly the answer)", place_.command);
+  const bool is_next = exercises_.next() != nullptr && exercises_.next()->folder == exercise.folder;
+  if (n < 3)
+    say("  more     {} check hint{}{}", place_.command, is_next ? "" : " " + exercise.number(),
+        n == 2 ? "     (the last one is nearly the answer)" : "");
   return 0;
 }
 
@@ -162,7 +180,9 @@ int Command::reset(const Exercise& exercise) const {
         kept.lexically_relative(place_.root).string());
   }
   exercise.reset();
-  exercises_.set_solved(exercise, false);
+  Record record = exercises_.record(exercise);
+  record.solved_at.clear();
+  exercises_.set_record(exercise, record);
   say("{} has been reset.", exercise.file("answer.cpp"));
   return 0;
 }
@@ -203,9 +223,15 @@ int Command::check(const Exercise& exercise) const {
   if (seconds > seconds_of_processes)
     say("Checking. This takes about ten seconds on an idle machine, and at most {}.", seconds);
   const int code = judge(place_, exercise, seconds, flags);
+  Record record = exercises_.record(exercise);
+  if (code == right_code || code == wrong_code) ++record.attempts;
+  if (code == right_code && !record.is_solved()) record.solved_at = present_time();
+  exercises_.set_record(exercise, record);
   if (code == right_code) {
-    exercises_.set_solved(exercise, true);
+    say("  solved   {} of {} exercises", exercises_.solved(), exercises_.all().size());
     say("  compare  {}", exercise.file("solution.cpp"));
+    if (!exercise.lesson.empty()) say("  read     lessons/{}/README.md", exercise.lesson);
+    if (!exercise.in_pytorch().empty()) say("  PyTorch  {}", exercise.in_pytorch());
   } else if (code != refused_code && code != not_written_code && code != wrong_code) {
     say("✗ The supervisor of the check has ended with exit code {}, so there is no verdict.", code);
   }
@@ -219,14 +245,24 @@ int Command::check_and_announce(const Exercise& exercise) const {
 }
 
 int Command::check_all() const {
-  std::size_t solved = 0;
-  for (const Exercise& each : exercises_.all())
-    if (each.is_untouched())
+  std::vector<std::string> verdicts;
+  for (const Exercise& each : exercises_.all()) {
+    if (each.is_untouched()) {
       say("Exercise {}: not started", each.number());
-    else if (check(each) == 0)
-      ++solved;
-  say("{} of {} exercises are solved.", solved, exercises_.all().size());
-  return solved == exercises_.all().size() ? 0 : 1;
+      verdicts.emplace_back("not started");
+    } else {
+      verdicts.emplace_back(check(each) == 0 ? "right" : "wrong");
+    }
+  }
+  const auto right = static_cast<std::size_t>(std::ranges::count(verdicts, "right"));
+  say("{} of {} answers are right.", right, exercises_.all().size());
+  if (request_.reports) fmt::print("{}", progress_report(exercises_, verdicts));
+  return right == exercises_.all().size() ? 0 : 1;
+}
+
+int Command::report() const {
+  fmt::print("{}", progress_report(exercises_));
+  return 0;
 }
 
 int Command::watch(const Exercise& exercise) const {
@@ -269,6 +305,7 @@ int Command::show_run(const Exercise& exercise) const {
 
 int Command::run() {
   if (request_.action == "list") return list();
+  if (request_.reports && request_.action == "check") return report();
   if (request_.action != "hint" && request_.action != "reset") create_answers();
   if (request_.action == "all") return check_all();
   const Exercise* exercise =

@@ -208,7 +208,7 @@ int supervise(const Settings& settings) {
     return refused_code;
   }
   if (const std::string lines = printed.excerpt(); !lines.empty())
-    fmt::print("Your answer has printed:\n{}\n", lines);
+    fmt::print("--- your answer printed ---\n{}--- the verdict ---\n", lines);
   fmt::print("{} {}\n", verdict.code == right_code ? "✓" : "✗", printable(verdict.text));
   return verdict.code;
 }

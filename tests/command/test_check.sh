@@ -11,7 +11,7 @@ unset LOCKSTEP_PRESET
 export SUPERVISE=$1 CHECK_COMMAND=$2 SOURCE_DIR=$source_dir
 house="$scratch/a path with spaces"
 
-mkdir -p "$house"/{cmake,exercises/01_two,exercises/02_three}
+mkdir -p "$house"/{cmake,lessons,exercises/01_two,exercises/02_three}
 cp "$source_dir/lockstep" "$source_dir/CMakePresets.json" "$house"
 cp "$source_dir/cmake/build.sh" "$house/cmake"
 cat >"$house/CMakeLists.txt" <<'END'
@@ -58,7 +58,7 @@ int main(int count, char** words) {  // FLAGS --report PATH
 END
 for exercise in 01_two 02_three; do
   folder=$house/exercises/$exercise
-  printf '# The number %s\n\nText.\n' "${exercise#*_}" >"$folder/README.md"
+  printf '# The number %s\n\nText.\n\nIn PyTorch: `torch.%s`.\n' "${exercise#*_}"{,} >"$folder/README.md"
   echo 'int answer(int input);' >"$folder/task.h"
   echo 'int answer(int) { return 0; }' >"$folder/stub.cpp"
   printf 'One\n\n---\n\nTwo\n\n---\n\nThree\n' >"$folder/hints.md"
@@ -76,9 +76,21 @@ lockstep check --fast
 claim 'an unknown flag: builds nothing a second time' [ "$(wc -l <<<"$out")" = 1 ]
 lockstep check list
 claim 'list: both, none solved' [ "$out" = \
-  $'  01_two                   The number two\n  02_three                 The number three' ]
+  $'  01_two                      The number two\n  02_three                    The number three' ]
 lockstep check list THREE
-claim 'list: searched' [ "$out" = '  02_three                 The number three' ]
+claim 'list: searched' [ "$out" = '  02_three                    The number three' ]
+printf '# lessons\n00_first - 02_three\n01_last 00 01_two\n' >"$house/lessons/course.txt"
+lockstep check list
+claim 'list: in the order of the course, by lesson' [ "$out" = \
+  $'lesson 00_first\n  02_three                    The number three\n\nlesson 01_last\n  01_two                      The number two' ]
+lockstep check hint
+claim 'the first of the course is next' says 'Exercise 02, hint 1'
+claim 'hint of the next one: how to get more' says $'check hint'
+claim 'hint of the next one: without its number' says_no 'check hint 02'
+lockstep check hint 1
+claim 'hint of another: how to get more' says 'check hint 01'
+rm "$house/lessons/course.txt" "$house/exercises/progress"
+rm -r "$house/build/release/answers"
 lockstep check
 claim 'at first: not solved' ended 1
 claim 'at first: which exercise' says 'Exercise 01: The number two'
@@ -120,6 +132,10 @@ claim 'out of bounds: at its line' says '✗ exercises/01_two/answer.cpp:4: read
 write 01_two $'int answer(int n) {\n  return 1 << (n + 31);\n}'
 lockstep check
 claim 'undefined: at its line' says '✗ exercises/01_two/answer.cpp:2: shift exponent 32'
+write 01_two $'#include <cstdio>\nint answer(int) {\n  std::puts("✓ solved");\n  return 1;\n}'
+lockstep check
+claim 'what the answer prints stands apart' says $'--- your answer printed ---\n  ✓ solved\n'
+claim 'and so does the verdict' says $'\n--- the verdict ---\n✗ 2 ranks'
 write 01_two $'#include <unistd.h>\nint answer(int) {\n  volatile int n = 1;\n  while (n) sleep(1);\n  return 2;\n}'
 lockstep check
 claim 'a loop without end: said' says 'has not returned within 10 seconds'
@@ -140,7 +156,7 @@ lockstep check
 claim 'exit(0): is not solved' ended 1
 claim 'exit(0): says so' says 'ended the program with exit code 0 before the check was over'
 claim 'exit(0): in which case' says 'In this case: 2 ranks'
-claim 'exit(0): is not listed as solved' [ ! -e "$house/exercises/progress" ]
+claim 'exit(0): is not listed as solved' [ "$(grep -c solved "$house/exercises/progress")" = 0 ]
 write 01_two $'// A comment alone is no answer.\nint answer(int) { return 0; }'
 lockstep check
 claim 'still not written' says 'exercises/01_two/answer.cpp still calls not_written()'
@@ -157,7 +173,22 @@ lockstep check
 claim 'right: exit code 0' ended 0
 claim 'right: what was learned' says '✓ 2 cases are right.'
 claim 'right: the solution' says 'compare  exercises/01_two/solution.cpp'
+claim 'right: how many are solved' says 'solved   1 of 2 exercises'
+claim 'right: what it is in PyTorch' says 'PyTorch  `torch.two`.'
 claim 'right: what is next' says 'next     02_three'
+report() { python3 -c 'import json, sys; report = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1" <<<"$out"; }
+lockstep check --report
+claim 'report: how many' [ "$(report '(report["solved"], report["of"], len(report["exercises"]))')" = '(1, 2, 2)' ]
+claim 'report: states' [ "$(report '[e["state"] for e in report["exercises"]]')" = "['solved', 'not started']" ]
+claim 'report: when' [ "$(report 'report["exercises"][0]["solved_at"][:4] == report["reported_at"][:4]')" = True ]
+claim 'report: attempts and hints' [ "$(report '(report["exercises"][0]["attempts"] > 5, report["exercises"][0]["hints"])')" = '(True, 3)' ]
+lockstep check 1 --report
+claim 'a report on one exercise is refused' ended 2
+echo 01_two >"$scratch/old"
+cp "$house/exercises/progress" "$scratch/new" && cp "$scratch/old" "$house/exercises/progress"
+lockstep check --report
+claim 'report: a solved exercise of unknown time' [ "$(report '(report["solved"], report["exercises"][0]["solved_at"])')" = '(1, None)' ]
+cp "$scratch/new" "$house/exercises/progress"
 lockstep check list
 claim 'list: one is solved' says '✓ 01_two'
 write 02_three 'int answer(int) { return 2; }'
@@ -176,7 +207,7 @@ claim '--view: without a display, a right answer is right' ended 0
 claim '--view: without a display, where the run is' says 'view     runs/exercise_01_two: there is no display here'
 lockstep check all
 claim 'all: exit code 0' ended 0
-claim 'all: counted' says '2 of 2 exercises are solved.'
+claim 'all: counted' says '2 of 2 answers are right.'
 lockstep check reset three
 claim 'reset: the answer is kept' grep -q 'return 2' "$house/build/release/answers/02_three.cpp"
 claim 'reset: done' cmp -s "$house/exercises/02_three/stub.cpp" "$house/exercises/02_three/answer.cpp"
@@ -196,7 +227,7 @@ claim 'an unknown exercise: exit code 2' ended 2
 claim 'an unknown exercise: where the names are' says "there is no exercise 'nothing'; './lockstep check list' shows them"
 lockstep check list zzz
 claim 'list: nothing found: exit code 2' ended 2
-claim 'list: nothing found: says so' says "no exercise has 'zzz' in its name or title"
+claim 'list: nothing found: says so' says "no exercise has 'zzz' in its name, title or lesson"
 lockstep check 2 hint
 claim 'hint after the exercise' says 'Exercise 02, hint'
 lockstep check 1 2
