@@ -1,5 +1,6 @@
 #include "core/run/corpus.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -15,6 +16,12 @@ std::string default_corpus() {
                      "/lessons/corpus.txt, cannot be read; "
                      "name a text with --data FILE");
   return text.str();
+}
+
+std::string file_of_data(const std::string& name) {
+  const std::filesystem::path of_tree = std::filesystem::path{LOCKSTEP_SOURCE_DIR} / name;
+  return !std::filesystem::exists(name) && std::filesystem::exists(of_tree) ? of_tree.string()
+                                                                            : name;
 }
 
 }  // namespace lockstep

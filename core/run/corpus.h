@@ -8,4 +8,8 @@ namespace lockstep {
 /// so that losses stay the same when a page is edited. Throws UsageError if it cannot be read.
 std::string default_corpus();
 
+/// Returns the file that --data names: `name`, or if there is no such file here, the one of this
+/// name in the source tree, such as lessons/09_1f1b/demo.txt.
+std::string file_of_data(const std::string& name);
+
 }  // namespace lockstep

@@ -24,6 +24,10 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
                            : "",
                model.sequence);
   fmt::print("\n");
+  if (output.brief) {
+    std::fflush(stdout);
+    return;
+  }
   if (!hosts.empty()) fmt::print("{}\n", hosts);
   if (gpus.any) fmt::print("{}\n", gpus.summary(options));
   if (output.verbose)

@@ -139,7 +139,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   corpus_ = std::make_unique<Corpus>(
       !run.tokens.empty() ? Corpus::from_tokens(run.tokens, options.plan.model())
       : run.data.empty()  ? Corpus{default_corpus(), options.plan.model(), "the lessons' texts"}
-                          : Corpus::from_file(run.data, options.plan.model()));
+                          : Corpus::from_file(file_of_data(run.data), options.plan.model()));
   if (!options.output.export_to.empty()) check_export(options);
   if (!run.load.empty()) check_checkpoint(options);
 

@@ -282,12 +282,12 @@ claim "and says why in one line" has_lines 1
 claim "and what to install" says "can't build: cmake is not on the PATH; install it"
 
 # The demo without a display.
-lockstep demo; claim "demo gives its flags" says 'with <--defaults> <--ranks 4 --microbatches 8 --steps 60 --pace 0.002>'
+lockstep demo; claim "demo gives its flags" says 'with <--defaults> <--ranks 4 --layers 4 --hidden 96'
 claim "demo does not look for CUDA" grep -q 'LOCKSTEP_CUDA:.*=when_wanted' "$house/build/release/CMakeCache.txt"
 claim "demo says where the trace is" says 'runs/latest/trace.json'
-claim "demo works out its bubble" says '4 stages and 8 microbatches: 3/11, 27 %.'
-claim "and the next one's" says "demo --microbatches 16': 4 stages and 16 microbatches: 3/19, 16 %."
-lockstep demo --microbatches 16 --steps=2; claim "the user's flags follow the demo's" says ' --pace 0.002> <--microbatches> <16> <--steps=2>'
+claim "demo says what it trains" says 'as a pipeline of 4 stages with 8 microbatches per step.'
+claim "and works out the next one's bubble" says "demo --microbatches 16' has a smaller bubble: 4 stages and 16 microbatches: 3/19, 16 %."
+lockstep demo --microbatches 16 --steps=2; claim "the user's flags follow the demo's" says ' --detail brief> <--microbatches> <16> <--steps=2>'
 claim "and has another proposal then" says "lesson 8' makes the bubble smaller"
 # Bash's own glob looks for a GPU's device file, so a machine with a GPU cannot run this test.
 if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [[ ! -e /dev/dxg ]]; then
@@ -300,7 +300,7 @@ if ! compgen -G '/dev/nvidia[0-9]*' >/dev/null && [[ ! -e /dev/dxg ]]; then
 fi
 lockstep demo --exit 1; claim "a demo that fails ends so" ended 1
 lockstep demo --nope; claim "the lesson refuses the demo's flags, too" ended 2
-claim "before the demo explains itself" is_silent_on 'Each row'
+claim "before the demo explains itself" is_silent_on 'each row'
 lockstep lesson 9 --view; claim "no display: how to look later" says 'no display here'
 claim "no display: the run goes on" says 'with <--view>'
 lockstep lesson 9 --view 08; claim "a port with a leading zero reaches the lesson" says 'with <--view> <08>'

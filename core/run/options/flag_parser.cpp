@@ -136,7 +136,9 @@ void FlagParser::Impl::shared_flags() {
                    : fmt::format("{}: must be a whole number of at least 0", text);
       })
       ->capture_default_str();
-  word("--data", run.data, "the file to train on [lessons/corpus.txt, the text of the lessons]");
+  word("--data", run.data,
+       "the file to train on, here or in the source tree [lessons/corpus.txt, the text of the "
+       "lessons]");
   word("--tokens", run.tokens,
        "train on this file of little-endian uint16 tokens instead of a text: plain, as nanoGPT "
        "writes them, or with the header of llm.c's GPT-2 files (1024 bytes, version 1); GPT-2's "
@@ -170,6 +172,9 @@ void FlagParser::Impl::shared_flags() {
        "the token itself; other users of this machine may see it in the list of processes");
   word("--report", output.report, "write the report to this file as JSON");
   choice("--parity", given.parity, {"on", "off"}, "compare the result with one device");
+  choice("--detail", given.detail, {"full", "brief"},
+         "what to print at the end: the whole report, or the timeline, one sentence and the "
+         "generated text; --verbose prints the whole report, too");
   app.add_flag("--quiet", output.quiet, "print only errors");
   app.add_flag("--verbose", output.verbose,
                "print where every rank runs (host, GPU, network device, cores), its number of CUDA "

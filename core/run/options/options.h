@@ -64,6 +64,7 @@ struct Output {
   std::string save;             ///< where to write a checkpoint
   std::string export_to;        ///< where to write the trained model for transformers
   bool quiet = false;
+  bool brief = false;       ///< print the timeline, one sentence and a sample instead of the report
   bool verbose = false;     ///< print where every rank runs, and its CUDA streams
   bool needs_only = false;  ///< print needs_of() instead of running
 

@@ -207,7 +207,7 @@ double Report::step_seconds() const {
   return ranks.front().train_seconds / static_cast<double>(options.run.steps);
 }
 
-std::string Report::text(const Console& console) const {
+std::string Report::drawings(const Console& console) const {
   std::string text;
   for (const auto& [step, phase] : steps_to_draw(*this)) {
     const std::string drawing = draw_timeline(timeline, step, console.width, console.colour);
@@ -216,12 +216,53 @@ std::string Report::text(const Console& console) const {
     const auto actions = bubble(timeline, step);
     text += fmt::format(
         "\nstep {}, {}{} time: {} ms{}\n", step, phase, options.clock().name(), length,
-        actions && ms(actions->window) != length
+        actions && ms(actions->window) != length && !options.output.brief
             ? fmt::format(", of which {} ms from the first action to the last", ms(actions->window))
             : "");
     text += drawing;
   }
   if (!text.empty()) text += legend(*this, console);
+  return text;
+}
+
+std::string Report::brief_text(const Console& console) const {
+  std::string text = drawings(console) + '\n';
+  if (const auto last = bubble(timeline, options.run.steps - 1)) {
+    text +=
+        fmt::format("From the first action to the last, the stages are idle for {} of the time.",
+                    percent(last->share()));
+    const Predicted& predicted = ranks.front().phases.back().predicted;
+    if (predicted.bubble && !predicted.formula.empty())
+      text += fmt::format(
+          " This is the bubble: {} = {} if\nall stages take equally long and "
+          "messages are free.",
+          predicted.formula, percent(*predicted.bubble));
+    text += '\n';
+  } else if (!where.empty() && where.back().means.step > 0) {
+    const auto& means = where.back().means;
+    text += fmt::format("Ranks compute for {} of a step; for {}, communication stalls them.\n",
+                        percent(means.compute / means.step), percent(means.exposed / means.step));
+  }
+  if (!losses.empty())
+    text += fmt::format("Loss: {:.2f} → {:.2f} in {} steps.", losses.front(), losses.back(),
+                        losses.size());
+  if (parity)
+    text += parity->bitwise
+                ? " One device, trained on the same data, has the same weights, bit for "
+                  "bit."
+                : fmt::format(
+                      " One device, trained on the same data, has the same "
+                      "weights to within {:.0e}.",
+                      parity->max_relative_parameter);
+  if (!sample.empty())
+    text += options.run.tokens.empty() ? fmt::format("\nThe model says: \"The {}\"", sample)
+                                       : fmt::format("\nThe model says: {}", sample);
+  return text + '\n';
+}
+
+std::string Report::text(const Console& console) const {
+  if (options.output.brief) return brief_text(console);
+  std::string text = drawings(console);
   if (const std::string shares = bubble_table(*this); !shares.empty()) text += "\n" + shares;
   if (const std::string parts = where_it_goes(where, console, options.plan.modelled.has_value());
       !parts.empty())

@@ -53,8 +53,14 @@ struct Report {
   /// The duration of the phase's last step on the run's clock, on the slowest rank.
   Picoseconds step_time(std::size_t phase) const;
 
+  /// The whole report, or with `brief` the last step's timeline, how much of it the ranks compute,
+  /// and what became of the model.
   std::string text(const Console& console) const;
   std::string json() const;
+
+ private:
+  std::string drawings(const Console& console) const;
+  std::string brief_text(const Console& console) const;
 };
 
 }  // namespace lockstep
