@@ -62,7 +62,8 @@ void GpuTimeline::realign(Queue queue) {
   now->rate = static_cast<double>(now->time - first.time) / by_gpu;
   now->drift_left = static_cast<double>(now->uncertainty + first.uncertainty) / by_gpu;
   lock.lock();
-  // Keeps the spans in order: if the previous anchor dated them too late, the next ones are, too.
+  // Keeps the spans in order: if the previous anchor made their times too late, delays the next
+  // ones as much.
   const Picoseconds late = std::max<Picoseconds>(0, last_end_ - now->time);
   now->time += late;
   now->uncertainty += late;

@@ -13,7 +13,7 @@ struct Slow {
   int number = 0;
   Picoseconds compute = 0;
   Picoseconds usual = 0;    ///< the median of the peers
-  Picoseconds slowest = 0;  ///< the most of a peer
+  Picoseconds slowest = 0;  ///< the largest of the peers
   std::size_t peers = 0;
 };
 

@@ -15,7 +15,7 @@ inline QueriesKeysValues split_qkv(View qkv, Heads heads) {
   return {qkv.columns(0, w), qkv.columns(w, kv), qkv.columns(w + kv, kv)};
 }
 
-/// All queries and all keys, of which a mask leaves those that see each other.
+/// All queries and all keys; a mask selects the pairs that see each other.
 inline AttentionBlock all_rows(View q) {
   return {.first_query = 0, .queries = q.shape[1], .first_key = 0, .keys = q.shape[1]};
 }

@@ -1,4 +1,4 @@
-/// What each kernel costs; Ops charges it to the clock.
+/// The cost of each kernel, which Ops charges to the clock.
 
 #include "core/model/ops.h"
 

@@ -54,7 +54,7 @@ std::size_t hash_of(const std::vector<std::uint32_t>& list) {
 
 const char* OperationBook::keep(const char* name) {
   const auto [found, is_new] = kept_.try_emplace(name);
-  // Another name may have had the address before.
+  // An earlier, different name may have been at this address.
   if (is_new || std::strcmp(found->second, name) != 0)
     found->second = run_.names.insert(name).first->c_str();
   return found->second;

@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-/// The operations of all ranks of a run, and the clock on which the run timed them. Each operation
-/// that occurs is stored once, and so is each list of operations: ranks that do the same, and steps
-/// that repeat, share a list.
+/// The operations of all ranks of a run, and the clock on which the run timed them. Each distinct
+/// operation is stored once, and so is each distinct list of operations: ranks that do the same,
+/// and steps that repeat, share a list.
 ///
 /// Move-only, because operations point into `names`.
 struct RunOperations {

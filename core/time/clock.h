@@ -48,8 +48,8 @@ std::map<int, double> parse_slow(const std::string& text, int ranks);
 struct ModelledTime {
   Cluster cluster;
   FixedTimes times{};
-  /// Ranks whose compute takes longer (above 1) or less (below 1) than the cluster says, by that
-  /// factor.
+  /// The factors of ranks whose compute takes longer (above 1) or less time (below 1) than on the
+  /// cluster.
   std::map<int, double> slow{};
 
   double slowness(int rank) const {
@@ -64,7 +64,8 @@ struct ModelledTime {
 /// Stream keeps its own modelled time; the Clock only computes costs.
 class Clock {
  public:
-  /// Of the cluster, only ranks_per_node counts on the wall clock: which ranks share a node.
+  /// On the wall clock, ranks_per_node is the only property of the cluster that matters: it tells
+  /// which ranks share a node.
   static Clock wall(int ranks_per_node = Cluster{}.ranks_per_node);
   static Clock modelled(Cluster cluster, FixedTimes times = {}, double pace = 0);
   /// Returns the modelled clock of one rank.

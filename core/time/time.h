@@ -26,7 +26,7 @@ inline double seconds(Picoseconds time) {
   return static_cast<double>(time) * 1e-12;
 }
 
-/// What a kernel mostly does, which decides at which of a cluster's rates it runs.
+/// A kernel's main kind of work, which selects the cluster's rate for it.
 enum class KernelKind : std::uint8_t { memory, product, attention };
 
 /// The resources that an operation uses on a device.

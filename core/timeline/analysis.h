@@ -98,7 +98,7 @@ Overlap communication_overlap(const Timeline& timeline, int step = -1);
 /// its next step before the first rank has finished.
 std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimeline& rank, int step);
 
-/// Returns the bytes of the messages that one rank sent in a step, those of collectives included.
+/// Returns the bytes of the messages that one rank sent in a step, including those of collectives.
 /// The trace shows no messages within a library's collective (NCCL, MPI).
 std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step);
 

@@ -215,7 +215,8 @@ void PipelineGraph::connect(int transfer, int user, Picoseconds arrived) {
   PathLink& flying = nodes_[static_cast<std::size_t>(transfer) + 1].link;
   if (arrived < leaving.time.start) return;  // not in a trace that Lockstep wrote
   leaving.category = flying.category = node(user).link.category;
-  // On the wall clock, a send ends when the receiver has matched it, which may be seen later.
+  // On the wall clock, a send ends when the receiver has matched it, which the sender may notice
+  // late.
   leaving.time.end = std::min(leaving.time.end, arrived);
   flying.time = {leaving.time.end, arrived};
   waits_for_[static_cast<std::size_t>(transfer)][1] = producer;
