@@ -47,7 +47,7 @@ class ThreadRanks {
 
   ThreadFabric& fabric_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  // What the threads use, also those that run() has not waited for.
+  // State that the threads use, including threads that run() has not waited for.
   std::function<void(Rank&)> body_;
   std::unique_ptr<Completion> completion_;
   std::vector<std::thread> threads_;
