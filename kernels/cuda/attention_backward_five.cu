@@ -59,7 +59,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// What the blocks of a launch share in global memory.
+/// Global memory that the blocks of a launch share.
 struct Turns {
   float* sums;   ///< the pieces of dq, each in the order in which lanes hold it
   int* added;    ///< per piece, how many blocks of keys have added to it; initially 0

@@ -7,7 +7,8 @@
 
 namespace lockstep::viz {
 
-/// What the report of a run says would shorten its last step (core/explain/counterfactuals.h).
+/// The changes that would shorten a run's last step, according to its report
+/// (core/explain/counterfactuals.h).
 struct Advice {
   std::string run;                     ///< its name, as in the trace
   int step = -1;                       ///< -1 if the report says nothing

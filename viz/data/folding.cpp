@@ -11,7 +11,7 @@ namespace lockstep::viz {
 namespace {
 
 // Adjacent columns whose opacity differs by less are merged. Waits look much like idle time, so
-// more of them look alike.
+// larger differences between them are invisible.
 constexpr double same_work = 1.0 / 32, same_waits = 1.0 / 8;
 
 /// The work in a pixel column, or the waits.
@@ -190,7 +190,7 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
 void fold_idle(const std::vector<StepPiece>& pieces, const std::vector<int>& slots,
                const TimeWindow& window, double pixels, std::vector<IdleBox>& boxes) {
   const double scale = pixels / window.width();
-  // Of the column, in pixels: by part and, of exposed communication, by slot.
+  // The times in the column, in pixels: by part and, for exposed communication, by slot.
   std::array<double, step_part_count + axis_slot_count> times{};
   double column = -1;
   const auto put = [&](double left, double right, std::size_t kind) {

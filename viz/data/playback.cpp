@@ -54,7 +54,7 @@ void Playback::advance(const Timeline& timeline, Viewport& viewport, double seco
   const auto end = static_cast<double>(timeline.end());
   if (cursor_ >= end) {
     cursor_ = end;
-    // A live run goes on as soon as more arrives.
+    // A live run continues as soon as more data arrives.
     if (timeline.ended() || timeline.run().ranks == 0) playing_ = false;
   }
   const TimeWindow& window = viewport.window();

@@ -8,7 +8,7 @@ namespace lockstep::viz {
 
 enum class Theme { dark, light };
 
-/// What the viewer remembers from one start to the next.
+/// The settings that the viewer remembers from one start to the next.
 struct Settings {
   Theme theme = Theme::dark;
   double scale = 0;  ///< of text and everything else; 0: as the screen asks
@@ -30,7 +30,7 @@ constexpr std::size_t most_recent = 8;
 /// Returns $XDG_CONFIG_HOME/lockstep/viewer.json, by default in ~/.config (XDG Base Directory
 /// Specification). Empty if neither variable is set.
 std::filesystem::path settings_file();
-/// Reads settings. Whatever is missing or malformed has its default.
+/// Reads settings. Missing or malformed settings get their defaults.
 Settings load_settings(const std::filesystem::path& file);
 /// Writes settings, by way of a temporary file, so that the file is never incomplete. Returns
 /// whether this succeeded.

@@ -159,7 +159,7 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
       }
       std::int64_t elements = 0;
       for (const Box& box : boxes[k]) elements = plus(elements, box.extent.elements());
-      // It is more than the tensor has only if the entries of a damaged trace overlap.
+      // The sum exceeds the tensor's size only if the entries of a damaged trace overlap.
       elements = std::min(elements, result.whole.elements());
       by_kind[k].push_back({{rank.rank}, std::move(boxes[k]), elements});
     }

@@ -20,8 +20,8 @@ struct Holders {
   bool operator==(const Holders&) const = default;
 };
 
-/// Who stores which part of one tensor. Kinds that are stored in the same parts by the same ranks
-/// share a layout.
+/// The ranks that store each part of one tensor. Kinds that are stored in the same parts by the
+/// same ranks share a layout.
 struct ShardLayout {
   struct Kind {
     StoredKind kind{};
@@ -42,7 +42,7 @@ struct TensorShards {
   std::vector<ShardLayout> layouts;
 };
 
-/// What every rank of a run stores between steps, as the trace tells.
+/// The tensors that every rank of a run stores between steps, according to the trace.
 class Shards {
  public:
   explicit Shards(const Timeline& timeline);
@@ -50,8 +50,8 @@ class Shards {
 
   /// The names of all tensors, in the order in which the ranks list them.
   const std::vector<std::string>& tensors() const { return tensors_; }
-  /// Returns the index of the largest matrix that several ranks divide. If nothing is divided, that
-  /// of the largest matrix of a block; 0 if there is none.
+  /// Returns the index of the largest matrix that several ranks divide. If nothing is divided,
+  /// returns the index of the largest matrix of a block; 0 if there is none.
   std::size_t first_choice() const;
   TensorShards shards_of(const std::string& tensor) const;
   std::int64_t omitted() const { return omitted_; }  ///< entries that some rank left out

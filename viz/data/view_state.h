@@ -47,7 +47,7 @@ struct ViewState : Controls {
   /// Counts again and recomputes the range's statistics if spans have arrived. Waits for the run to
   /// end if that takes too long for every frame.
   void refresh(const Timeline& timeline);
-  /// Returns whether the next refresh() goes on counting.
+  /// Returns whether the next refresh() continues to count.
   bool counting() const { return !search.empty() && !count_.complete; }
 
  private:

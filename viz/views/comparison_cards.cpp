@@ -52,7 +52,7 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
     y += line;
   };
   row("", "A", "B", colours::text_faint);
-  // Below the table, what is the same; and a line about what the traces do not say.
+  // Below the table, lists the equal entries, and names what the traces do not contain.
   std::string same = found.same.empty() ? "Nothing else is known to be the same." : "The same: ";
   for (std::size_t i = 0; i < found.same.size(); ++i)
     same += (i > 0 ? ", " : "") + found.same[i] + (i + 1 == found.same.size() ? "." : "");
@@ -222,7 +222,7 @@ void ComparisonView::draw_sentences(const Painter& painter, const Rect& card,
                                     const ComparedRuns& runs) const {
   const Look& look = painter.look();
   Rect inside = painter.card(card, "Differences");
-  // In the larger font, if there is room.
+  // Uses the larger font if there is room.
   float height = 0;
   for (const Sentence& sentence : runs.sentences())
     height += paragraph_height(painter, sentence.text, inside.width(), look.body) +

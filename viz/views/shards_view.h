@@ -43,7 +43,7 @@ class ShardsView {
   };
 
   std::string run_;
-  std::size_t told_ = 0;  ///< bytes that the ranks have told about their slices
+  std::size_t told_ = 0;  ///< bytes of the ranks' lists of their slices
   Shards all_;
   std::size_t chosen_ = 0;
   TensorShards shown_;

@@ -268,7 +268,7 @@ void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const 
     at.right = frame.lanes.left + static_cast<float>(box.right);
     return at;
   };
-  // A wait has the colour of what it turned out to be, if this is known.
+  // A wait has the colour of its cause, if that is known.
   const auto colour_of_wait = [&](const SpanBox& box) {
     const double middle = (box.left + box.right) / 2;
     const auto part = std::ranges::partition_point(

@@ -22,7 +22,7 @@ constexpr std::size_t most_boxes = 200'000;  // a frame takes about 0.1 s
 TimelineView::Frame TimelineView::arrange(const Painter& painter, const Rect& rect,
                                           const Model& model) const {
   Frame frame;
-  // Whole pixels, so that each column of a fold is a column of the screen.
+  // Uses whole pixels, so that each column of a fold is a column of the screen.
   const float left = std::floor(rect.left + painter.px(names_width));
   const float right = std::floor(rect.right - painter.px(right_edge));
   float y = rect.top + painter.px(8);

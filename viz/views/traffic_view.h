@@ -6,8 +6,9 @@
 
 namespace lockstep::viz {
 
-/// Shows who sends how much to whom in the completed step in view: a matrix of ranks, and beside it
-/// the sums by group and operation or, of the cell under the cursor, what it consists of.
+/// Shows the bytes that the ranks send to one another in the completed step in view: a matrix of
+/// ranks, and beside it the sums by group and operation or, for the cell under the cursor, its
+/// terms.
 class TrafficView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model);
