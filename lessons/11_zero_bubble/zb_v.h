@@ -24,7 +24,7 @@ namespace lockstep {
 // clang-format on
 inline Schedule zb_v(int ranks, int microbatches) {
   Schedule schedule = empty_schedule("ZB-V", v_placement(ranks), microbatches);
-  // The order for 2 p - 1 microbatches, without those that do not exist, is also that of fewer.
+  // Fewer microbatches use the order for 2 p - 1, without the microbatches that do not exist.
   const int m = std::max(microbatches, 2 * ranks - 1);
   constexpr Op F = Op::forward, I = Op::backward_input, W = Op::backward_weight;
   for (int rank = 0; rank < ranks; ++rank) {

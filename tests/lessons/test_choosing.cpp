@@ -12,7 +12,7 @@
 #include "tests/support/meta_checks.h"
 #include "tests/support/portion.h"
 
-// Any configuration of lesson 17: a mesh of all axes, with any schedule along pp.
+// Tests any configuration of lesson 17: a mesh of all axes, with any schedule along pp.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -73,7 +73,7 @@ class Draw {
   std::mt19937 random_;
 };
 
-/// Draws experts, which ranks of dp x cp divide.
+/// Draws experts, which the ranks of dp x cp divide.
 void draw_experts(Draw& up_to, Configuration& run, int replicas, bool on_meta) {
   int ep = up_to(replicas);
   while (replicas % ep != 0) --ep;
@@ -143,7 +143,7 @@ TEST_CASE("random configurations: near one device, bytes and peaks as derived") 
   }
 }
 
-// On the meta device, which counts every byte but computes nothing.
+// Runs on the meta device, which counts every byte but computes nothing.
 TEST_CASE("random configurations on larger meshes: bytes and peaks as derived") {
   Draw up_to{1717};
   for (int trial = 0; trial < portion_of(300, 25); ++trial) {

@@ -74,7 +74,7 @@ struct Charged {
   bool operator==(const Charged&) const = default;
 };
 
-/// Returns what `work` charges to the clock.
+/// Returns the cost that `work` charges to the clock.
 template <class Work>
 Charged charged(const Work& work) {
   const auto time_on = [&](const Cluster& cluster) {

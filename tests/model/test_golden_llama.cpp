@@ -8,7 +8,7 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Returns the largest distance of a parameter's gradient, or of those that it stacks.
+/// Returns the largest distance of a parameter's gradient, or of the gradients that it stacks.
 Distance distance_of_gradient(SafetensorsFile& expected, const Parameter& parameter) {
   const Floats ours = floats(parameter.gradient);
   const ParameterSpec& spec = parameter;

@@ -1,4 +1,5 @@
-// Who sends how much to whom: against examples worked by hand, and in a context without a window.
+// The bytes that ranks send to one another: compared with examples worked out by hand, and in a
+// context without a window.
 #include <doctest/doctest.h>
 
 #include <string_view>

@@ -169,7 +169,7 @@ void TimelineView::select_step(const Frame& frame, Model& model) const {
   for (const StepWindow& step : model.timeline.steps()) {
     Interval range = time_of(step);
     if (time < static_cast<double>(range.start) || time >= static_cast<double>(range.end)) continue;
-    // As long as the step that the panels describe.
+    // Makes the range as long as the step that the panels describe.
     for (const ExplainedStep* explained : explained_)
       if (explained->step == step.step) range = longest_step(explained->account);
     model.viewport.follow(false);

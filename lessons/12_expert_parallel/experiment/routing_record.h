@@ -78,7 +78,7 @@ class RoutingRecord : public RoutingLog {
   };
   /// Returns the rank's routing for the `call`-th microbatch of one device, which runs all
   /// microbatches of the first rank, then of the second, and so on, in each step. `context_rank`
-  /// has some of its tokens. None without a replay, and after its end.
+  /// holds some of its tokens. None without a replay, and after its end.
   Recorded recorded(int layer, std::int64_t call, int context_rank = 0) const {
     const std::int64_t m = microbatches_;
     Recorded recorded{nullptr,

@@ -47,14 +47,16 @@ std::string axis_of(const std::string& group, Operation operation, const Mesh& m
   return group == "tp" ? group : "dp";
 }
 
-/// What a replica owns under ZeRO. Shards have equal sizes, but hold different parameters.
+/// The parameters that a replica owns under ZeRO. Shards have equal sizes, but hold different
+/// parameters.
 struct Owned {
   std::int64_t elements = 0;  ///< without padding, which the optimizer does not update
   std::int64_t norms = 0;     ///< elements of norms, whose gradients are summed over tp
   std::int64_t parts = 0;     ///< of parameters, for each of which the optimizer keeps a number
 };
 
-/// Returns what each replica owns for which the representative of `rank` stands, by rank.
+/// Returns what each replica owns, by rank, for the replicas that the representative of `rank`
+/// stands for.
 std::map<int, Owned> owned_by_replicas(const PlannedRun& run, const Folding& folding, int rank) {
   std::map<int, Owned> all;
   const Place place = run.plan.place(rank);

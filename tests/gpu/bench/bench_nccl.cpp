@@ -6,7 +6,7 @@
 //   bench_nccl [--ranks N] [--largest BYTES] [--samples N]
 //   bench_nccl --processes N [--gpu N]
 //
-// With --processes, several processes share one GPU, and NCCL sees each as a host of its own. This
+// With --processes, several processes share one GPU, and NCCL treats each as a separate host. This
 // mode serves only to test that the program works.
 #include <fmt/format.h>
 #include <sys/wait.h>

@@ -104,7 +104,7 @@ class Machine {
   void changed() { changed_.notify_all(); }
   void fail(int device, cudaError_t error, const std::string& words);
 
-  /// What was asked of the GPUs so far. Use under the machine's lock.
+  /// The requests to the GPUs so far. Use under the machine's lock.
   Counts& counts() { return counts_; }
 
   bool debug() const { return debug_; }

@@ -43,9 +43,9 @@ class Memory {
     pools_[static_cast<std::size_t>(device)].internal_dependencies = allowed;
   }
   /// Whether hand_out() would have to take memory from the system for `bytes` more bytes: whether
-  /// the pool has never held as many as it would then hold.
+  /// the pool would then hold more bytes than ever before.
   bool must_grow(int device, std::size_t bytes) const;
-  /// The most bytes handed out at the same time since the last reset.
+  /// The largest number of bytes handed out at the same time since the last reset.
   std::size_t most_used(int device) const { return pools_[static_cast<std::size_t>(device)].most; }
   void reset_most_used(int device);
   void open_to_peers(int device) { pools_[static_cast<std::size_t>(device)].open = true; }
