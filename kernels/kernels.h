@@ -28,7 +28,8 @@ struct AdamWTensor {
   InOut parameter;
   In gradient;
   InOut32 momentum, variance;
-  /// Receives the updated parameter, rounded; may be empty. On a GPU, has the gradient's dtype.
+  /// Receives the updated parameter, rounded; may be empty. On a GPU, its dtype must be the
+  /// gradient's.
   Out rounded;
 };
 
@@ -261,7 +262,7 @@ struct Kernels {
   Kernel<void(Queue, Ins, Out32 sums)> sums;
   /// The sum of the squares, accumulated in double in a fixed order (gradient norms).
   Kernel<void(Queue, Ins, Out32 sums)> sums_of_squares;
-  /// The number of elements that are ∞ or NaN. Loss scaling requires that a gradient has none.
+  /// The number of elements that are ∞ or NaN. Loss scaling requires that there are none.
   Kernel<void(Queue, Ins, Out32 sums)> counts_of_not_finite;
 };
 

@@ -16,8 +16,8 @@ void print_error(fmt::format_string<Arguments...> format, Arguments&&... argumen
   [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-/// Opens /dev/null in place of those of stdin, stdout and stderr that are closed. Otherwise, the
-/// next file that the program opens would get that descriptor, and receive the program's output.
+/// Opens /dev/null in place of stdin, stdout or stderr if they are closed. Otherwise, the next file
+/// that the program opens would get that descriptor, and receive the program's output.
 void open_standard_streams();
 
 /// Returns the reason why text printed to stdout was lost, or "". Flushes stdout.

@@ -23,8 +23,7 @@ int members_per_node(std::span<const int> ranks, int ranks_per_node) {
 
 namespace {
 
-/// Every `stride`-th member of a group, as a group of its own: its members' messages are those of
-/// the whole group.
+/// A group of every `stride`-th member of another group, which carries its messages.
 class Subset final : public Peers {
  public:
   /// `size` members, from `first`; they include the member that `all` belongs to.

@@ -11,8 +11,8 @@ namespace lockstep {
 // notation of Algorithm.
 
 /// Returns how many consecutive members share a node, if the members are in blocks of equal length,
-/// each on a node of its own. Returns 0 if all members are on one node, or do not form such blocks.
-/// `ranks` holds each member's rank; rank r is on node r / ranks_per_node.
+/// each block on a different node. Returns 0 if all members are on one node, or do not form such
+/// blocks. `ranks` holds each member's rank; rank r is on node r / ranks_per_node.
 int members_per_node(std::span<const int> ranks, int ranks_per_node);
 
 /// Leaves the sum over all members on every member: a reduce-scatter within the node, an all-reduce

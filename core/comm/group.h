@@ -63,15 +63,15 @@ class Group {
   /// std::invalid_argument for Algorithm::rings, and for Algorithm::in_switch unless the tensors
   /// are on the meta device, the cluster's switches can add, and all members are on one node.
   /// Without an algorithm, with_default_algorithm() chooses: a ring, unless the modelled cluster
-  /// has the collectives of a library.
+  /// uses the collectives of a library.
   Work all_reduce(View data, std::optional<Algorithm> chosen = {},
                   std::source_location where = std::source_location::current());
   /// Divides `data` into size() chunks (see chunk()). On member i, chunk i of `data` becomes the
   /// sum over all members, and the other chunks are left with partial sums (ring).
   Work reduce_scatter(View data, std::source_location where = std::source_location::current());
-  /// Member i contributes chunk i of `data`; afterwards, every member has all chunks (ring).
+  /// Member i contributes chunk i of `data`; afterwards, every member holds all chunks (ring).
   Work all_gather(View data, std::source_location where = std::source_location::current());
-  /// Member i contributes chunk i of `data`; afterwards, the root has all chunks (one message per
+  /// Member i contributes chunk i of `data`; afterwards, the root holds all chunks (one message per
   /// member).
   Work gather(View data, int root, std::source_location where = std::source_location::current());
   /// Sends chunk i of `out` to member i and receives that member's chunk into chunk i of `in`

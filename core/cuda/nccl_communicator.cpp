@@ -271,7 +271,7 @@ class NcclCommunicator final : public GpuCommunicator {
     return data.elements() / size_;
   }
 
-  /// Issues a send or receive in the open group, or else in a group of its own. Before NCCL 2.24, a
+  /// Issues a send or receive in the open group, or else in a separate group. Before NCCL 2.24, a
   /// non-blocking communicator reports an ungrouped send or receive as done before its work is on
   /// the stream; the state after ncclGroupEnd is correct.
   template <class Issue>

@@ -58,7 +58,7 @@ class Gpu {
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void release_pinned(void* data) noexcept = 0;
   /// Returns the number of bytes of GPU memory in use by all processes together, as reported by the
-  /// device, without those that reserve() has set aside and that have never been used.
+  /// device, excluding bytes that reserve() has set aside and that have never been used.
   virtual std::int64_t memory_in_use() const = 0;
   /// Makes the pool take `bytes` from the device now, if that many are free. Allocations of up to
   /// that many bytes in total then map no memory. Mapping memory while a kernel of NCCL runs on any

@@ -19,7 +19,7 @@ enum class DeviceKind : std::uint8_t {
   meta,  ///< allocates and computes nothing, but counts memory and charges compute as usual
 };
 
-/// What memory is charged to: a category, and a part of it.
+/// The account that memory is charged to: a category, and a part of it.
 struct MemoryCharge {
   /// Charges the category's unnamed part.
   MemoryCharge(MemoryCategory category_)

@@ -28,7 +28,7 @@ std::string milliseconds(Picoseconds time) {
   return fmt::format("{:.3f} ms", seconds(time) * 1e3);
 }
 
-/// Keeps those that compute for longer than their peers' median, slowest first.
+/// Keeps the elements that compute for longer than their peers' median, slowest first.
 std::vector<Slow> slower_ones(std::vector<Slow> all) {
   std::erase_if(all,
                 [](const Slow& each) { return each.usual <= 0 || each.compute <= each.usual; });

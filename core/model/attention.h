@@ -27,7 +27,7 @@ inline AttentionBlock all_rows(View q) {
 /// input. The (s, s) probabilities are never stored (FlashAttention, Dao 2022).
 class AttentionCore : public Layer {
  public:
-  /// `heads` are those on this rank.
+  /// `heads` are the heads on this rank.
   AttentionCore(const LayerSite& site, Heads heads)
       : ops_(site.device, site.layer, site.config.dtype), heads_(heads) {}
 

@@ -139,7 +139,8 @@ std::uint32_t OperationLog::find(const RecordedOperation& operation) {
 
 void OperationLog::kernel(const Span& span, const Cost& cost) {
   const auto [category, stage] = ranges_.empty() ? std::pair{Category::kernel, -1} : ranges_.back();
-  // Kernels are by far the most frequent, so the expected one is compared without building another.
+  // Kernels are by far the most frequent operations, so the expected one is compared without
+  // building another.
   if (const Entry* next = expected()) {
     const RecordedOperation& operation = next->operation;
     if (operation.kind == RecordedOperation::Kind::kernel && operation.name == span.name &&

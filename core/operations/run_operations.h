@@ -25,7 +25,7 @@ struct RunOperations {
     std::vector<int> ranks;  ///< of the whole run
     auto operator<=>(const GroupMembers&) const = default;
   };
-  /// Consecutive operations of one rank: a step, or what came before, between or after steps.
+  /// Consecutive operations of one rank: a step, or the operations before, between or after steps.
   struct Section {
     static constexpr int no_step = -1;
     int step = no_step;

@@ -16,7 +16,7 @@ namespace lockstep {
 /// operation of the compute stream starts when the one before it ends; a message when its data and
 /// its lane are ready; a collective plays its algorithm's messages once all members have called it;
 /// a wait ends with the operation that it waits for. On the cluster on which the run was recorded,
-/// the times are those of the run.
+/// the times equal those of the run.
 ///
 /// Keeps the interval of each message and collective, and the time after each wait; between two of
 /// these, times are sums.

@@ -16,7 +16,7 @@ namespace lockstep {
 /// resource share the rest equally (max-min fairness; Bertsekas and Gallager, Data Networks,
 /// section 6.5).
 ///
-/// Rates are whole bytes per second, and what remains of a flow is counted in parts of a byte, so
+/// Rates are whole bytes per second, and the remainder of a flow is counted in parts of a byte, so
 /// the times depend neither on the order in which flows are added nor on the machine.
 class Fluid {
  public:

@@ -9,7 +9,7 @@ namespace lockstep {
 /// A point in time or a duration, in whole picoseconds. An int64 spans 106 days.
 using Picoseconds = std::int64_t;
 
-/// Half of what an int64 holds: the sum of two such times does not overflow.
+/// Half of the largest int64: the sum of two such times does not overflow.
 constexpr Picoseconds longest_time = 4'600'000'000'000'000'000;
 
 /// Converts seconds to picoseconds, rounded to nearest, and at most longest_time. No other code

@@ -224,8 +224,9 @@ void PipelineGraph::connect(int transfer, int user, Picoseconds arrived) {
 }
 
 void PipelineGraph::follow_chains() {
-  // Each link comes after those it waits for. (Not recursive: a chain may be long.) In a trace that
-  // Lockstep did not write, links may wait for each other in a cycle, which `begun` breaks.
+  // Each link comes after the links that it waits for. (Not recursive: a chain may be long.) In a
+  // trace that Lockstep did not write, links may wait for each other in a cycle, which `begun`
+  // breaks.
   std::vector<char> begun(nodes_.size()), done(nodes_.size());
   std::vector<int> open;
   for (int root = 0; root < static_cast<int>(nodes_.size()); ++root) {

@@ -55,8 +55,8 @@ struct Exposed {
   bool operator==(const Exposed&) const = default;
 };
 
-/// The lengths of a rank's pieces, by part, and what remains of StepAccount::length after them.
-/// They add up to StepAccount::length.
+/// The lengths of a rank's pieces, by part, and the rest of StepAccount::length. They add up to
+/// StepAccount::length.
 struct StepSums {
   Picoseconds compute = 0, optimizer = 0;
   std::vector<Exposed> axes;  ///< parallel to StepAccount::axes

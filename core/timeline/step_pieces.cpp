@@ -65,7 +65,7 @@ class Divider {
     int lane = 0;
   };
 
-  /// An action that may use what is received.
+  /// An action that may use a received message.
   struct User {
     Picoseconds start = 0;
     Category category = Category::forward;

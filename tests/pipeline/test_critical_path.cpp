@@ -76,7 +76,7 @@ std::size_t position(const Schedule& schedule, const PathLink& link) {
 }
 
 /// Compares the account of an executed step with its simulation: a rank waits where the simulation
-/// has gaps between its actions. The rank waits in a bubble until the other stage has computed the
+/// has gaps between its actions. The wait is a bubble until the other stage has computed the
 /// awaited result, unless the lane brings an earlier result.
 void check_account(const Schedule& schedule, const Timeline& executed, const Timeline& simulated) {
   const StepAccount account = step_account(executed, 0);

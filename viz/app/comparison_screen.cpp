@@ -13,7 +13,7 @@ constexpr float cards_height = 300;
 constexpr float cards_share = 0.35f;  // of the window height, at most
 constexpr float edge = 12;
 constexpr float between = 6;  // the two timelines
-/// Shares of the width for the cards: what differs, the step, the ranks, why.
+/// The cards' shares of the width: the differences, the step, the ranks, and the explanations.
 constexpr std::array card_shares{0.21f, 0.3f, 0.17f, 0.32f};
 /// The same in a narrow window, which has no room for the ranks.
 constexpr float narrow = 1150;

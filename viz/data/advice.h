@@ -17,7 +17,7 @@ struct Advice {
 
 /// Reads the advice from a report.json. Returns none if the text is not a report.
 Advice parse_advice(std::string_view report);
-/// Reads the report beside these traces, if it is of the run named `run`.
+/// Reads the report beside these traces, if it belongs to the run named `run`.
 Advice find_advice(const std::vector<std::filesystem::path>& traces, const std::string& run);
 
 }  // namespace lockstep::viz

@@ -41,7 +41,7 @@ Key key_of(const TimelineSpan& span) {
   return {span.group, span.name, span.sequence, span.sequence < 0 ? span.start : 0};
 }
 
-/// Returns those intervals that touch a window, so that the functions of core/timeline/analysis.h
+/// Returns the intervals that touch a window, so that the functions of core/timeline/analysis.h
 /// need not visit the others.
 Intervals touching(const Intervals& intervals, const Interval& window) {
   const auto first = std::ranges::partition_point(

@@ -18,8 +18,8 @@ ComparedNames compared_names(const Timeline& a, int step_a, const Timeline& b, i
 std::string clock_warning(const Timeline& a, const Timeline& b);
 
 /// Describes the differences between the two steps, or says that there are none: step time and its
-/// parts, weight gradients, memory and bytes. The values have the names of the numbers in the text,
-/// and are in seconds and bytes. Leaves out times if the clocks differ.
+/// parts, weight gradients, memory and bytes. The values have the same names as the numbers in the
+/// text, and are in seconds and bytes. Leaves out times if the clocks differ.
 std::vector<Sentence> comparison_sentences(const StepMetrics& a, const StepMetrics& b,
                                            const ComparedNames& names, bool clocks_differ);
 

@@ -51,7 +51,7 @@ class Explanations {
   /// takes about 0.3 s.
   static constexpr std::ptrdiff_t most_spans = 500'000;
   /// Returns the explanation of a step, valid until the next update(). Null if the step has not
-  /// completed or is not explained yet. A step of more than `most_spans` spans has an empty one.
+  /// completed or is not explained yet. It is empty for a step of more than `most_spans` spans.
   const ExplainedStep* find(const Timeline& timeline, const StepWindow& step);
   /// Returns whether find() ran out of budget since update(), so that another frame is due.
   bool behind() const { return behind_; }

@@ -196,7 +196,7 @@ void LiveServer::identify(std::span<const std::unique_ptr<Connection>> fresh) {
   }
 }
 
-/// Returns the oldest stranger of the peer that has the most; null if there are no strangers.
+/// Returns the oldest stranger of the peer with the most strangers; null if there are no strangers.
 LiveServer::Connection* LiveServer::evictable() const {
   std::map<std::string, std::vector<Connection*>> by_peer;
   for (const auto& each : connections_)

@@ -36,7 +36,7 @@ struct RetimeSlider {
 
 /// Returns the sliders that apply to a run.
 std::vector<RetimeSlider> retime_sliders(const RunOperations& run);
-/// Returns the changes of those that were moved.
+/// Returns the changes of the sliders that were moved.
 std::vector<std::string> changes_of(const std::vector<RetimeSlider>& sliders);
 
 /// The last step of a run under a scenario, as Replay and shares() give it.
@@ -50,7 +50,7 @@ struct ComparedShare {
   std::string what;
   Picoseconds recorded = 0, changed = 0;
 };
-/// Joins the shares of two paths, in the order of the recorded ones; then those that are new.
+/// Joins the shares of two paths, in the order of the recorded ones, followed by the new ones.
 std::vector<ComparedShare> compared_shares(const RetimedStep& recorded, const RetimedStep& changed);
 
 /// Replays the operations of a recorded run under changes, on another thread: a large run takes

@@ -20,9 +20,9 @@ struct Settings {
 };
 
 constexpr double least_scale = 0.5, most_scale = 4;
-/// Returns the scale to use unless the user has chosen one: what the screen asks for, but at least
-/// 1.5 for windows taller than 1,800 pixels, and 2 for those taller than 2,700. Otherwise a 4K
-/// screen that asks for nothing would have unreadably small text.
+/// Returns the scale to use unless the user has chosen one: the scale that the screen asks for, but
+/// at least 1.5 for windows taller than 1,800 pixels, and 2 for those taller than 2,700. Otherwise
+/// a 4K screen that asks for no scale would have unreadably small text.
 double scale_of_window(double of_screen, int height);
 constexpr int smallest_window = 320, largest_window = 8192;  ///< pixels
 constexpr std::size_t most_recent = 8;

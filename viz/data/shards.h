@@ -105,8 +105,8 @@ struct ParameterMemory {
 
   bool changes() const { return most > least; }
   std::int64_t at(Picoseconds time) const;
-  /// Returns when the rank holds all of a tensor, beyond what it stores. Empty if the trace does
-  /// not say.
+  /// Returns the times at which the rank holds a tensor in full, although it stores only a part.
+  /// Empty if the trace does not say.
   const Intervals& whole_times(const std::string& tensor) const;
   bool is_whole(const std::string& tensor, Picoseconds time) const;
 };

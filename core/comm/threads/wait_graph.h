@@ -109,7 +109,7 @@ class WaitGraph {
   Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
   bool is_passive(const Agent& agent) const;
   bool runs(const Agent& agent) const { return !is_passive(agent) && !is_waiting(agent); }
-  /// Changes an agent, and keeps count of those that run.
+  /// Changes an agent, and updates the count of running agents.
   template <class Change>
   void change(int agent, Change&& change) {
     Agent& changed = at(agent);

@@ -142,7 +142,7 @@ void check_config(const std::string& path, const GptConfig& config) {
         ours.epsilon, ours.theta, ours.scaling ? " with rope_scaling" : "")};
 }
 
-/// Throws UsageError if a tied model's file has an lm_head.weight that differs from the token
+/// Throws UsageError if a tied model's file contains an lm_head.weight that differs from the token
 /// table.
 void check_tied(const std::string& path, SavedTensors& saved, const GptConfig& config,
                 const SavedTensor& table) {

@@ -58,7 +58,7 @@ __global__ void one_thread_per_row(Problem<T> p) {
 
 // -- 2: one block per row, two passes -------------------------------------------------------------
 
-/// Adjacent threads read adjacent logits (coalesced), and a row has 256 threads. The block reads
+/// Adjacent threads read adjacent logits (coalesced), and 256 threads share a row. The block reads
 /// its row twice: first for the maximum, then for the sum.
 template <class T>
 __global__ void __launch_bounds__(threads) two_passes(Problem<T> p) {

@@ -1,7 +1,7 @@
 /// Three versions of a matrix product, y = x W + bias, each of which adds one idea to the previous
 /// version. The fourth is kernels/cuda/linear.cu, which calls cuBLASLt. The product takes 2 N in
-/// out FLOPs, and has only N in + in out + N out elements: each element is needed many times, and
-/// the question is from where it is read. Sums are in f32.
+/// out FLOPs, but involves only N in + in out + N out elements: each element is needed many times,
+/// and the question is where it is read from. Sums are in f32.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
