@@ -42,7 +42,7 @@ struct Tree {
     return up < N ? up : place ^ bit;
   }
   int depth(int place) const { return place == 0 ? 0 : 1 + depth(parent(place)); }
-  /// By rank: its number of links to other ranks.
+  /// The number of each rank's links to other ranks.
   std::vector<int> links() const {
     std::vector<int> count(static_cast<std::size_t>(N));
     for (int place = 1; place < N; ++place)

@@ -74,7 +74,7 @@ inline VocabularyPart vocabulary_part(int vocabulary, const Group& ranks) {
 /// holds the whole position table, which rank 0 adds.
 class VocabularyParallelEmbedding : public TokenLayer {
  public:
-  /// `positions` are those of the tokens in each sequence; empty means all.
+  /// `positions` are the tokens' positions in each sequence; empty means all.
   VocabularyParallelEmbedding(const LayerSite& site, Group& ranks, std::vector<Positions> positions,
                               std::unique_ptr<Layer> g)
       : ops_(site.device, site.layer, site.config.dtype),

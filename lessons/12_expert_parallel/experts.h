@@ -87,7 +87,7 @@ inline std::vector<ParameterSpec> with_experts(std::vector<ParameterSpec> specs,
   return specs;
 }
 
-/// Returns the units with only those parameters that belong to experts, or only the others. Units
+/// Returns the units with only the parameters of experts, or with only the other parameters. Units
 /// without such parameters are left out.
 inline std::vector<StoredUnit> units_with(std::vector<StoredUnit> units, bool experts) {
   for (StoredUnit& unit : units)

@@ -43,7 +43,7 @@ class GivenRouting {
   std::map<int, std::deque<KeptByMember>> of_layer_;
 };
 
-/// The log of a dry run, which nobody reads.
+/// The log of a dry run, which is never read.
 class UnreadRoutingLog : public RoutingLog {
  public:
   std::unique_ptr<RouterWatch> watch(const LayerSite&, const MixtureOfExperts&, int) override {

@@ -47,8 +47,8 @@ class RoutingLog {
                                              int context_rank = 0) = 0;
 
   /// Returns the routings of one layer on one rank, in order. The rank is given by its replica
-  /// (replica_of) and, if several ranks have the same tokens, its place among these. The reference
-  /// stays valid; only one thread may use it at a time.
+  /// (replica_of) and, if several ranks process the same tokens, its place among these. The
+  /// reference stays valid; only one thread may use it at a time.
   virtual Calls& calls(int replica, int layer, int part = 0) = 0;
 };
 

@@ -37,9 +37,9 @@ inline AttentionBlock visible_block(ContextLayout layout, int self, int source, 
     return earlier ? AttentionBlock{0, c, 0, c, true} : AttentionBlock{1, c - 1, 0, c - 1, true};
   if (layout == ContextLayout::balanced)
     throw std::logic_error{"visible_block: a balanced layout has masks"};
-  // Zigzag: rank i has chunks i and 2N-1-i. Both chunks of `self` come after the first chunk of an
-  // earlier rank and before its second one. If `source` is later, both its chunks lie between those
-  // of `self`.
+  // Zigzag: rank i holds chunks i and 2N-1-i. Both chunks of `self` come after the first chunk of
+  // an earlier rank and before its second one. If `source` is later, both its chunks lie between
+  // those of `self`.
   const std::int64_t chunk = c / 2;
   return earlier ? AttentionBlock{0, c, 0, chunk} : AttentionBlock{chunk, chunk, 0, c};
 }

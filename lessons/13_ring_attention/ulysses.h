@@ -17,7 +17,7 @@ namespace lockstep {
 /// must divide the heads of keys, too.
 class UlyssesAttention : public Layer {
  public:
-  /// N must divide the numbers of `heads`, which are those on this rank outside attention.
+  /// N must divide the numbers of `heads`, which are the numbers on this rank outside attention.
   UlyssesAttention(const LayerSite& site, Group& ranks, Heads heads)
       : memory_(site.device.memory),
         ops_(site.device, site.layer, site.config.dtype),

@@ -356,7 +356,8 @@ TEST_CASE("libraries: the two trees span all members, and at most one has childr
 }
 
 TEST_CASE("libraries: a double tree takes (m + 2D - 1)(α + 2nβ/m) on a power of two") {
-  // A round's longest chain is one message: each round has α once, and four pieces of a lane.
+  // A round's longest chain is one message: each round takes α once, and the time of four pieces on
+  // a lane.
   Cluster cluster;
   cluster.within = {2e-6, 1e9};
   for (const int N : {4, 8, 16})

@@ -23,7 +23,7 @@ using lockstep::testing::portion;
 
 namespace {
 
-/// Plans that somebody might propose, by case.
+/// Plans that a user might propose, by case.
 const std::vector<std::vector<TrainingPlan>> plausible{
     // 70B on 64 GPUs
     {{.dp = 4, .tp = 4, .pp = 2, .cp = 2, .zero = 1},

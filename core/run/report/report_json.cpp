@@ -25,7 +25,7 @@ ordered_json to_json(const PathLink& link) {
   return object;
 }
 
-/// A phase's last step; `predicted` has the phase's results of all ranks.
+/// A phase's last step; `ranks` holds the results of all ranks.
 ordered_json to_json(const ObservedStep& seen, const std::vector<RankResults>& ranks,
                      std::size_t phase) {
   const CriticalPath::Parts parts = seen.path.parts();

@@ -65,8 +65,8 @@ class RoutingRecord : public RoutingLog {
     context_ranks_ = context_ranks;
     keeps_choices_ = replays_ = true;
   }
-  /// Ends the comparison with one device: later models, such as the one that generates text, have
-  /// other tokens.
+  /// Ends the comparison with one device: later models, such as the one that generates text,
+  /// process other tokens.
   void end_replay() { replays_ = false; }
   /// Returns whether the ranks record the choices of each token.
   bool keeps_choices() const { return keeps_choices_; }

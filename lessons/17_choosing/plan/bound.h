@@ -10,7 +10,7 @@ struct LowerBounds {
   std::int64_t memory = 0;  ///< bytes, on the rank that needs most
 };
 
-/// Returns lower bounds of a configuration whose parts have these costs, from formulas that omit
+/// Returns lower bounds for a configuration whose parts have these costs, from formulas that omit
 /// unknown costs. The time includes each rank's own work, after one microbatch has passed through
 /// the stages before it, and until its gradient is back at the first stage; it omits the exchanges
 /// among replicas. The memory includes parameters, gradients and optimizer state, as ZeRO divides

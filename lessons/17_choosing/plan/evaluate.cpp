@@ -40,7 +40,7 @@ bool tp_is_even(const Plan& plan) {
 
 /// Returns the axis along which a group's collective communicates. The group of all ranks is that
 /// of an axis without others; only experts exchange all to all. Ring attention sends messages, so
-/// the collectives of cp sum gradients: with one replica, cp has the group of dp_cp.
+/// the collectives of cp sum gradients: with one replica, cp uses the group of dp_cp.
 std::string axis_of(const std::string& group, Operation operation, const Mesh& mesh) {
   if (operation == Operation::all_to_all) return "ep";
   if (group == "world") return mesh.size(Axis::tp) == mesh.ranks() ? "tp" : "dp";

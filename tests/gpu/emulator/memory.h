@@ -14,7 +14,7 @@ namespace emulator {
 
 enum class Where { pageable, pinned, gpu };
 
-/// The least id of a stream that a program makes.
+/// The smallest id of a stream that a program creates.
 inline constexpr std::uintptr_t first_stream_id = 0x1000;
 
 /// The emulated memory: an address arena per GPU, and pinned host memory. Each block has two
