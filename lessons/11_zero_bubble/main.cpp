@@ -13,12 +13,13 @@ using namespace lockstep;
 // input, which the previous stage is waiting for, and the gradients of the weights, which no rank
 // is waiting for. The first third of the run follows 1F1B, the others ZB-H1 and ZB-H2.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "11 zero bubble",
-                 .question = "Which part of a backward pass can wait, and what fills the bubble?",
-                 // For schedules from files, which may sum gradients in another order.
-                 .tolerance = {.loss = 1e-5, .parameter = 1e-4}},
-                argc,
-                argv};
+  Lesson lesson{
+      {.name = "11 zero bubble",
+       .question = "Which part of a backward pass can wait, and what fills the bubble?",
+       // For files: a schedule that someone else wrote may sum gradients in another order.
+       .tolerance = {.loss = 1e-5, .parameter = 1e-4}},
+      argc,
+      argv};
   const ScheduleFlags flags{lesson, "1f1b,zb-h1,zb-h2"};
 
   return lesson.run([&](Rank& rank) {

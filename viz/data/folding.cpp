@@ -143,7 +143,7 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
       const auto category = static_cast<Category>(c);
       folder.part(column, category).add(category, static_cast<double>(time) * scale);
     }
-    // The category of each span is not known here, so all count as the first span.
+    // The category of each span is not known here, so all count with the category of the first.
     const Category kind = row[first * SpanRow::block_size].category;
     folder.part(column, kind).count += static_cast<int>(count * SpanRow::block_size);
     return count;
