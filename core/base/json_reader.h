@@ -42,8 +42,8 @@ class JsonReader {
   /// Reads an object with these keys, in any order, and skips other keys. Throws if a required key
   /// is missing, or if one of the keys appears twice.
   void object(std::initializer_list<Field> fields);
-  /// Reads an object with any keys: calls `read` for each; it must read or skip the value. Does not
-  /// compare the keys with one another.
+  /// Reads an object with any keys: calls `read` for each key, and `read` must read or skip the
+  /// value. Does not compare the keys with one another.
   void members(const std::function<void(const std::string& key)>& read);
   /// Calls `read` for each element of a list; it must read or skip the element.
   void elements(const std::function<void()>& read);

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int tries = 5;
 constexpr Picoseconds realign_after = 1'000'000'000'000;  // a second
-/// How long the thread sleeps between two polls of a mark, and therefore the longest delay before a
-/// span appears in a live viewer.
+/// The interval between the thread's polls of a mark, and therefore the longest delay before a span
+/// appears in a live viewer.
 constexpr std::chrono::microseconds nap{200};
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// How long a rank or a stage computes in a step, compared with its peers: ranks that hold the same
-/// stages, or the other stages.
+/// The time for which a rank or a stage computes in a step, compared with its peers: ranks that
+/// hold the same stages, or the other stages.
 struct Slow {
   int number = 0;
   Picoseconds compute = 0;

@@ -94,7 +94,7 @@ struct Replay::GroupState {
 
 /// Returns the messages of one member of a group in a collective.
 std::vector<MetaStep> messages_of(const Collective& collective, int member, int size);
-/// Returns the messages of all members of a group in a collective; `of_member` has each member's
+/// Returns the messages of all members of a group in a collective; `of_member` holds each member's
 /// part.
 std::vector<std::vector<MetaStep>> messages_of(const std::vector<Collective>& of_member);
 

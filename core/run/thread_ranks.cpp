@@ -25,7 +25,7 @@ GpuPlan plan_threads(const Options& options) {
 
 namespace {
 
-/// How long to wait for the other ranks after one could not be created.
+/// The time to wait for the other ranks after one could not be created.
 constexpr std::chrono::milliseconds creation_grace_period{1500};
 
 /// The ranks being created, and the first exception.
@@ -140,7 +140,7 @@ class ThreadRanks::Completion {
 void ThreadRanks::run_one(Rank& rank) {
   struct End {
     Completion& completion;
-    ~End() { completion.ended(); }  // also if the thread ends itself
+    ~End() { completion.ended(); }  // even if the thread ends itself
   } const end{*completion_};
   // The fabric keeps only the first failure, and the other ranks see it immediately.
   const auto fail = [&](const std::string& what) {

@@ -94,7 +94,7 @@ Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank
 Overlap communication_overlap(const Timeline& timeline, int step = -1);
 
 /// Returns the time from a rank's first start to its last end in a step, or nothing if the rank has
-/// no spans of that step. In a pipeline the ranks' steps overlap only in part: the last rank begins
+/// no spans of that step. In a pipeline, the ranks' steps overlap only partly: the last rank begins
 /// its next step before the first rank has finished.
 std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimeline& rank, int step);
 

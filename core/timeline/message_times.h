@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// When messages move on one of a rank's lanes.
+/// The times during which messages move on one of a rank's lanes.
 struct LaneTraffic {
   Intervals moving;     ///< bytes are on the lane
   Intervals in_flight;  ///< messages to the lane are in flight

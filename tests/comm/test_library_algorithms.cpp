@@ -139,7 +139,7 @@ Elements expected(const RandomCase& c, int member) {
   return {c.dtype, values};
 }
 
-/// The group of a case on one rank, or its rings. Every rank of the run creates one.
+/// One rank's group in a case, or its rings. Every rank of the run creates one.
 struct Made {
   Made(Rank& rank, const RandomCase& c) {
     const int taken = c.kind == Kind::rings
@@ -532,7 +532,7 @@ TEST_CASE("reduce-scatter and all-gather between nodes leave the sums and the ch
     const std::string wrong = on_all(options, [&](Rank& rank) -> std::string {
       Tensor data{rank.memory, {n}, MemoryCategory::communication, dtype};
       std::vector<float> values(static_cast<std::size_t>(n));
-      // Small whole numbers, whose sums are exact in bf16, too.
+      // Small whole numbers, whose sums are exact even in bf16.
       for (std::size_t i = 0; i < values.size(); ++i)
         values[i] = static_cast<float>((i + static_cast<std::size_t>(rank.id) * 3) % 5);
       from_host(rank.device, values, data);

@@ -19,7 +19,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Bytes by category, kind and layer; without zeros.
+/// Bytes by category, kind and layer, without zeros.
 using Parts = std::map<std::tuple<MemoryCategory, std::string, int>, std::int64_t>;
 
 std::int64_t total_of(const Parts& parts) {

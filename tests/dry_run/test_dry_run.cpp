@@ -214,9 +214,9 @@ TEST_CASE("by hand: cp with Ulysses, and with gathered keys and values") {
 }
 
 TEST_CASE("by hand: ep with a fixed routing") {
-  // Two ranks hold one of two experts each, and 4 tokens that go to one expert. Rank 0 keeps 3 of
-  // its tokens and sends 1; rank 1 sends 2 and keeps 2. So rank 0's expert gets 5 rows, and rank
-  // 1's 3.
+  // Each of two ranks holds one of two experts, and 4 tokens that each go to one expert. Rank 0
+  // keeps 3 of its tokens and sends 1; rank 1 sends 2 and keeps 2. Therefore, rank 0's expert gets
+  // 5 rows, and rank 1's expert gets 3.
   Case experts;
   experts.mesh(2, 1, 1, 1);
   experts.options.plan.mesh = experts.options.plan.mesh.with_experts(2);
@@ -233,7 +233,7 @@ TEST_CASE("by hand: ep with a fixed routing") {
     // + 2 * (66560 + 256) + 2304 = 138496. A rank holds these and two experts: 401920.
     CHECK(text_of(figures.bytes_sent) == "all_reduce 553984, all_to_all 6152");
     check_states(figures, 1607680, 1607680, 3215360);
-    // The rows of its own tokens, 4, and those of its expert.
+    // The 4 rows of the rank's own tokens, and the rows of its expert.
     CHECK(peak(figures, in_flight) == 512 * (4 + rows[rank]));
   }
 }
@@ -255,9 +255,9 @@ TEST_CASE("by hand: two stages per rank") {
 }
 
 TEST_CASE("by hand: hybrid sharding") {
-  // Of 4 dp ranks, two pairs each share one copy. Within a pair, as in ZeRO-3: half of 401408
-  // elements for the reduce-scatter, 802816 B, and twice for the all-gathers. Then two ranks sum
-  // their shards, 200704 elements, 802816 B.
+  // The 4 dp ranks form two pairs, each of which shares one copy. Within a pair, a rank sends as in
+  // ZeRO-3: half of 401408 elements for the reduce-scatter, 802816 B, and twice that for the
+  // all-gathers. Then two ranks sum their shards, 200704 elements, 802816 B.
   Case hybrid;
   hybrid.mesh(4, 1, 1, 1);
   hybrid.chosen.zero = 3;

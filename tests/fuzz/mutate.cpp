@@ -149,7 +149,7 @@ std::string mutated(const Parser& parser, Random& random) {
 /// The cost of parsing an input, and any problem.
 struct Outcome {
   bool accepted = false;
-  std::string problem;  ///< why this must not happen; or ""
+  std::string problem;  ///< why this must not happen, or ""
   std::size_t bytes = 0;
   double seconds = 0;
 };

@@ -113,7 +113,8 @@ Configuration draw_configuration(Draw& up_to, bool on_meta) {
   GptConfig model =
       random_model(shape, shape.tp * shape.cp, 2 * shape.tp * shape.cp, plan.model().tied, up_to);
   model.layers = shape.pp * chunks + up_to(3) - 1;
-  // If a norm covers only a few elements, rounding errors are too large to compare with one device.
+  // If a norm covers only a few elements, rounding errors are too large for a comparison with one
+  // device.
   if (!on_meta) model.hidden = std::max(model.hidden, 8 * model.heads);
   set_model(plan, model);
   plan.batch.microbatches = std::max(up_to(5), known.least_microbatches_per_rank * shape.pp);

@@ -184,7 +184,7 @@ TEST_CASE("a missing, truncated or foreign shard is refused, and the line names 
       RankState mine{one.plan, 0, false};
       CHECK(unlike(complaint_of<UsageError>([&] {
                      check_checkpoint_fits(run, one.plan, values);
-                     // Without the check of all values, loading finds the fault, or loads the
+                     // Without the check of all values, loading either finds the fault or loads the
                      // faulty value.
                      if (!values) load_checkpoint(run, one.plan, mine.one.device(), mine.pointers);
                      if (!values) check_checkpoint_fits(run, one.plan);

@@ -176,7 +176,7 @@ TEST_CASE("the proposal for a model with a large head has fewer blocks on the la
       better.split = proposal.better;
       better.validate();
       CHECK(proposal.better_step == simulate(schedule, pipeline_times(better, 8)).makespan);
-      // From that split on, nothing is better.
+      // From that split on, no better one is found.
       CHECK(propose_split(better, schedule).better == proposal.better);
     }
   }

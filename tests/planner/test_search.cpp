@@ -121,7 +121,8 @@ TEST_CASE("The search finds the best of all configurations") {
     const SearchResult thorough = search(task, {}, all.size());
     CHECK(thorough.left == 0);
     CHECK(thorough.plans.front().figures.step == best->figures.step);
-    // The twenty configurations that an estimate selects include one that is as good, or nearly.
+    // The twenty configurations that an estimate selects include one that is as good as the best,
+    // or nearly so.
     CHECK(static_cast<double>(found.plans.front().figures.step) <=
           1.02 * static_cast<double>(best->figures.step));
     if (found.left == 0) CHECK(found.plans.front().figures.step == best->figures.step);

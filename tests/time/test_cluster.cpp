@@ -334,8 +334,8 @@ TEST_CASE("measured rates: a kernel's time follows from its kind and shape") {
   CHECK(time(1024, 1024, 1024) == picoseconds(1.2e12 / 2.4e14));
   CHECK(time(1, 7, 9) == time(128, 1024, 64));  // beyond the measured sizes, the nearest
   CHECK(time(9999, 9999, 9999) == time(1024, 1024, 1024));
-  // Half way in logarithms, the rate is the geometric mean: of 2 and 10 between k = 64 and 1024, of
-  // 2 and 8 between m = 128 and 1024, and of all four.
+  // Halfway on a logarithmic scale, the rate is the geometric mean: of 2 and 10 between k = 64 and
+  // 1024, of 2 and 8 between m = 128 and 1024, and of all four.
   const auto rate = [&](std::int64_t m, double k) {
     return 1.2e12 / seconds(time(m, 1024, static_cast<std::int64_t>(k)));
   };

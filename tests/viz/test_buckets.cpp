@@ -1,5 +1,5 @@
 // The collectives of data parallelism and the compute that hides them: compared with an example
-// worked out by hand, with the analysis of core/trace, and in a context without a window.
+// worked out by hand, with the analysis of core/timeline, and in a context without a window.
 #include <doctest/doctest.h>
 
 #include <random>

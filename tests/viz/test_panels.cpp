@@ -1,4 +1,4 @@
-// The panels that each kind of run gets, and the words on them.
+// The panels of each kind of run, and their text.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -210,7 +210,7 @@ TEST_CASE("the rings panel explains links, steps and the collective under the cu
   viewer.move(bar.x, bar.y);
   CHECK(view.explanation().front() == "step 5 of 6: all-gather");
 
-  // A selected span chooses its collective, also after the selection has ended.
+  // A selected span chooses its collective, even after the selection has ended.
   const RankTimeline* rank = viewer.model.timeline.find_rank(2);
   const SpanRow& sent = rank->lanes[1]->rows(Band::action).front();
   viewer.model.selected = {.kind = Finding::Kind::span,

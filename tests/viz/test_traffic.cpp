@@ -65,7 +65,7 @@ TEST_CASE("the traffic of a step") {
   CHECK(sums[0].messages == 2);
   CHECK(sums[1].words == "dp all_reduce");
   CHECK(sums[2].words == "pp send");
-  // The sums of the rows are the bytes that core/trace counts.
+  // The sums of the rows are the bytes that core/timeline counts.
   for (const auto& rank : hand.timeline.ranks()) {
     std::int64_t row = 0;
     for (const auto& to : hand.timeline.ranks()) row += matrix.bytes(rank->rank, to->rank);

@@ -11,7 +11,7 @@
 namespace lockstep::viz {
 
 // The comparison of a step of one run, A, with a step of another run, B. Every number comes from
-// the analysis in core/trace.
+// the analysis in core/timeline.
 
 /// An entry of the configuration: its name, and its values in A and in B ("" if the trace has
 /// none).
@@ -26,7 +26,7 @@ struct Configurations {
   std::vector<ConfigurationEntry> different;
   std::vector<std::string> same;  ///< names of the entries that both traces have, with equal values
   bool clocks_differ = false;     ///< if so, times cannot be compared
-  /// Which of the traces do not name the model: "A", "B", "A and B" or "".
+  /// The traces that do not name the model: "A", "B", "A and B" or "".
   std::string without_model;
 };
 Configurations compare_configurations(const Timeline& a, int step_a, const Timeline& b, int step_b);
@@ -73,7 +73,7 @@ struct ComparedValue {
   std::string name;
   Unit unit = Unit::count;
   std::optional<double> a, b;  ///< picoseconds, shares from 0 to 1, bytes or numbers
-  bool part = false;           ///< a part of the value before it that is not a part
+  bool part = false;           ///< a part of the last preceding value that is not a part
   /// False for times if the clocks differ, and for microbatches in flight if the numbers of chunks
   /// differ: the activations of a microbatch are then divided differently.
   bool comparable = true;
@@ -112,7 +112,7 @@ constexpr double least_marked = 0.005;
 std::vector<ComparedRank> compare_ranks(const StepMetrics& a, const StepMetrics& b,
                                         bool clocks_differ);
 
-/// The words for a value, such as "3.25 ms", "32.1 %", "16.4 kB"; "-" if it is unknown.
+/// A value as text, such as "3.25 ms", "32.1 %", "16.4 kB"; "-" if it is unknown.
 std::string value_words(ComparedValue::Unit unit, std::optional<double> value);
 /// The difference B - A with its sign: "+1.20 ms", "-4.8 pts" (percentage points); "=" if there is
 /// none.

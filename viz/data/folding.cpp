@@ -123,7 +123,8 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
     if (column + 1 > pixels) return 0;
     const auto inside = [&](const SpanRow::Block& block) { return x(block.end) <= column + 1; };
     const auto begin = blocks.begin() + first;
-    // Bracket the first block outside, by steps that double from where it is likely to be.
+    // Bracket the first block outside, with steps that start where it is likely to be and double
+    // each time.
     auto low = begin, high = begin + std::min(likely, blocks.end() - begin);
     for (std::ptrdiff_t step = 1; high > low && !inside(*std::prev(high)); step *= 2)
       high -= std::min(step, high - low);

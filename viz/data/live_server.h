@@ -38,7 +38,7 @@ struct Admission {
   std::chrono::milliseconds hello_within{5000};  ///< the deadline for a hello, after connecting
   /// The largest number of connections that have not sent a hello yet. Another connection evicts
   /// the oldest one of the peer with the most such connections (a peer is a user of this machine,
-  /// or with a token an address). A peer can therefore not keep another peer's ranks out, and idle
+  /// or with a token an address). Therefore, a peer cannot keep another peer's ranks out, and idle
   /// connections can't keep out ranks of their own peer, because a rank sends its hello
   /// immediately.
   std::size_t most_strangers = 128;

@@ -16,7 +16,7 @@ void Playback::choose_speed(const Timeline& timeline) {
   if (speed_ > 0) return;
   const auto whole = static_cast<double>(timeline.end()) - static_cast<double>(timeline.start());
   const auto steps = static_cast<double>(std::max<std::size_t>(timeline.steps().size(), 1));
-  // A power of two of a microsecond per second.
+  // A power of two times one microsecond per second.
   const double wished = std::max(whole / steps / step_seconds, slowest);
   speed_ = std::clamp(1e6 * std::exp2(std::round(std::log2(wished / 1e6))), slowest, fastest);
 }

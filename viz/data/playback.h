@@ -33,7 +33,8 @@ class Playback {
   /// Ends the playback, so that the whole run is shown.
   void stop() { active_ = playing_ = false; }
 
-  /// Moves the cursor by `seconds` of watching, and the window if the cursor leaves it.
+  /// Moves the cursor as far as it moves in `seconds` seconds, and the window if the cursor leaves
+  /// it.
   void advance(const Timeline& timeline, Viewport& viewport, double seconds);
 
  private:

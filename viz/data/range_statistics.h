@@ -42,7 +42,7 @@ struct RangeStatistics {
 /// Adding up steps with this many spans takes about a second.
 constexpr std::ptrdiff_t most_added = 4'000'000;
 /// Computes the statistics from the spans. Takes time linear in the number of spans in the range
-/// and of its steps.
+/// and in its steps.
 RangeStatistics range_statistics(const Timeline& timeline, const Interval& range);
 
 }  // namespace lockstep::viz

@@ -39,7 +39,7 @@ std::vector<RetimeSlider> retime_sliders(const RunOperations& run);
 /// Returns the changes of the sliders that were moved.
 std::vector<std::string> changes_of(const std::vector<RetimeSlider>& sliders);
 
-/// The last step of a run under a scenario, as Replay and shares() give it.
+/// The last step of a run under a scenario, as computed by Replay and shares().
 struct RetimedStep {
   Picoseconds time = 0;
   std::vector<PathShare> shares;

@@ -14,7 +14,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t most_tensors = 100'000;
-constexpr std::size_t most_names = 1'000'000;  // of all lists together, names that recur included
+constexpr std::size_t most_names = 1'000'000;  // of all lists together, including repeated names
 
 const char* kind_name(StoredKind kind) {
   return kind == StoredKind::optimizer ? "optimizer state" : lockstep::name_of(category_of(kind));
@@ -117,7 +117,7 @@ Shards::Shards(const Timeline& timeline) {
 }
 
 std::size_t Shards::first_choice() const {
-  // Names of a block are known by the number in them, which stands for several blocks.
+  // A tensor of a block is recognised by its list of block numbers.
   const StoredSlice* best = nullptr;
   const auto worth = [](const StoredSlice& slice) {
     const bool divided = slice.elements() < slice.whole.elements();

@@ -33,7 +33,8 @@ struct ShardLayout {
 
   /// Returns how many copies of the whole tensor the run's ranks store together.
   double copies(const Shape& whole) const;
-  /// Returns the bytes of all its kinds that each of these ranks stores, without padding.
+  /// Returns the bytes, over all kinds of this layout, that each of these ranks stores, without
+  /// padding.
   std::int64_t bytes(const Holders& holders) const;
 };
 struct TensorShards {

@@ -22,7 +22,7 @@ class BucketsView {
   const StepBuckets& buckets() const { return buckets_; }
   /// Returns the centre of a bucket's bar on the screen, as drawn last.
   ImVec2 centre_of(std::size_t bucket) const;
-  /// The explanation below the bars, as drawn last.
+  /// The explanation last drawn below the bars.
   const std::vector<std::string>& explanation() const { return explanation_; }
 
  private:

@@ -33,7 +33,7 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
     if (right < rect.left || at.right <= at.left) continue;
     if (++drawn > most_open) break;
     growing_ |= live && !model.timeline.ended() && model.timeline.run().clock == "wall";
-    // Has the colour of its kind, but is hatched and framed, because it has not ended.
+    // An open span has the colour of its kind, but is hatched and framed, because it has not ended.
     painter.idle(at, colour_of(open.span.category));
     painter.frame(at, colours::text_dim);
     const std::string& name = model.timeline.name(open.span.name);

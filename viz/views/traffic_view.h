@@ -15,7 +15,7 @@ class TrafficView {
   const TrafficMatrix& matrix() const { return matrix_; }
   /// Returns the centre of a cell on the screen, if the ranks at these indices are shown.
   std::optional<ImVec2> centre_of(std::size_t from, std::size_t to) const;
-  /// The explanation beside the matrix, as drawn last.
+  /// The explanation last drawn beside the matrix.
   const std::vector<std::string>& explanation() const { return explanation_; }
 
  private:

@@ -104,7 +104,7 @@ class ThreadFabric {
   void complete(Message& message);
   void fail_locked(const std::string& what);
   /// Call this when an agent has stopped running. Moves modelled time if links are shared. Fails
-  /// the run if there is a deadlock; `agent` is part of it if it is not -1.
+  /// the run if there is a deadlock that involves `agent` (or any deadlock, if `agent` is -1).
   void stopped(int agent = -1);
   void check(const std::optional<Deadlock>& deadlock);
   Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }

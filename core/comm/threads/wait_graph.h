@@ -85,7 +85,7 @@ class WaitGraph {
   std::optional<Deadlock> deadlock(int agent) const;
   /// Describes a deadlock that involves any agent. Call this when an agent becomes passive.
   std::optional<Deadlock> deadlock() const;
-  /// Whether any agent runs: it is neither waiting nor passive.
+  /// Whether any agent is running, that is, neither waiting nor passive.
   bool any_runs() const { return running_ > 0; }
   /// Whether the agent is waiting.
   bool waits(int agent) const { return is_waiting(at(agent)); }

@@ -32,7 +32,7 @@ class NewFolder {
   const std::string& partial() const { return partial_; }
   /// Writes one file. Throws RunError if the file cannot be written to the disk.
   Manifest::File write(const std::string& name, const std::string& text);
-  /// Syncs the folder to the disk and gives it the name `path`. Throws RunError, and leaves the
+  /// Syncs the folder to the disk and renames it to `path`. Throws RunError, and leaves the
   /// complete folder in NAME.partial, if `path` contains other files or cannot be replaced.
   void take_place(Replacement replacement = Replacement::exchange);
 

@@ -29,7 +29,7 @@ namespace {
 
 struct Collective {
   const char* name;
-  /// Bus bandwidth over algorithm bandwidth, for n ranks.
+  /// Bus bandwidth divided by algorithm bandwidth, for n ranks.
   double (*factor)(double n);
   void (*run)(GpuCommunicator&, Queue, View data, View own);
 };

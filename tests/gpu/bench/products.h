@@ -136,7 +136,7 @@ class Products {
           },
           dtype, shape);
     };
-    // There are two versions of the backward pass for 16-bit types, if nothing is shared.
+    // If no heads share keys and values, the backward pass for 16-bit types has two versions.
     const bool versions = dtype == DType::bf16 && groups == s_.heads;
     if (!versions) backward("", k_.attention_backward);
     if (versions)

@@ -46,7 +46,7 @@ struct Member {
   std::function<ncclResult_t(Machine::Lock&)> in_progress;
   ncclResult_t result = ncclSuccess;  ///< of the last call that was in progress
   int calls = 0;                      ///< number of calls so far that may be in progress
-  int queries = 0;  ///< number of queries that the call in progress takes at least
+  int queries = 0;                    ///< minimum number of queries that the call in progress takes
   std::map<int, std::uint64_t> sends;     ///< number of sends to each peer so far
   std::map<int, std::uint64_t> receives;  ///< number of receives from each peer so far
   std::uint64_t collectives = 0;

@@ -82,7 +82,7 @@ class Memory {
     std::uintptr_t stream = 0;  ///< stream of the last free
     int device = 0;
   };
-  /// Bytes are those of blocks, without their guards.
+  /// Byte counts cover blocks, without their guards.
   struct Pool {
     bool internal_dependencies = true, open = false;
     std::size_t used = 0;    ///< handed out now
