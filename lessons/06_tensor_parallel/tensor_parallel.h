@@ -17,8 +17,8 @@ namespace lockstep {
 // (norms, residual connections) are the same on all t ranks.
 //
 // Two matrices in a row need only one exchange. The first is cut into columns, A = [A₁ .. A_t], and
-// the second into rows. Rank i computes its columns of Y = GELU(X A), which are just the inputs of
-// its rows of B. The sum over ranks, Σ Y_i B_i = Y B, is the only communication.
+// the second into rows. Rank i computes its columns of Y = GELU(X A), which are exactly the inputs
+// of its rows of B. The sum over ranks, Σ Y_i B_i = Y B, is the only communication.
 
 /// Megatron's f, before a matrix that is cut into columns: the identity in the forward pass, an
 /// all-reduce in the backward pass. Every rank uses the same x with its own columns, so the

@@ -94,7 +94,7 @@ class ExpertMlp : public Layer {
     Tensor outputs;  ///< the experts' results for this rank's tokens, in order of the slots
   };
 
-  /// Chooses the experts of each token, and learns from the other ranks how many rows will come.
+  /// Chooses the experts of each token, and learns from the other ranks how many rows will arrive.
   void route(const Tensor& x, Saved& saved, Stash& stash) {
     saved.routing = router_.forward(x.share(), saved.router, stash);
     saved.slots = index_tensor(device_, saved.routing.slots, {saved.shape.rows(), top_k_});

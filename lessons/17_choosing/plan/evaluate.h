@@ -35,8 +35,8 @@ struct StepFigures {
   MemoryUse memory{};     ///< its peaks by category; activations and communication may peak at
                           ///< different times
   std::int64_t peak = 0;  ///< its highest total
-  /// Whether step and parts equal those of the run, to the picosecond. Otherwise, ranks were folded
-  /// that own different shares under ZeRO (folding_of).
+  /// Whether step and parts equal those of the run, to the picosecond. Otherwise, the folding
+  /// combined ranks that own different shares under ZeRO (folding_of).
   bool exact = true;
   std::map<int, DryFigures> of_rank;  ///< of the ranks that were run: representatives
 };

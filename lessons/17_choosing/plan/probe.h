@@ -29,7 +29,7 @@ struct ModelCosts {
 /// `configuration` has. Only its tp, cp, ep, microbatch and recompute matter: all configurations
 /// that share these have layers of the same costs.
 ///
-/// In a step, a part costs at least as much, because other messages share its links, and
+/// In a step, a part costs at least this much, because other messages share its links, and
 /// collectives slow its kernels.
 ModelCosts model_costs(const TrainingTask& task, const Configuration& configuration);
 

@@ -29,8 +29,8 @@ double tensor_share(const TrainingTask& task, int t);
 /// (Algorithm::hierarchical), so W is `per_node` times larger, up to the bandwidth within the node.
 double data_tokens(const TrainingTask& task, int replicas, int per_node);
 
-/// Returns the number of blocks per stage from which a stage's forward pass hides its message:
-/// h e F / (2 E W). (With sequence parallelism; both are then divided among tp.)
+/// Returns the number of blocks per stage from which a stage's forward pass hides its message: h e
+/// F / (2 E W). (This assumes sequence parallelism, which divides both among tp.)
 double pipeline_blocks(const TrainingTask& task, bool within_node);
 
 /// Returns the tokens per rank from which ring attention hides the next block of keys and values
