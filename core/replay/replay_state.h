@@ -64,7 +64,8 @@ struct Replay::GroupState {
 
   /// In a folded run, returns a number such that the shifts rotate the members by multiples of it;
   /// that many first members are the representatives. Otherwise, returns the number of all members.
-  /// 0 if the shifts do anything else to this group; in that case, no member may call a collective.
+  /// Returns 0 if the shifts do anything else to this group; in that case, no member may call a
+  /// collective.
   static std::size_t kept_of(const std::vector<int>& ranks, const Folding& folding);
 
   std::size_t member(int rank) const {
