@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// Returns the algorithms from which choose_algorithm() chooses for a group of these ranks. It
-/// includes algorithms that distinguish nodes only if the group has equal blocks of members on
+/// Returns the algorithms from which choose_algorithm() chooses for a group of these ranks. The
+/// list includes algorithms that distinguish nodes only if the group has equal blocks of members on
 /// several nodes, and in_switch only on the meta device, on one node of a cluster whose switches
 /// can add.
 std::vector<Algorithm> candidates(std::span<const int> ranks, const Cluster& cluster, bool on_meta);

@@ -22,8 +22,8 @@ void check_cublas(cublasStatus_t status, const char* call) {
 
 constexpr std::int64_t alignment = 16;            // bytes
 constexpr std::size_t most_workspace = 32 << 20;  // NVIDIA's recommendation for Hopper
-/// The number of proposals requested from cuBLASLt. It is always the same, because the first of one
-/// proposal need not be the first of several.
+/// The number of proposals requested from cuBLASLt. It is always the same, because cuBLASLt's first
+/// proposal may depend on this number.
 constexpr int most_proposals = 32;
 
 cudaDataType_t type_of(DType dtype) {

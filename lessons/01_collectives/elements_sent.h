@@ -34,8 +34,8 @@ struct Tree {
   int rank_at(int place) const {
     return !second ? place : N % 2 == 0 ? N - 1 - place : (place + 1) % N;
   }
-  /// The place above: clearing the lowest bit and setting the next, or only clearing it if there is
-  /// no such place.
+  /// The place above: the lowest bit is cleared and the next one is set, or, if there is no such
+  /// place, the lowest bit is only cleared.
   int parent(int place) const {
     const int bit = place & -place;
     const int up = (place ^ bit) | bit << 1;

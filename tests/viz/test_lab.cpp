@@ -102,7 +102,7 @@ TEST_CASE("of a run with many stages, only the microbatches that are left out ar
   const LabQuestion question = question_from(timeline, 0);
   CHECK(question.microbatches == 64);
   CHECK(limit_words(question) == "simulated: 64 of the run's 128 microbatches; more take too long");
-  // The bubble is labelled with the size that it belongs to: 63 / (64 + 63).
+  // The bubble is labelled with the size to which it applies: 63 / (64 + 63).
   CHECK(bubble_words(question, answer(question)) == "bubble of 64 stages, 64 microbatches: 49.6 %");
 }
 

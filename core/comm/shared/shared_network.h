@@ -53,7 +53,7 @@ class SharedNetwork {
   /// Posts the receive of the next message from rank `from` on the stream's channel. If the message
   /// has already arrived, the listener is notified at once.
   void receive(int stream, int from, Listener& listener, int tag);
-  /// Calls listener.reached() at `time`, after everything else that happens then.
+  /// Calls listener.reached() at `time`, after everything else that happens at that time.
   void at(Picoseconds time, Listener& listener, int tag);
 
   /// The time of the next event, if there is one.

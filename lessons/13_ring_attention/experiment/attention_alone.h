@@ -28,8 +28,8 @@ struct AttentionAlone {
 
   /// Returns the tokens per rank.
   std::int64_t block() const { return model.sequence / ranks; }
-  /// Returns the time of the layer's FLOPs, causal, if they were divided evenly. The backward pass
-  /// has 2.5 times as many FLOPs as the forward pass.
+  /// Returns the time that the layer's causal FLOPs would take if they were divided evenly. The
+  /// backward pass has 2.5 times as many FLOPs as the forward pass.
   double ideal_seconds(bool with_backward) const {
     const double s = model.sequence, b = batch, h = model.hidden;
     return (with_backward ? 3.5 : 1.0) * 2 * b * s * s * h / ranks / cluster.flops;

@@ -55,8 +55,8 @@ struct Owned {
   std::int64_t parts = 0;     ///< of parameters, for each of which the optimizer keeps a number
 };
 
-/// Returns what each replica owns, by rank, for the replicas that the representative of `rank`
-/// stands for.
+/// Returns how much each replica owns, by rank, for the replicas for which the representative of
+/// `rank` stands.
 std::map<int, Owned> owned_by_replicas(const PlannedRun& run, const Folding& folding, int rank) {
   std::map<int, Owned> all;
   const Place place = run.plan.place(rank);

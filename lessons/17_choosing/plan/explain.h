@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Explains a configuration: which ranks each number joins, where they are, and the benefit and the
+/// Explains a configuration: which ranks each number joins, where they are, and the benefit and
 /// cost of the number. Times are those of the plan's replay; there are none if the plan does not
 /// fit.
 std::string explained(const TrainingTask& task, const RankedPlan& plan);

@@ -23,7 +23,8 @@ namespace emulator {
 struct Record {
   int device = 0;
   bool passed = false;
-  /// Whether a wait for it is already in Counts, or will never be, because its stream was idle.
+  /// Whether Counts already includes a wait for this mark, or never will, because its stream was
+  /// idle.
   bool counted = false;
   std::chrono::steady_clock::time_point when;
 };
