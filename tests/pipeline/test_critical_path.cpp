@@ -62,7 +62,7 @@ std::string words(const CriticalPath& path) {
   return all;
 }
 
-/// Returns the position of the action of a link in its rank's list.
+/// Returns the position, in its rank's list, of the action that a link refers to.
 std::size_t position(const Schedule& schedule, const PathLink& link) {
   const auto& row = schedule.actions[static_cast<std::size_t>(link.rank)];
   return static_cast<std::size_t>(
