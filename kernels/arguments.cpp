@@ -37,7 +37,7 @@ Linear linear(const char* kernel, Named x, Named w, Named y, WeightLayout layout
   return n;
 }
 
-/// Checks a matrix x and the others of its shape, vectors with an element for each column, and
+/// Checks a matrix x, other matrices of its shape, vectors with an element for each column, and
 /// statistics with an element for each row.
 Matrix normalization(const char* kernel, Named x, std::initializer_list<Named> same_as_x,
                      std::initializer_list<Named> per_column,

@@ -17,7 +17,7 @@ struct Linear {
 };
 struct Attention {
   std::int64_t b, s, heads;
-  std::int64_t groups;  ///< heads of k and v, each of which heads / groups query heads share
+  std::int64_t groups;  ///< heads of k and v; each serves heads / groups query heads
   std::int64_t d;
   float scale;         ///< 1 / √d
   bool probabilities;  ///< whether the caller passed memory for the probabilities

@@ -62,7 +62,8 @@ void want_lse(const char* kernel, const Attention& n, Named lse, Named q) {
   want(kernel, lse.view.shape == Shape{n.b, n.heads, n.s}, lse, q, "lse must be (b, heads, s)");
 }
 
-/// Checks that the block's rows are rows of q and k, and that the others have their shapes.
+/// Checks that the block's rows lie within q and k, and that the other views have the shapes of q
+/// and k.
 BlockOfAttention block_of_attention(const char* kernel, Named q,
                                     std::initializer_list<Named> same_as_q, Named k,
                                     std::initializer_list<Named> same_as_k, int heads,

@@ -55,7 +55,7 @@ constexpr void for_each_kernel(Visit visit) {
 }
 
 /// The list of all fusions. Each does the work of two kernels in one launch, with less memory
-/// traffic and bitwise the same results. A device that gains nothing from a fusion lacks it: it is
+/// traffic and bitwise identical results. If a device gains nothing from a fusion, the fusion is
 /// null.
 template <class Visit>
 constexpr void for_each_fusion(Visit visit) {

@@ -28,7 +28,8 @@ struct AdamWTensor {
   InOut parameter;
   In gradient;
   InOut32 momentum, variance;
-  /// Receives the updated parameter, rounded; may be empty. On a GPU, has the gradient's dtype.
+  /// Receives the updated parameter, rounded; may be empty. On a GPU, its dtype must be the
+  /// gradient's.
   Out rounded;
 };
 
@@ -115,9 +116,9 @@ struct Kernels {
   /// Rotates pairs of columns in place: in each of the `heads` heads of x (b, s, h), strided,
   /// columns i and i + d/2 (d = h / heads, even) turn by the angle of their row's position. Row p
   /// of `table` (P, d) is the cosines of position p's d/2 angles, then the sines. `positions` is
-  /// (b, s), or (s) if all sequences have the same. `inverse` rotates by the negative angles, which
-  /// is the backward pass. A position outside [0, P) throws std::out_of_range on the CPU; on a GPU,
-  /// its row stays as it is.
+  /// (b, s), or (s) if all sequences have the same positions. `inverse` rotates by the negative
+  /// angles, which is the backward pass. A position outside [0, P) throws std::out_of_range on the
+  /// CPU; on a GPU, its row is left unchanged.
   Kernel<void(Queue, InOut x, int heads, In32 table, Indices positions, bool inverse)> rotary;
 
   // -- causal attention ---------------------------------------------------------------------------
@@ -171,12 +172,12 @@ struct Kernels {
   /// std::out_of_range on the CPU; on a GPU, its row of x is just the position embedding.
   Kernel<void(Queue, Indices tokens, In tokens_table, In positions_table, Out x)> embedding_forward;
   /// In ascending order of (b, s), adds each row of dx (b, s, h) to the gradients of the two table
-  /// rows of which embedding_forward made that row of x.
+  /// rows from which embedding_forward computed that row of x.
   Kernel<void(Queue, Indices tokens, In dx, InOut dtokens_table, InOut dpositions_table)>
       embedding_backward;
 
   /// Computes one rank's term of embedding_forward's result; the sum over ranks is the result.
-  /// `tokens_table` (rows, h) has the rows of the tokens in `part`, and other tokens add nothing.
+  /// `tokens_table` (rows, h) holds the rows of the tokens in `part`, and other tokens add nothing.
   /// `positions_table` may be empty, because only one rank may add the positions.
   Kernel<void(Queue, Indices tokens, VocabularyPart part, In tokens_table, In positions_table,
               Out x)>
@@ -261,7 +262,7 @@ struct Kernels {
   Kernel<void(Queue, Ins, Out32 sums)> sums;
   /// The sum of the squares, accumulated in double in a fixed order (gradient norms).
   Kernel<void(Queue, Ins, Out32 sums)> sums_of_squares;
-  /// The number of elements that are ∞ or NaN. Loss scaling requires that a gradient has none.
+  /// The number of elements that are ∞ or NaN. Loss scaling requires that there are none.
   Kernel<void(Queue, Ins, Out32 sums)> counts_of_not_finite;
 };
 

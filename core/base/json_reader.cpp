@@ -183,7 +183,7 @@ bool JsonReader::boolean() {
 }
 
 std::string_view JsonReader::skip() {
-  const Kind next = kind();  // passes over blanks
+  const Kind next = kind();  // skips whitespace
   const std::size_t begin = at_;
   switch (next) {
     case Kind::object:

@@ -18,9 +18,9 @@ struct JsonError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Reads JSON from files that may be damaged or hostile. It passes over the text once, from the
-/// beginning to the end, and builds no document: the caller reads each value into its own structure
-/// when its turn comes. Time is linear in the text, and memory is only what the caller stores.
+/// Reads JSON from files that may be damaged or hostile. It makes one pass over the text and builds
+/// no document: the caller reads each value directly into its own structure. The time is linear in
+/// the text's length, and the caller's structures are the only memory used.
 class JsonReader {
  public:
   enum class Kind { object, list, string, number, boolean, null };
@@ -39,11 +39,11 @@ class JsonReader {
 
   /// Returns the kind of the next value.
   Kind kind();
-  /// Reads an object with these keys, in any order, and passes over other keys. Throws if a
-  /// required key is missing, or if one of the keys appears twice.
+  /// Reads an object with these keys, in any order, and skips other keys. Throws if a required key
+  /// is missing, or if one of the keys appears twice.
   void object(std::initializer_list<Field> fields);
-  /// Reads an object with any keys: calls `read` for each; it must read or skip the value. Does not
-  /// compare the keys with one another.
+  /// Reads an object with any keys: calls `read` for each key, and `read` must read or skip the
+  /// value. Does not compare the keys with one another.
   void members(const std::function<void(const std::string& key)>& read);
   /// Calls `read` for each element of a list; it must read or skip the element.
   void elements(const std::function<void()>& read);
@@ -53,16 +53,16 @@ class JsonReader {
   double number();
   std::string string();
   bool boolean();
-  /// Passes over a value and returns its text.
+  /// Skips a value and returns its text.
   std::string_view skip();
-  /// Returns how many members or elements the next value has, without reading it.
+  /// Returns the number of members or elements of the next value, without reading it.
   std::size_t count() const;
   /// Throws unless the text ends here.
   void end();
 
-  /// Throws JsonError because of the value that `text` is: "'step' is -5, but must be `wanted`".
+  /// Throws JsonError for the value `text`: "'step' is -5, but must be `wanted`".
   [[noreturn]] void unfit(std::string_view text, const std::string& wanted) const;
-  /// Throws JsonError because of the object or list being read: "'files' has `what`".
+  /// Throws JsonError for the object or list being read: "'files' has `what`".
   [[noreturn]] void fail(const std::string& what) const;
 
  private:

@@ -38,7 +38,7 @@ unsigned JsonReader::code_unit() {
   return value;
 }
 
-/// Reads a string and returns what is between its quotes, as written.
+/// Reads a string and returns the raw text between its quotes.
 std::string_view JsonReader::string_text() {
   expect('"');
   const std::size_t begin = at_;

@@ -21,12 +21,12 @@ inline constexpr std::array all_memory_categories{
     MemoryCategory::activations, MemoryCategory::communication};
 const char* name_of(MemoryCategory category);
 
-/// Limits on how finely a rank divides its memory, for the program that writes a trace and for the
-/// one that reads it: parts (MemoryParts), different states of them, and differences between a
-/// state and the one before, in all.
+/// Limits on the division of a rank's memory, which both the writer and the reader of a trace
+/// enforce: on the number of parts (MemoryParts), of distinct states, and of all differences
+/// between successive states.
 constexpr std::size_t most_memory_parts = 8192, most_memory_states = 4096;
 constexpr std::size_t most_memory_changes = std::size_t{1} << 18;
-/// The most bytes of a part. Sums over parts fit in 64 bits.
+/// The largest number of bytes in a part. Sums over parts fit in 64 bits.
 constexpr std::int64_t most_part_bytes = std::int64_t{1} << 46;
 
 /// The number of bytes in use per category, or each category's peak. The numbers are exact, because

@@ -16,14 +16,14 @@ void print_error(fmt::format_string<Arguments...> format, Arguments&&... argumen
   [[maybe_unused]] const std::size_t written = std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-/// Opens /dev/null in place of those of stdin, stdout and stderr that are closed. Otherwise, the
-/// next file that the program opens would take their number, and receive what it prints.
+/// Opens /dev/null in place of stdin, stdout or stderr if they are closed. Otherwise, the next file
+/// that the program opens would get that descriptor, and receive the program's output.
 void open_standard_streams();
 
-/// Returns why text that was printed to stdout did not get there, or "". Flushes stdout.
+/// Returns the reason why text printed to stdout was lost, or "". Flushes stdout.
 std::string lost_output();
 
-/// Returns a line that says that stdout could not be written. `why` is the system's error.
+/// Returns a line that reports that stdout could not be written. `why` is the system's error.
 std::string cannot_print(const std::string& why);
 
 }  // namespace lockstep

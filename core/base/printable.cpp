@@ -8,8 +8,8 @@ namespace lockstep {
 
 namespace {
 
-/// Whether a terminal may interpret the character as a command: the control characters of ASCII,
-/// and those of Latin-1 (U+0080 to U+009F), among which is another way to begin an escape sequence.
+/// Whether a terminal may interpret the character as a command: the control characters of ASCII and
+/// of Latin-1 (U+0080 to U+009F), which include a second way to begin an escape sequence.
 bool is_control(std::string_view character) {
   const auto first = static_cast<unsigned char>(character.front());
   if (character.size() == 1) return first < 0x20 || first == 0x7f;
@@ -45,7 +45,7 @@ std::size_t utf8_length(std::string_view text) {
   const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
   for (std::size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
-  // Excludes longer forms of shorter characters, surrogates, and numbers above U+10FFFF.
+  // Excludes overlong encodings, surrogates, and numbers above U+10FFFF.
   const bool valid = first < 0xc2    ? false
                      : first == 0xe0 ? byte(1) >= 0xa0
                      : first == 0xed ? byte(1) < 0xa0
@@ -61,7 +61,7 @@ std::string printable(std::string_view text) {
 
 std::string excerpt(std::string_view text, std::size_t most) {
   if (text.size() <= most) return escaped(text, /*one_line=*/true);
-  // Leaves out a character that the limit would cut.
+  // Drops a character that the limit would cut in two.
   std::size_t end = most;
   while (end > 0 && most - end < 3 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return fmt::format("{}... ({} bytes)", escaped(text.substr(0, end), /*one_line=*/true),

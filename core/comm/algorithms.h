@@ -37,9 +37,8 @@ void pairwise_all_to_all(Peers& peers, View out, std::span<const std::int64_t> s
 void dissemination_barrier(Peers& peers);
 
 /// Runs this member's part in a collective: one of the algorithms above, in between_nodes.h or in
-/// double_tree.h. `data` is what it works
-/// on in place; an all_to_all sends from `data` and receives into `in`. Views may lack
-/// storage if `peers` accesses no data.
+/// double_tree.h. It works on `data` in place, except that an all_to_all sends from `data` and
+/// receives into `in`. Views may lack storage if `peers` accesses no data.
 void run(const Collective& collective, Peers& peers, View data, View in = {});
 
 }  // namespace lockstep

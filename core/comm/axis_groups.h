@@ -19,7 +19,7 @@ namespace lockstep {
 /// NCCL's communicators are created by ncclCommInitRankConfig (cuda/nccl_communicator.cpp).
 class AxisGroups {
  public:
-  /// Whether axes that have the same ranks share one group.
+  /// Whether axes with the same ranks share one group.
   enum class Sharing { same_ranks, none };
   /// `place` and `world`, the group of all ranks, must outlive this object. All ranks of the run
   /// must create their AxisGroups at the same point of the program.

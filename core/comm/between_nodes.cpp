@@ -23,8 +23,7 @@ int members_per_node(std::span<const int> ranks, int ranks_per_node) {
 
 namespace {
 
-/// Every `stride`-th member of a group, as a group of its own: its members' messages are those of
-/// the whole group.
+/// A group of every `stride`-th member of another group, which carries its messages.
 class Subset final : public Peers {
  public:
   /// `size` members, from `first`; they include the member that `all` belongs to.
@@ -63,12 +62,12 @@ class Subset final : public Peers {
 Subset node_of(Peers& peers, int per_node) {
   return {peers, peers.rank() / per_node * per_node, 1, per_node};
 }
-/// The members that have this member's place in their nodes.
+/// The members with the same place in their nodes as this member.
 Subset rail_of(Peers& peers, int per_node) {
   return {peers, peers.rank() % per_node, per_node, peers.size() / per_node};
 }
 
-/// The chunks of the members that have a place in their nodes: what their rail sums or gathers.
+/// The chunks of the members at this place in their nodes, which their rail sums or gathers.
 std::vector<View> chunks_of_rail(View data, int place, const Peers& all, int per_node) {
   std::vector<View> chunks;
   for (int member = place; member < all.size(); member += per_node)
@@ -76,7 +75,8 @@ std::vector<View> chunks_of_rail(View data, int place, const Peers& all, int per
   return chunks;
 }
 
-/// One step of a ring in the node: passes on the chunks of one rail, and receives those of another.
+/// One step of a ring within the node: passes on the chunks of one rail, and receives those of
+/// another rail.
 void pass_rails(Subset& node, Peers& all, View data, int per_node, int out, int in, bool adds) {
   using Kind = Peers::Transfer::Kind;
   std::vector<Peers::Transfer> step;
@@ -99,8 +99,8 @@ void hierarchical_all_reduce(Peers& peers, View data, int per_node) {
   ring_all_gather(node, data);
 }
 
-// As ring_reduce_scatter, first within the node with the chunks of whole rails, and then along the
-// own rail.
+// Like ring_reduce_scatter, first within the node on the chunks of whole rails, and then along this
+// member's rail.
 void hierarchical_reduce_scatter(Peers& peers, View data, int per_node) {
   Subset node = node_of(peers, per_node);
   Subset rail = rail_of(peers, per_node);

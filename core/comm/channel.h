@@ -28,10 +28,10 @@ struct Endpoint {
 /// clock and one lane per direction, and follows the rules of modelled time (core/README.md,
 /// "Modelled time"):
 ///
-///   A message starts when its data and the sender's lane are ready, and holds that lane for
-///   β · bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became
-///   free. With shared links, SharedNetwork has the rules, and a send may be released before its
-///   time is known.
+///   A message starts when its data and the sender's lane are ready, and holds that lane for β ·
+///   bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became free.
+///   With shared links, SharedNetwork defines the rules, and a send may be released before its time
+///   is known.
 ///
 /// On the wall clock, a message's span begins when the message was posted or when the previous
 /// message on its lane was done, whichever is later. In the trace, a message is a span on the
@@ -50,8 +50,8 @@ class Channel {
   };
 
   /// `id` comes from Transport::open_channels(). `send_lane` and `receive_lane` are the names of
-  /// the lanes in the trace. `axis` says in the rank's recorded operations what the messages are
-  /// for; empty if they are part of an operation that is recorded as a whole.
+  /// the lanes in the trace. In the rank's recorded operations, `axis` names the purpose of the
+  /// messages; it is empty if the messages are part of an operation that is recorded as a whole.
   Channel(Endpoint endpoint, int id, const std::string& send_lane, const std::string& receive_lane,
           const std::string& axis = "");
 
@@ -96,8 +96,8 @@ class Channel {
     Lane send, receive;
   };
 
-  /// As send() and receive(), on a cluster with shared links: the time of a message is known only
-  /// once other messages have been issued, perhaps after the Work has been released.
+  /// Like send() and receive(), but on a cluster with shared links: the time of a message is known
+  /// only once other messages have been issued, perhaps after the Work has been released.
   Work send_shared(View data, int to, const Event& ready, const Part& part);
   Work receive_shared(View into, int from, const Part& part, Combine combine, const Event& free);
   /// Records that a message is issued, if this channel's messages are recorded.

@@ -49,7 +49,8 @@ void ChannelPeers::sent(Work work) {
 }
 
 void ChannelPeers::leave(Work work, View out) {
-  // A GPU's queue waits, not the host. A barrier's empty messages must have been received.
+  // On a GPU, the queue waits, not the host. A barrier ends only after its empty messages have been
+  // received.
   if (gpu_queue_ != nullptr || out.data == nullptr) return sent(std::move(work));
   going_.push_back({std::move(work), out});
   if (going_.size() <= most_going) return;

@@ -46,14 +46,14 @@ class ChannelPeers final : public Peers {
  private:
   Work start_send(View out, int to);
   Work start_receive(View in, int from, Combine combine = nullptr);
-  /// A send that has started and is not waited for yet.
+  /// A send that has started and has not been waited for.
   struct Going {
     Work work;
     View out;
   };
   void sent(Work work);
-  /// Waits for a send of `out` later, when its elements are about to change or the collective ends,
-  /// so that a member need not wait in each step for its neighbour to arrive.
+  /// Defers the wait for a send of `out` until its elements are about to change or the collective
+  /// ends, so that a member need not wait in each step for its neighbour to arrive.
   void leave(Work work, View out);
   /// Waits for the sends of elements in `into`, which are about to change.
   void release(View into);
@@ -73,7 +73,7 @@ class ChannelPeers final : public Peers {
   Picoseconds ready_;
   Picoseconds end_ = 0;
   View scratch_;
-  /// In order. Every wait polls all of them, so there are not many.
+  /// In order of issue. Every wait polls all of these sends, so their number is limited.
   std::vector<Going> going_;
   static constexpr std::size_t most_going = 8;
 };

@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// The time of a message, and the part for which it occupies a link.
+/// The time of a message, and the part of it during which the message occupies a link.
 struct MessageSeconds {
   double whole = 0, held = 0;
 };
@@ -26,10 +26,10 @@ class Machine {
 
   int size() const { return static_cast<int>(ranks_.size()); }
   int per_node() const { return per_node_; }
-  /// How many members of a node send to others at once, if all members do.
+  /// The number of members of a node that send to other nodes at once, if all members send.
   int senders() const { return std::max(1, per_node_); }
 
-  /// `senders`: how many members of a node send at once, if the message crosses nodes.
+  /// `senders` is the number of members of a node that send at once, if the message crosses nodes.
   MessageSeconds message(double bytes, bool crosses, int senders = 1) const {
     MessageSeconds time = over(crosses ? cluster_.between : cluster_.within, bytes);
     if (!crosses || !cluster_.shared) return time;
@@ -44,7 +44,7 @@ class Machine {
     return ranks_[static_cast<std::size_t>(one)] / cluster_.ranks_per_node !=
            ranks_[static_cast<std::size_t>(other)] / cluster_.ranks_per_node;
   }
-  /// Whether any member is on another node than the one whose index differs in `mask`.
+  /// Whether any member's partner, whose index differs in the bits of `mask`, is on another node.
   bool crosses(int mask) const {
     for (int i = 0; i < size(); ++i)
       if ((i ^ mask) < size() && crosses(i, i ^ mask)) return true;
@@ -62,9 +62,9 @@ class Machine {
   int per_node_;
 };
 
-// A ring repeats the same step. Each step takes as long as the slowest link is occupied, or a
-// message on average, whichever is longer: the α of a slow link passes while the other links carry
-// chunks.
+// A ring repeats the same step. Each step takes as long as the slowest link is occupied, or as long
+// as an average message, whichever is longer: the α of a slow link passes while the other links
+// carry chunks.
 double ring(const Machine& machine, double bytes, int rings = 1) {
   const int N = machine.size();
   double average = 0, longest = 0;
@@ -83,7 +83,7 @@ double hierarchical(const Machine& machine, double bytes) {
 }
 
 // In a round, a member sends up to four pieces. If a member's neighbours in one tree are on other
-// nodes, its neighbours in the other tree are on its own.
+// nodes, its neighbours in the other tree are on its own node.
 double double_tree(const Machine& machine, double bytes, std::int64_t elements) {
   const int N = machine.size();
   const int pieces = double_tree_pieces(elements, DType::f32, N);
@@ -97,7 +97,7 @@ double double_tree(const Machine& machine, double bytes, std::int64_t elements) 
          (piece.whole + (most - 2) * piece.held + last);
 }
 
-// Both: with a fold and an unfold if the number of members is not a power of two.
+// Both algorithms add a fold and an unfold if the number of members is not a power of two.
 double halving_or_doubling(const Machine& machine, double bytes, bool halves) {
   const int N = machine.size();
   const int P = static_cast<int>(std::bit_floor(static_cast<unsigned>(N)));

@@ -14,8 +14,9 @@ BinaryTree::BinaryTree(int rank, int size, bool second) {
   const auto member = [&](int at) {
     return !second ? at : size % 2 == 0 ? mirrored(at) : (at + 1) % size;
   };
-  // A place's lowest bit tells its level. Its parent is the place in the middle of the next level's
-  // range that holds it, or, if that does not exist, the one before.
+  // The lowest set bit of a place gives its level. Its parent is the middle of the next level's
+  // range that contains the place, or, if no such place exists, the place at which its own range
+  // begins.
   const auto lowest = [&](int at) { return at == 0 ? 1 << depth_of(size) : at & -at; };
   const auto parent_of = [&](int at) {
     const int bit = lowest(at), up = (at ^ bit) | (bit << 1);
@@ -38,7 +39,7 @@ int BinaryTree::depth_of(int size) {
 
 namespace {
 
-/// Beyond this, pieces are so large that more of them gain nothing, but their messages take memory.
+/// Data this large gains nothing from more pieces, but their messages would take memory.
 constexpr std::int64_t most_pieces = 4096;
 
 }  // namespace

@@ -44,8 +44,8 @@ class Group {
   /// This rank's index in the group, 0 .. size() - 1.
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
-  /// How many consecutive members share a node of the run's cluster; 0 if all do, or if they are
-  /// not in equal blocks (members_per_node()).
+  /// The number of consecutive members that share a node of the run's cluster; 0 if all members
+  /// share one, or if they do not form equal blocks (members_per_node()).
   int per_node() const { return per_node_; }
   /// The i-th member's rank in the whole run.
   int world_rank(int i) const { return ranks_[static_cast<std::size_t>(i)]; }
@@ -63,23 +63,23 @@ class Group {
   /// std::invalid_argument for Algorithm::rings, and for Algorithm::in_switch unless the tensors
   /// are on the meta device, the cluster's switches can add, and all members are on one node.
   /// Without an algorithm, with_default_algorithm() chooses: a ring, unless the modelled cluster
-  /// has the collectives of a library.
+  /// uses the collectives of a library.
   Work all_reduce(View data, std::optional<Algorithm> chosen = {},
                   std::source_location where = std::source_location::current());
   /// Divides `data` into size() chunks (see chunk()). On member i, chunk i of `data` becomes the
   /// sum over all members, and the other chunks are left with partial sums (ring).
   Work reduce_scatter(View data, std::source_location where = std::source_location::current());
-  /// Member i contributes chunk i of `data`; afterwards, every member has all chunks (ring).
+  /// Member i contributes chunk i of `data`; afterwards, every member holds all chunks (ring).
   Work all_gather(View data, std::source_location where = std::source_location::current());
-  /// Member i contributes chunk i of `data`; afterwards, the root has all chunks (one message per
+  /// Member i contributes chunk i of `data`; afterwards, the root holds all chunks (one message per
   /// member).
   Work gather(View data, int root, std::source_location where = std::source_location::current());
   /// Sends chunk i of `out` to member i and receives that member's chunk into chunk i of `in`
   /// (pairwise). Throws std::invalid_argument unless both views have the same number of elements.
   Work all_to_all(View out, View in, std::source_location where = std::source_location::current());
-  /// The same in two hops, so that fewer and larger messages cross nodes: first to the member of
-  /// this node that has the receiver's place, then to the receiver. In a group on one node, or
-  /// without equal blocks of members per node, this is all_to_all().
+  /// Like all_to_all(), but in two hops, so that fewer and larger messages cross nodes: first to
+  /// the member of this node with the receiver's place, then to the receiver. In a group on one
+  /// node, or without equal blocks of members per node, it is the same as all_to_all().
   Work two_hop_all_to_all(View out, View in,
                           std::source_location where = std::source_location::current());
   /// All-to-all with contiguous chunks of any sizes, in elements. The count that member i sends to
@@ -97,8 +97,8 @@ class Group {
  private:
   /// Chooses how this group runs its collectives.
   std::unique_ptr<GroupCollectives> collectives(int channel);
-  /// Issues and records a collective that works on `data` and `in` (see run()). Completes
-  /// `collective` and `call` with what follows from the data.
+  /// Issues and records a collective that works on `data` and `in` (see run()). Fills in the fields
+  /// of `collective` and `call` that depend on the data.
   Work issue(Collective collective, View data, CollectiveCall call, View in = {});
   Members members() const { return {endpoint_, ranks_, rank_, name_}; }
   std::vector<int> chunk_counts(View data) const;
@@ -114,8 +114,8 @@ class Group {
   Work equal_all_to_all(View out, View in, int per_node, std::source_location where);
   Work exchange(View out, std::vector<std::int64_t> send_counts, View in,
                 std::vector<std::int64_t> receive_counts, int per_node, std::source_location where);
-  /// The part of an operation that every message names. `algorithm`, `whole` and `root` are those
-  /// of a collective.
+  /// Returns the description of an operation that each of its messages carries. `algorithm`,
+  /// `whole` and `root` apply only to a collective.
   Channel::Part part(const char* name, std::source_location where, const char* algorithm = nullptr,
                      std::int64_t whole = -1, int root = -1) const;
 
@@ -125,7 +125,7 @@ class Group {
   const char* kept_name_;  ///< for spans, which outlive the group
   int rank_ = 0;
   int per_node_;
-  /// What with_default() has found, by operation, elements and type.
+  /// The results of with_default(), by operation, number of elements and type.
   std::map<std::tuple<Operation, std::int64_t, DType>, Collective> defaults_;
   Channel messages_;
   int recorded_ = -1;  ///< this group's number in the OperationLog, if there is one

@@ -26,7 +26,7 @@ struct Members {
 /// A collective that has not been issued yet.
 struct CollectiveCall {
   Channel::Part part;        ///< its span names the built-in algorithm
-  std::int64_t scratch = 0;  ///< elements that `built_in` needs to receive into before it adds
+  std::int64_t scratch = 0;  ///< number of elements that `built_in` receives into before it adds
   DType dtype = DType::f32;  ///< of the scratch
   std::function<void(Peers&)> built_in;            ///< Lockstep's own algorithm
   std::function<void(NativeCollectives&)> native;  ///< the library's call
@@ -46,20 +46,20 @@ struct CollectiveCall {
 class GroupCollectives {
  public:
   virtual ~GroupCollectives() = default;
-  /// Issues the group's next collective. The compute stream's work so far comes before it.
+  /// Issues the group's next collective. It starts after the compute stream's work so far.
   virtual Work issue(CollectiveCall call) = 0;
   /// Whether 16-bit elements are supported. All implementations support f32.
   virtual bool supports_16_bit() const { return true; }
 };
 
-// The implementations. `channel` is the channel of the collectives' messages, from
+// The implementations. `channel` carries the collectives' messages, and comes from
 // Transport::open_channels().
 
-/// In a group of one rank: every collective ends at once. `messages` carries nothing.
+/// For a group of one rank: every collective ends at once. `messages` carries nothing.
 std::unique_ptr<GroupCollectives> collectives_alone(const Members& members, Channel& messages);
 /// Built-in algorithms, whose messages a worker exchanges while the rank computes.
 std::unique_ptr<GroupCollectives> collectives_by_worker(const Members& members, int channel);
-/// Built-in algorithms on the meta device: evaluated without messages (see MetaCollectives).
+/// Built-in algorithms on the meta device, evaluated without messages (see MetaCollectives).
 std::unique_ptr<GroupCollectives> collectives_on_meta(const Members& members, int channel,
                                                       std::unique_ptr<MetaCollectives> meta);
 /// A library's collectives. If the library enqueues them on a GPU (NativeCollectives::gpu_queue()),

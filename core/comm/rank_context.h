@@ -4,8 +4,8 @@
 
 namespace lockstep {
 
-/// What the code of a training step uses of the rank that runs it: a rank of the run, or one in a
-/// dry run. The rank owns everything here.
+/// The parts of a rank that the code of a training step uses, in a run or in a dry run. The rank
+/// owns everything here.
 struct RankContext {
   const Plan& plan;
   const Place& place;

@@ -12,8 +12,8 @@ namespace lockstep {
 /// (Algorithm::rings). A node has a network card per rank, but a single ring leaves and enters each
 /// node through one of them. With g ranks per node, ring r visits the members of each node in the
 /// order r, r + 1, ..., r - 1 (modulo g), so every member is the last of its node in one ring. Each
-/// ring is a Group with its own stream. On ranks of one node, or without equal blocks of ranks per
-/// node, there is one ring.
+/// ring is a Group with its own stream. If all ranks are on one node, or if they form no equal
+/// blocks per node, there is one ring.
 class Rings {
  public:
   /// The number of channels that the rings of these ranks use. `ranks_per_node` is the cluster's.
@@ -21,7 +21,8 @@ class Rings {
   /// The members of ring r, in the order of the ring.
   static std::vector<int> order(const std::vector<int>& ranks, int per_node, int r);
   /// `channels` is the first of channels_taken() numbers from Transport::open_channels(). All
-  /// members pass the same arguments. The rings' groups are called `name` and their number.
+  /// members pass the same arguments. Each ring's group is called `name`, followed by the ring's
+  /// number.
   Rings(Endpoint endpoint, const std::vector<int>& ranks, const std::string& name, int channels);
 
   int count() const { return static_cast<int>(groups_.size()); }
@@ -33,7 +34,7 @@ class Rings {
       for (Work& each : works) each.wait();
     }
   };
-  /// The number of rings that share n elements: as many as have an element for each member, at
+  /// The number of rings that share n elements: as many as have an element for each member, but at
   /// least one.
   static int rings_for(std::int64_t elements, int ranks, int rings);
   /// Leaves the sum over all members on every member: ring r sums chunk r of the data.

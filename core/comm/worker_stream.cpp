@@ -42,8 +42,8 @@ Work WorkerStream::queue(const Channel::Part& part, const Event& ready, Tensor s
       [this, part, ready, body = std::move(body), view = scratch.view()] {
         const Clock& clock = members_.endpoint.device.compute.clock();
         Event start = ready;
-        // Otherwise a message could start before those of the collective before it have ended,
-        // whose times are known already.
+        // Otherwise a message could start before the messages of the previous collective have
+        // ended, although their times are already known.
         if (clock.is_modelled() && clock.cluster().shared) start.time = std::max(start.time, end_);
         ChannelPeers peers{*channel_, {members_.ranks, members_.rank}, part, start, view};
         Event end = body(peers);

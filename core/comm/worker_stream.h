@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// A group's communication stream on the CPU: a worker, and the channel of its agent's messages.
+/// A group's communication stream on the CPU: a worker, and the channel that carries its agent's
+/// messages.
 class WorkerStream {
  public:
   /// Exchanges a collective's messages, and returns the event at which it ended. Runs on the
@@ -18,9 +19,9 @@ class WorkerStream {
   using Body = std::function<Event(ChannelPeers&)>;
 
   WorkerStream(const Members& members, int channel);
-  /// Queues a collective that starts once `ready` has occurred. `scratch` is where it receives
-  /// elements before they are added (see ChannelPeers). The rank's own thread releases it, in
-  /// program order.
+  /// Queues a collective that starts once `ready` has occurred. The collective receives elements
+  /// into `scratch` before it adds them (see ChannelPeers). The rank's own thread releases
+  /// `scratch`, in program order.
   Work queue(const Channel::Part& part, const Event& ready, Tensor scratch, Body body);
 
  private:

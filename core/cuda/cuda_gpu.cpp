@@ -54,9 +54,9 @@ CudaGpu::CudaGpu(int index, const GpuInfo& info, bool allow_tf32) : index_(index
 }
 
 /// Makes the pool keep freed memory: by default each synchronization returns freed memory to the
-/// system, which slows down the next allocation. Also keeps the pool from handing out memory that a
-/// stream has yet to release, for which it would make the new owner's stream wait: the first one
-/// may be waiting for a message.
+/// system, which slows down the next allocation. Also disables the pool's reuse of memory that a
+/// stream has yet to release, because the new owner's stream would have to wait for the first
+/// stream, which may be waiting for a message.
 void CudaGpu::open_pool() {
   check(cudaDeviceGetDefaultMemPool(&pool_, index_), "cudaDeviceGetDefaultMemPool");
   std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
@@ -132,7 +132,7 @@ std::int64_t CudaGpu::memory_in_use() const {
   std::size_t free = 0;
   std::size_t total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  std::uint64_t used = 0;  // the most so far
+  std::uint64_t used = 0;  // the peak so far
   check(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &used),
         "cudaMemPoolGetAttribute");
   return static_cast<std::int64_t>(total - free - (reserved_ - std::min(reserved_, used)));

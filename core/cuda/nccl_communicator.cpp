@@ -60,7 +60,7 @@ void wait_until(Over&& over, const WaitCheck& check) {
   }
 }
 
-/// Returns the state of a communicator, which is ncclInProgress while its last call is.
+/// Returns the state of a communicator, which is ncclInProgress until its last call is done.
 ncclResult_t state_of(ncclComm_t communicator) {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state);
@@ -166,7 +166,8 @@ class NcclCommunicator final : public GpuCommunicator {
       if (state == ncclInProgress)
         wait_until([&] { return (state = state_of(handle_)) != ncclInProgress; }, check_);
       all_done = state == ncclSuccess;
-    } catch (const std::exception&) {  // the WaitCheck's; the run has failed, and knows why
+    } catch (const std::exception&) {  // thrown by the WaitCheck: the run has failed, and its cause
+                                       // is known
     }
     all_done ? ncclCommDestroy(handle_) : ncclCommAbort(handle_);
   }
@@ -176,8 +177,8 @@ class NcclCommunicator final : public GpuCommunicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  // Between the two, the thread counts as inside, so that an abort waits for ncclGroupEnd, without
-  // which the thread would stay in its group, and would submit nothing on any communicator.
+  // Between the two calls, the thread counts as inside, so that an abort waits for ncclGroupEnd.
+  // Otherwise the thread would stay in its group, and would submit nothing on any communicator.
   void begin_group() override {
     auto inside = std::make_unique<Gate::Visit>(gate_);
     enter("ncclGroupStart", [] { return ncclGroupStart(); });
@@ -243,7 +244,7 @@ class NcclCommunicator final : public GpuCommunicator {
     if (!visit.let_in()) return gate_.closed();
     ncclResult_t state = ncclSuccess;
     {
-      // A thread that is inside a call learns of the error itself.
+      // A thread inside a call finds the error itself.
       const std::unique_lock lock{calls_, std::try_to_lock};
       if (lock) state = state_of(handle_);
     }
@@ -270,9 +271,9 @@ class NcclCommunicator final : public GpuCommunicator {
     return data.elements() / size_;
   }
 
-  /// Issues a send or receive in the open group, or else in a group of its own. Before NCCL 2.24,
-  /// the state of a non-blocking communicator says that an ungrouped one is done before its work is
-  /// on the stream; the state after ncclGroupEnd is right.
+  /// Issues a send or receive in the open group, or else in a separate group. Before NCCL 2.24, a
+  /// non-blocking communicator reports an ungrouped send or receive as done before its work is on
+  /// the stream; the state after ncclGroupEnd is correct.
   template <class Issue>
   void in_a_group(Issue&& issue) {
     if (group_ != nullptr) return issue();

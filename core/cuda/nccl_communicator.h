@@ -13,7 +13,7 @@ namespace lockstep::nccl {
 // core/cuda's interface to NCCL. In a build without NCCL, make_id() and join() throw
 // std::runtime_error.
 
-/// Whether this build has NCCL.
+/// Whether this build includes NCCL.
 extern const bool is_here;
 
 /// Returns the bytes of a new ncclUniqueId. NCCL then listens on a port of the calling process, and

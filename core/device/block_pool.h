@@ -14,7 +14,7 @@ namespace lockstep {
 /// 1/32 of that peak, or by 4 MiB if that is more. To stay within the bound, a new block takes over
 /// the pages of the blocks that have been idle longest, or the pool returns those pages to the
 /// system. Resident memory therefore follows the memory account. Each block of 128 KiB or more has
-/// a mapping of its own, so that its pages can be returned.
+/// its own mapping, so that its pages can be returned.
 ///
 /// Not thread-safe. Sanitizer builds keep no idle blocks, because a sanitizer detects a use after
 /// release only if the memory has actually been freed.

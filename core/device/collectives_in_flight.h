@@ -10,22 +10,23 @@
 
 namespace lockstep {
 
-/// The collectives that a rank has called and that have not ended, which slow the kernels beside
-/// them (SharedLinks::kernels_beside_collectives). Belongs to the rank's own thread.
+/// A rank's collectives in flight, which slow down the kernels that run at the same time
+/// (SharedLinks::kernels_beside_collectives). Belongs to the rank's own thread.
 class CollectivesInFlight {
  public:
-  /// `wait_until` returns once all that happens before a modelled time is known.
+  /// `wait_until` returns once all events before a modelled time are known.
   CollectivesInFlight(double slowdown, std::function<void(Picoseconds)> wait_until)
       : slowdown_(slowdown), wait_until_(std::move(wait_until)) {}
 
-  /// Notes a collective. Call the result with the collective's end, on any thread, once it is
+  /// Registers a collective. Call the result with the collective's end, on any thread, once it is
   /// known.
   std::function<void(Picoseconds)> begin() {
     ends_.push_back(std::make_shared<std::atomic<Picoseconds>>(unknown));
     return [end = ends_.back()](Picoseconds at) { *end = at; };
   }
 
-  /// Returns how long a kernel takes that starts at `start` and takes `alone` beside no collective.
+  /// Returns the duration of a kernel that starts at `start`, and that takes `alone` without
+  /// collectives in flight.
   Picoseconds duration(Picoseconds start, Picoseconds alone) {
     std::erase_if(ends_, [&](const auto& end) { return has_ended(*end, start); });
     if (ends_.empty() || alone == 0) return alone;

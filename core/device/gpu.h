@@ -58,7 +58,7 @@ class Gpu {
   virtual void* allocate_pinned(std::size_t bytes) = 0;
   virtual void release_pinned(void* data) noexcept = 0;
   /// Returns the number of bytes of GPU memory in use by all processes together, as reported by the
-  /// device, without those that reserve() has set aside and that have never been used.
+  /// device, excluding bytes that reserve() has set aside and that have never been used.
   virtual std::int64_t memory_in_use() const = 0;
   /// Makes the pool take `bytes` from the device now, if that many are free. Allocations of up to
   /// that many bytes in total then map no memory. Mapping memory while a kernel of NCCL runs on any
@@ -127,9 +127,9 @@ class GpuLibrary {
 
 /// Makes CUDA load all kernels when it starts, unless $CUDA_MODULE_LOADING says otherwise. Takes
 /// time and memory, so only runs of several ranks call it, before their first call of
-/// gpu_library(). By default, a kernel is loaded at its first launch, and loading may wait for the
-/// kernels that run. A receive is such a kernel, and may itself wait for what this rank has yet to
-/// compute (CUDA C++ Programming Guide, "Lazy Loading", on concurrent execution).
+/// gpu_library(). By default, a kernel is loaded at its first launch, and loading may wait for
+/// running kernels. A receive is such a kernel, and may itself wait for results that this rank has
+/// yet to compute (CUDA C++ Programming Guide, "Lazy Loading", on concurrent execution).
 void load_kernels_at_start();
 
 /// Returns the GPU library, which the first call loads: the library that $LOCKSTEP_GPU_LIBRARY

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int tries = 5;
 constexpr Picoseconds realign_after = 1'000'000'000'000;  // a second
-/// How long the thread sleeps between two polls of a mark, and therefore the longest delay before a
-/// span appears in a live viewer.
+/// The interval between the thread's polls of a mark, and therefore the longest delay before a span
+/// appears in a live viewer.
 constexpr std::chrono::microseconds nap{200};
 
 }  // namespace
@@ -62,7 +62,8 @@ void GpuTimeline::realign(Queue queue) {
   now->rate = static_cast<double>(now->time - first.time) / by_gpu;
   now->drift_left = static_cast<double>(now->uncertainty + first.uncertainty) / by_gpu;
   lock.lock();
-  // Keeps the spans in order: if the previous anchor dated them too late, the next ones are, too.
+  // Keeps the spans in order: if the previous anchor made their times too late, delays the next
+  // ones as much.
   const Picoseconds late = std::max<Picoseconds>(0, last_end_ - now->time);
   now->time += late;
   now->uncertainty += late;

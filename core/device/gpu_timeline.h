@@ -55,9 +55,9 @@ class GpuTimeline {
   /// drift. The GPU must be idle.
   void realign(Queue queue);
 
-  /// The largest error of the times of any span so far: that of the alignment, and the drift since
-  /// then. Before the drift is measured, assumes that it is at most 50 ppm, a common tolerance of
-  /// quartz oscillators.
+  /// The largest error in the times of any span so far: the error of the alignment, plus the drift
+  /// since then. Before the drift is measured, assumes that it is at most 50 ppm, a common
+  /// tolerance of quartz oscillators.
   Picoseconds uncertainty() const;
   /// The smallest delay between the launch and the start of any span. A negative value means that a
   /// span appears to start before its launch; it is never below -uncertainty().

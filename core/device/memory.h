@@ -19,9 +19,9 @@ enum class DeviceKind : std::uint8_t {
   meta,  ///< allocates and computes nothing, but counts memory and charges compute as usual
 };
 
-/// What memory is charged to: a category, and a part of it.
+/// The account that memory is charged to: a category, and a part of it.
 struct MemoryCharge {
-  /// The part without a name.
+  /// Charges the category's unnamed part.
   MemoryCharge(MemoryCategory category_)
       : category(category_), part(MemoryParts::unnamed(category_)) {}
   MemoryCharge(MemoryCategory category_, MemoryParts::Id part_)
@@ -44,16 +44,16 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   DeviceKind device() const { return device_; }
-  /// Returns uninitialized memory, 64-byte aligned (256 on a GPU), or null on the meta device.
-  /// If memory is exhausted, throws std::runtime_error; its message shows the memory use.
-  /// `padding` more bytes are allocated and not charged.
+  /// Returns uninitialized memory, 64-byte aligned (256 on a GPU), or null on the meta device. If
+  /// memory is exhausted, throws std::runtime_error; its message shows the memory use. Also
+  /// allocates `padding` bytes, which are not charged.
   void* allocate(std::size_t bytes, const MemoryCharge& charge, std::size_t padding = 0);
   void release(void* data, std::size_t bytes, const MemoryCharge& charge) noexcept;
 
   /// Moves bytes from one charge to another; the total stays the same.
   void recharge(std::size_t bytes, const MemoryCharge& from, const MemoryCharge& to);
 
-  /// Returns the charge of one kind of tensor (MemoryParts::find) in the layer that computes.
+  /// Returns the charge of one kind of tensor (MemoryParts::find) in the layer that is computing.
   MemoryCharge charge_of(MemoryCategory category, const char* kind) {
     return {category, parts_.find(category, kind, layer_)};
   }
@@ -84,11 +84,11 @@ class Memory {
   MemoryUse current_, peak_;
   std::int64_t peak_total_ = 0;
   MemoryParts parts_;
-  int layer_ = -1;    ///< the block that computes, for new tensors
+  int layer_ = -1;    ///< the block that is computing, for new tensors
   BlockPool blocks_;  ///< on the CPU
 };
 
-/// While it exists, new tensors are accounted for as those of `layer`.
+/// While this object exists, new tensors are charged to `layer`.
 class MemoryLayer {
  public:
   MemoryLayer(Memory& memory, int layer)

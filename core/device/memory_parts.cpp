@@ -22,7 +22,7 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// A sum over parts, to which empty parts add nothing.
+/// Sums over parts; empty parts add nothing.
 std::uint64_t hash_of(const std::vector<std::int64_t>& bytes) {
   std::uint64_t hash = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i)
@@ -54,7 +54,7 @@ MemoryParts::Id MemoryParts::find(MemoryCategory category, const char* kind, int
 MemoryParts::Id MemoryParts::search(MemoryCategory category, const char* kind, int layer) {
   const auto [at, fresh] = ids_.try_emplace({category, kind, layer}, unnamed(category));
   if (!fresh) return at->second;
-  // The same words may be at several addresses.
+  // Equal strings may have different addresses.
   const auto same = std::ranges::find_if(parts_, [&](const Part& part) {
     return part.category == category && part.layer == layer && std::string_view{part.kind} == kind;
   });

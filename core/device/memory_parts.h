@@ -13,21 +13,22 @@ namespace lockstep {
 
 class Recorder;
 
-/// Divides one rank's memory into parts, to answer what fills it: a part has the bytes of one kind
+/// Divides one rank's memory into parts, to show what fills it: a part holds the bytes of one kind
 /// of tensor, such as "qkv", in one layer. The parts of a category add up to its bytes.
 ///
-/// Off by default, and then each category is one part. Belongs to the rank's thread.
+/// Off by default; each category is then one part. Belongs to the rank's thread.
 class MemoryParts {
  public:
   using Id = std::uint32_t;
 
-  /// The part of tensors that nobody named. Ids below memory_category_count are these parts.
+  /// The part of a category's unnamed tensors. Ids below memory_category_count are such parts.
   static Id unnamed(MemoryCategory category) { return static_cast<Id>(category); }
 
   MemoryParts();
   void turn_on() { on_ = true; }
-  /// Returns the part of a kind, which is new on first use; null stands for an unnamed one. `kind`
-  /// must have static lifetime and need no escapes in JSON. `layer` is -1 outside the blocks.
+  /// Returns the part of a kind, which the first call creates; null stands for the unnamed part.
+  /// `kind` must have static lifetime and need no escapes in JSON. `layer` is -1 outside the
+  /// blocks.
   Id find(MemoryCategory category, const char* kind, int layer);
   /// Returns the part of the same kind and layer in another category.
   Id in_category(Id part, MemoryCategory category);
@@ -49,14 +50,15 @@ class MemoryParts {
     bytes_[to] += bytes;
   }
 
-  // A trace has a metadata event for each different state of the parts, with a number that memory
-  // counters and peaks then refer to. Steps repeat, so there are few states (core/README.md).
+  // A trace contains a metadata event with a number for each distinct state of the parts; memory
+  // counters and peaks then refer to that number. Steps repeat, so there are few states
+  // (core/README.md).
 
   /// Returns the number of the current state, which is written to the trace if it is new; -1 if
-  /// there are too many states, or if the parts are off. Half of the states that a trace may have
-  /// are for peaks.
+  /// there are too many states, or if the parts are off. Half of the states that a trace may
+  /// contain are reserved for peaks.
   int state(Recorder& trace);
-  /// Writes the state at the peak of the total since the last call to the trace. Then begins a new
+  /// Writes to the trace the state at the total's peak since the last call. Then begins a new
   /// interval.
   void record_peak(Recorder& trace);
   /// Begins a new interval.
@@ -92,7 +94,7 @@ class MemoryParts {
   std::int64_t peak_total_ = 0;
   bool at_peak_ = true;
   Bytes peak_bytes_;
-  // What the trace has.
+  // The content of the trace.
   std::unordered_map<std::uint64_t, int> states_;  ///< numbers by hash
   std::size_t written_parts_ = 0, written_changes_ = 0;
   Bytes written_bytes_;  ///< of the last state

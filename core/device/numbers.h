@@ -13,18 +13,18 @@ namespace lockstep {
 class DeviceNumbers {
  public:
   DeviceNumbers() = default;
-  /// Uninitialised. The device must outlive the numbers.
+  /// Creates uninitialised numbers. The device must outlive the numbers.
   DeviceNumbers(Device device, std::size_t count);
 
-  /// Returns all numbers in the form that kernels take, (count, 2). Without memory on the meta
-  /// device.
+  /// Returns all numbers in the form that kernels take, (count, 2). On the meta device, the view
+  /// has no memory.
   View view() const { return view_; }
   /// Returns number i in the same form, (1, 2).
   View at(std::size_t i) const;
   /// Returns the numbers that the work launched so far computes, or zeros on the meta device. Waits
   /// for the device.
   std::vector<double> read() const { return read_later().get<double>(); }
-  /// Like read(), but waits when the numbers are asked for; see Stream::read_later().
+  /// Like read(), but waits only when the numbers are used; see Stream::read_later().
   LaterRead read_later() const { return compute_->read_later(view_); }
 
  private:

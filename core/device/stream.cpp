@@ -51,7 +51,7 @@ Stream::Stream(const Clock& clock, Recorder& trace, int lane, Gpu& gpu, Operatio
       queue_(gpu.make_queue(/*urgent=*/false)),
       host_lane_(lane) {
   trace_.set_clock(clock_);
-  // Now, because pinning memory may wait for a kernel of NCCL (Gpu::reserve).
+  // Allocates now, because pinning memory may wait for a kernel of NCCL (Gpu::reserve).
   pinned_ = static_cast<std::byte*>(gpu.allocate_pinned(pinned_bytes));
   if (clock_.is_modelled()) return;
   host_lane_ = trace_.add_lane("host");

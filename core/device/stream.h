@@ -24,8 +24,8 @@ namespace lockstep {
 
 class Stream;
 
-/// Bytes that are on their way from the device to the host (see Stream::read_later()). The host
-/// waits for them when it asks for them, unless it has waited for the device in the meantime.
+/// Bytes in flight from the device to the host (see Stream::read_later()). The host waits for them
+/// when it first reads them, unless it has waited for the device in the meantime.
 class LaterRead {
  public:
   LaterRead() = default;
@@ -45,7 +45,8 @@ class LaterRead {
   struct Arrival {
     Stream& stream;
     std::vector<std::byte> bytes;
-    const std::byte* pinned = nullptr;  ///< where the device writes them; null once they are here
+    const std::byte* pinned = nullptr;  ///< where the device writes them; null once they have
+                                        ///< arrived
   };
   void wait() const;
 
@@ -59,8 +60,8 @@ class LaterRead {
 class Stream {
  public:
   /// Creates a stream without a GPU, whose spans are recorded on lane `lane` of `trace`. All
-  /// references must outlive the stream. `operations` also records what the stream runs; null if
-  /// nobody asks for that.
+  /// references must outlive the stream. `operations` also records the stream's work; it may be
+  /// null.
   Stream(const Clock& clock, Recorder& trace, int lane, DeviceKind device,
          OperationLog* operations = nullptr, const Kernels& kernels = cpu_kernels());
   /// Creates a stream on a queue of `gpu`. On the wall clock, its spans show the times on the GPU.
@@ -101,8 +102,8 @@ class Stream {
   /// Keeps work launched later from starting before `event`. The time spent waiting is recorded as
   /// the span `why` on the stream's lane.
   void wait(const Event& event, const Span& why);
-  /// On the modelled clock, sets the time to `latest`, the latest of all ranks' times, which the
-  /// caller has found. Every rank of the run calls this at the same point of the program.
+  /// On the modelled clock, sets the time to `latest`, which must be the latest of all ranks'
+  /// times. Every rank of the run calls this at the same point of the program.
   void start_together(Picoseconds latest);
   /// On a GPU, keeps work launched later from starting before `event`, so that buffers in use until
   /// `event` may be released after this call. Takes no modelled time and records no span. Does
@@ -116,7 +117,7 @@ class Stream {
   void write(const void* from, View into);
   /// Enqueues the same copy as read(), without blocking the host. All reads enqueued so far arrive
   /// with the next wait for the device, so that a step can read several results and wait once. A
-  /// view without storage gives zeros. At most 64 KiB can be on their way at a time; beyond that,
+  /// view without storage yields zeros. At most 64 KiB can be in flight at a time; beyond that,
   /// this call waits.
   LaterRead read_later(View from);
   /// Blocks until the device has done all work launched so far. Throws RunError if the run fails
@@ -148,7 +149,7 @@ class Stream {
   };
   Activity current_activity() const;
 
-  /// Makes the collectives in flight slow the kernels launched beside them.
+  /// Makes collectives in flight slow down the kernels launched meanwhile.
   void slow_beside(std::unique_ptr<CollectivesInFlight> collectives) {
     collectives_ = std::move(collectives);
   }

@@ -14,8 +14,8 @@ namespace lockstep {
 class Tensor {
  public:
   Tensor() = default;
-  /// The elements are uninitialized. Throws as Memory::allocate() does. `kind` says what the tensor
-  /// is, for reports (MemoryParts::find).
+  /// The elements are uninitialized. Throws as Memory::allocate() does. `kind` names the tensor in
+  /// reports (MemoryParts::find).
   Tensor(Memory& memory, Shape shape, MemoryCategory category, DType dtype = DType::f32,
          const char* kind = nullptr);
   /// Like the constructor, but on a GPU every row begins at a multiple of 16 bytes, as its fast
@@ -41,8 +41,8 @@ class Tensor {
   /// Charges the storage to another category, for example when a received buffer becomes an
   /// activation. The tensor stays of the same kind unless `kind` is given.
   void charge_to(MemoryCategory category, const char* kind = nullptr);
-  /// From now on, reports call the tensor `kind`, of the layer that computes. For a layer that
-  /// keeps another layer's output.
+  /// From now on, reports list the tensor as `kind`, in the layer that is computing. Used by a
+  /// layer that keeps another layer's output.
   void call(const char* kind);
 
   View view() const { return view_; }

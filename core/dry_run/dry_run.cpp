@@ -39,7 +39,7 @@ void DryRank::run(int microbatches, const std::function<void(const Batch& mine)>
     for (auto& [rank, bytes] : to) bytes /= count;
 }
 
-/// What one rank without peers consists of. `log`: where its operations are recorded, or null.
+/// The parts of one rank without peers. `log` records its operations, and may be null.
 class DryRun {
  public:
   DryRun(const Plan& plan, const Place& place, OperationLog* log, AxisGroups::Sharing sharing)
@@ -64,7 +64,7 @@ class DryRun {
     return ranks;
   }
 
-  /// Times do not matter, but which algorithms the groups choose does.
+  /// Times do not matter, but the groups' choice of algorithms does.
   static Cluster cluster_of(const Plan& plan) {
     if (!plan.modelled) return Cluster::load("free");
     Cluster cluster = plan.modelled->cluster;
@@ -90,8 +90,8 @@ DryFigures dry_run(const Plan& plan, const Place& place,
 
 namespace {
 
-/// Gives the operations of rank `from` to its representative, whose groups are those of `from`
-/// after the shift that takes it there.
+/// Moves the operations of rank `from` to its representative, and shifts the groups of `from`
+/// accordingly.
 void move_to_representative(RunOperations& run, int from) {
   const int to = run.folding.representative(from);
   RunOperations::RankOperations moved =
@@ -99,7 +99,7 @@ void move_to_representative(RunOperations& run, int from) {
   for (std::uint32_t& index : moved.groups) {
     RunOperations::GroupMembers group = run.groups[index];
     for (int& rank : group.ranks) rank = run.folding.seen_from(from, rank);
-    // The shift may turn the members around; a group lists them in ascending order.
+    // The shift may rotate the members, but a group lists them in ascending order.
     std::ranges::sort(group.ranks);
     const auto found = std::ranges::find(run.groups, group);
     index = static_cast<std::uint32_t>(found - run.groups.begin());
@@ -114,7 +114,7 @@ RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&
                              const Folding& folding, const std::function<int(int)>& runs,
                              std::map<int, DryFigures>* figures) {
   OperationBook book{plan.mesh.ranks()};
-  std::vector<int> elsewhere;  // ranks that run for their representative
+  std::vector<int> elsewhere;  // ranks that run in place of their representative
   for (int id = 0; id < plan.mesh.ranks(); ++id) {
     if (!folding.keeps(id)) continue;
     const int rank = runs ? runs(id) : id;

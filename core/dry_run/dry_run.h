@@ -30,18 +30,18 @@ struct DryFigures {
 
 class RecordingTransport;
 
-/// A rank on the meta device that has no peers: what it sends is counted and arrives nowhere, and
-/// what it receives is there at once. Its figures are nevertheless those of a rank of the run,
-/// because neither allocations nor sizes of messages depend on what other ranks send. (Experts are
-/// the exception: there, the body must know the routing of the run.)
+/// A rank on the meta device without peers: its sends are counted but reach no other rank, and its
+/// receives complete at once. Its figures nevertheless equal those of a rank of the run, because
+/// neither allocations nor sizes of messages depend on the data that other ranks send. (Experts are
+/// an exception: the body must know the run's routing.)
 ///
-/// Unlike on a rank of the run, axes with the same ranks have a group each, so that `sent_to` tells
-/// them apart. The clock is modelled and its times mean nothing; nothing is traced.
+/// Unlike on a rank of the run, axes with the same ranks do not share a group, so that `sent_to`
+/// distinguishes them. The clock is modelled, but its times are meaningless; nothing is traced.
 class DryRank : public RankContext {
  public:
   /// Runs `count` steps. Each call of `step` receives this rank's batch of `microbatches`, which
-  /// has a shape and no contents. As in a phase of the run, only what happens in the steps counts,
-  /// but a peak includes the memory that is held when they begin.
+  /// has shapes but no contents. As in a phase of the run, the figures cover only the steps, but a
+  /// peak includes the memory already in use when they begin.
   void run(int microbatches, const std::function<void(const Batch& mine)>& step, int count = 1);
 
  private:
@@ -54,11 +54,11 @@ class DryRank : public RankContext {
   int steps_ = 0;  ///< so far
 };
 
-/// Runs `body` as one rank of `plan`, on the meta device and without peers, and returns what it
-/// sends and holds. The body builds what the lesson builds on each rank, and calls DryRank::run()
-/// once, for the step. So the figures are not derived: if the body uses the run's own classes, they
-/// are those of the very code that the run will execute. Leaves no mark on the run: it has a
-/// memory, a trace and counters of its own.
+/// Runs `body` as one rank of `plan`, on the meta device and without peers, and returns the bytes
+/// that it sends and the memory that it uses. The body builds what the lesson builds on each rank,
+/// and calls DryRank::run() once, for the step. The figures are therefore observed, not derived: if
+/// the body uses the run's own classes, they are the figures of the code that the run will execute.
+/// Does not affect the run: it uses a separate memory, trace and counters.
 ///
 ///   dry_run(plan, place, [&](DryRank& rank) {
 ///     Training training{rank, chosen};
@@ -67,12 +67,13 @@ class DryRank : public RankContext {
 DryFigures dry_run(const Plan& plan, const Place& place, const std::function<void(DryRank&)>& body);
 
 /// Runs `body` as each rank of the plan in turn, and returns the operations that the ranks of a run
-/// would record on the plan's modelled clock. The body may call DryRank::run() once per phase; the
-/// steps are counted on. As in a run, axes with the same ranks share a group.
+/// would record on the plan's modelled clock. The body may call DryRank::run() once per phase; step
+/// numbers continue from one call to the next. As in a run, axes with the same ranks share a group.
 ///
-/// If ranks are folded, only one of several equal ranks runs: it is for the caller to know that the
-/// others do the same. `runs`, if given, returns which of the ranks for which a representative
-/// stands runs, if not itself. `figures`, if given, receives those of the ranks that run, by rank.
+/// If ranks are folded, only one of several equal ranks runs; the caller guarantees that the others
+/// would do the same. `runs`, if given, returns the rank that runs in place of a representative, or
+/// the representative itself. `figures`, if given, receives the figures of the ranks that run, by
+/// rank.
 RunOperations record_dry_run(const Plan& plan, const std::function<void(DryRank&)>& body,
                              const Folding& folding = {},
                              const std::function<int(int representative)>& runs = {},

@@ -34,7 +34,7 @@ class NoTime final : public SharedTime {
   };
 };
 
-/// A collective whose own messages are counted and done.
+/// A collective that is done; this member's messages have been counted.
 class Counted final : public MetaPending {
  public:
   explicit Counted(MetaOutcome outcome) : outcome_(std::move(outcome)) {}

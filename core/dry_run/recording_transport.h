@@ -32,7 +32,7 @@ class RecordingTransport final : public Transport {
   std::unique_ptr<Transport> worker(const std::string& name) override;
   void give_up(bool) override {}
 
-  /// Bytes by group and receiver. (Group::issue counts those of collectives by operation.)
+  /// Bytes by group and receiver. (Group::issue counts the bytes of collectives by operation.)
   void sent(const char* group, int to, std::int64_t bytes) { sent_to_[group][to] += bytes; }
   SentTo& sent_to() { return sent_to_; }
 

@@ -17,7 +17,7 @@ namespace {
 
 using Kind = RecordedOperation::Kind;
 
-/// The operations that all replays together may have: about five seconds.
+/// The largest number of operations in all replays together, which take about five seconds.
 constexpr std::size_t most_operations = 200'000'000;
 
 double ratio(Picoseconds a, Picoseconds b) {
@@ -28,7 +28,7 @@ std::string milliseconds(Picoseconds time) {
   return fmt::format("{:.3f} ms", seconds(time) * 1e3);
 }
 
-/// Keeps those that compute for longer than their peers' median; the slowest first.
+/// Keeps the elements that compute for longer than their peers' median, slowest first.
 std::vector<Slow> slower_ones(std::vector<Slow> all) {
   std::erase_if(all,
                 [](const Slow& each) { return each.usual <= 0 || each.compute <= each.usual; });
@@ -37,7 +37,7 @@ std::vector<Slow> slower_ones(std::vector<Slow> all) {
   return all;
 }
 
-/// What the ranks compute in a step of a recorded run.
+/// The work of the ranks in a step of a recorded run.
 struct StepWork {
   std::vector<Picoseconds> of_rank;
   std::vector<std::set<int>> stages;    ///< by rank

@@ -13,36 +13,36 @@
 
 namespace lockstep {
 
-// What a step would take if one thing were different. On the modelled clock, each answer is a
-// replay of the recorded operations with that one change (core/replay), so running the program
-// again with the change takes exactly as long. On the wall clock there is no replay, only an
-// estimate from the observed times, which is labelled as such.
+// Predicts how long a step would take if one thing were different. On the modelled clock, each
+// answer is a replay of the recorded operations with that one change (core/replay), so running the
+// program again with the change takes exactly as long. On the wall clock there is no replay, only
+// an estimate from the observed times, which is labelled as such.
 
 /// One change, and the step's length with it.
 struct Counterfactual {
   Claim claim;
   std::string what;  ///< "tp communication free"
-  /// As Scenario::change() takes them; empty if it is another run or an estimate.
+  /// In the form that Scenario::change() accepts; empty for another run or an estimate.
   std::vector<std::string> changes{};
   Picoseconds step = 0;
-  /// Of an estimate: the least and the greatest saving of the phase's steps.
+  /// For an estimate: the smallest and the largest saving over the phase's steps.
   bool estimated = false;
   Picoseconds least = 0, most = 0;
-  /// What the claim is about, such as its rank, and what differs: times in seconds.
+  /// The claim's subject, such as its rank, and the values that differ; times are in seconds.
   std::vector<std::pair<std::string, double>> values{};
 };
 
-/// The counterfactuals of a step, the shortest step first. Only those that shorten it.
+/// The counterfactuals that shorten a step, in ascending order of the resulting length.
 struct Counterfactuals {
   int step = -1;
   Picoseconds length = 0;  ///< as it was
   std::vector<Counterfactual> all{};
-  /// How many changes were not tried: of single ranks and stages, only the slowest are, and replays
-  /// of a large run take long.
+  /// The number of changes that were not tried, because only the slowest ranks and stages are tried
+  /// one by one, and replays of a large run take long.
   std::size_t left_out = 0;
 
   Picoseconds saving(const Counterfactual& each) const { return length - each.step; }
-  /// Removes what does not shorten the step, and sorts the rest.
+  /// Removes the changes that do not shorten the step, and sorts the others.
   void keep_what_helps();
   std::vector<Sentence> sentences() const;
 };
@@ -55,12 +55,12 @@ struct AlternativeRun {
 
 /// Replays a step of a recorded run under `base`, and with one more change at a time:
 ///
-///   - the messages of one group, and of all links within or between nodes, free; no latency;
+///   - free messages in one group, or on all links within or between nodes; no latency;
 ///   - a rank that computes for longer than the median of its peers (the ranks that hold the same
 ///     stages) at the median's pace, all such ranks, and likewise stages;
 ///   - each of `alternatives`.
 ///
-/// Of single ranks and stages, the `most_slow_tried` slowest are tried.
+/// Of single ranks and stages, only the slowest `most_slow_tried` are tried.
 Counterfactuals what_would_help(const RunOperations& run, const Scenario& base, int step,
                                 const std::vector<AlternativeRun>& alternatives = {});
 constexpr std::size_t most_slow_tried = 8;
@@ -68,10 +68,10 @@ constexpr std::size_t most_slow_tried = 8;
 /// Returns the change of one slow rank.
 Counterfactual rank_at_pace(const Slow& slow);
 
-/// Estimates what the last of `steps` would take without the communication of one axis, or with one
-/// rank at the median pace of its peers, if this rank is the slowest of them in each of the steps.
-/// The saving is the median of the steps' savings. The estimate ignores how the waits of one rank
-/// delay others.
+/// Estimates how long the last of `steps` would take without the communication of one axis, or with
+/// one rank at the median pace of its peers, if this rank is the slowest of them in each of the
+/// steps. The saving is the median of the steps' savings. The estimate ignores how the waits of one
+/// rank delay others.
 Counterfactuals estimate_what_would_help(const Timeline& timeline, const std::vector<int>& steps);
 
 }  // namespace lockstep

@@ -23,7 +23,8 @@ std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int 
   return stages;
 }
 
-/// Adds an estimate if the saving is positive in each step. `savings` are those of the steps.
+/// Adds an estimate if the saving is positive in each step. `savings` holds the saving of each
+/// step.
 void estimate(Counterfactuals& found, Counterfactual what, std::vector<Picoseconds> savings) {
   if (savings.empty() || std::ranges::min(savings) <= 0) return;
   what.estimated = true;
@@ -70,7 +71,7 @@ Counterfactuals estimate_what_would_help(const Timeline& timeline, const std::ve
       estimate(found, {.claim = Claim::free_axis, .what = axis + " communication free"}, savings);
   for (const auto& [rank, seen] : slow) {
     std::vector<Picoseconds> savings;
-    // At the median's pace, the slowest of the peers would still take its time.
+    // Even with this rank at the median's pace, its slowest peer would take as long as before.
     for (const Slow& each : seen) savings.push_back(each.compute - each.slowest);
     if (savings.size() != counted) continue;
     Counterfactual what = rank_at_pace(seen.back());

@@ -7,11 +7,11 @@
 
 namespace lockstep {
 
-/// What a sentence about a step claims. Each claim has a proof of its name in tests/explain, which
-/// recomputes the sentence's values from the trace, or by running the program again with the
-/// change; a claim without one fails the tests.
+/// The kind of claim that a sentence about a step makes. Each claim has a proof of the same name in
+/// tests/explain, which recomputes the sentence's values from the trace, or by running the program
+/// again with the change; a claim without a proof fails the tests.
 enum class Claim : std::uint8_t {
-  // Counterfactuals: what a step would take if one thing were different (counterfactuals.h).
+  // Counterfactuals: how long a step would take if one thing were different (counterfactuals.h).
   rank_at_pace,
   ranks_at_pace,
   stage_at_pace,

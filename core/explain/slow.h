@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// How long a rank or a stage computes in a step, compared with its peers: ranks that hold the same
-/// stages, or the other stages.
+/// The time for which a rank or a stage computes in a step, compared with its peers: ranks that
+/// hold the same stages, or the other stages.
 struct Slow {
   int number = 0;
   Picoseconds compute = 0;
   Picoseconds usual = 0;    ///< the median of the peers
-  Picoseconds slowest = 0;  ///< the most of a peer
+  Picoseconds slowest = 0;  ///< the largest of the peers
   std::size_t peers = 0;
 };
 

@@ -23,9 +23,9 @@ double gradient_norm(std::vector<OrderedSquare> squares);
 /// Views at every step, so they must outlive the optimizer. Momentum and variance (4 + 4 bytes per
 /// element) are charged to MemoryCategory::optimizer. Does not update frozen parameters.
 ///
-/// If a parameter has 16 bits, the optimizer keeps an f32 master copy of it (4 more bytes per
-/// element), updates the master, and rounds it into the parameter. Updates smaller than half the
-/// gap between adjacent 16-bit numbers therefore accumulate instead of being lost (Micikevicius
+/// If a parameter is stored in 16 bits, the optimizer keeps an f32 master copy of it (4 more bytes
+/// per element), updates the master, and rounds it into the parameter. Updates smaller than half
+/// the gap between adjacent 16-bit numbers therefore accumulate instead of being lost (Micikevicius
 /// 2018, section 3.1). The constructor initialises the master by widening the parameter's value, so
 /// shards and pipeline stages start from the same masters as the whole model. Each master differs
 /// from the initial weight of an f32 run by one rounding.

@@ -15,7 +15,7 @@ inline QueriesKeysValues split_qkv(View qkv, Heads heads) {
   return {qkv.columns(0, w), qkv.columns(w, kv), qkv.columns(w + kv, kv)};
 }
 
-/// All queries and all keys, of which a mask leaves those that see each other.
+/// All queries and all keys; a mask selects the pairs that see each other.
 inline AttentionBlock all_rows(View q) {
   return {.first_query = 0, .queries = q.shape[1], .first_key = 0, .keys = q.shape[1]};
 }
@@ -27,7 +27,7 @@ inline AttentionBlock all_rows(View q) {
 /// input. The (s, s) probabilities are never stored (FlashAttention, Dao 2022).
 class AttentionCore : public Layer {
  public:
-  /// `heads` are those on this rank.
+  /// `heads` are the heads on this rank.
   AttentionCore(const LayerSite& site, Heads heads)
       : ops_(site.device, site.layer, site.config.dtype), heads_(heads) {}
 

@@ -73,7 +73,7 @@ struct LinearSpec {
   /// Whether the output's rows begin at aligned addresses on a GPU (Tensor::with_aligned_rows).
   bool aligned = false;
   LinearSplit split = LinearSplit::column;
-  /// What the output is, for reports of the memory (MemoryParts).
+  /// The kind of the output, for memory reports (MemoryParts).
   const char* output = nullptr;
   /// Whether the forward pass adds the bias. False if this layer's output is one term of a sum over
   /// ranks, and another rank adds the bias. The layer computes the bias's gradient in any case.

@@ -83,7 +83,8 @@ Corpus Corpus::from_tokens(const std::string& path, const GptConfig& config) {
   const auto unfit = [&](const std::string& why) {
     return UsageError{fmt::format("--tokens {}: {}; {}", path, why, remedy)};
   };
-  // No GPT-2 token is in the magic number's lower half, 55432, so a plain stream can't begin so.
+  // The magic number's lower half, 55432, is not a GPT-2 token, so a stream without a header can't
+  // begin with it.
   constexpr std::size_t header_bytes = 256 * sizeof(std::int32_t);
   constexpr std::int32_t magic_of_gpt2 = 20240520, magic_of_llama3 = 20240801;
   std::int32_t header[3]{};  // magic number, version, tokens

@@ -11,7 +11,7 @@ namespace lockstep {
 /// and, between the two halves of the backward pass, also dx.
 class Embedding : public TokenLayer {
  public:
-  /// `positions` are those of the tokens in each sequence; empty means all.
+  /// `positions` are the tokens' positions in each sequence; empty means all.
   explicit Embedding(const LayerSite& site, std::vector<Positions> positions = {});
 
   Tensor forward(View tokens, Stash& stash) override;

@@ -27,8 +27,8 @@ void put_gradients(Gpt& model, const FlatLayout::Bucket& bucket, View flat);
 /// only those of its own shard.
 void record_whole_values(Gpt& model, const FlatLayout::Bucket& bucket, bool whole);
 
-/// Returns `elements` zeros. Charges the modelled clock for writing them. `kind` says what they
-/// are, for reports of the memory (MemoryParts).
+/// Returns `elements` zeros. Charges the modelled clock for writing them. `kind` names them in
+/// memory reports (MemoryParts).
 Tensor zeros(Device device, std::int64_t elements, MemoryCategory category,
              DType dtype = DType::f32, const char* kind = "buckets");
 

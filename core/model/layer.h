@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What gradients of activations are, for reports of the memory (MemoryParts).
+/// The name of activations' gradients in memory reports (MemoryParts).
 constexpr const char* activation_gradients = "gradients of activations";
 
 /// A function with parameters, and its derivative. Activations have shape (b, s, width) and type
@@ -68,8 +68,8 @@ class LossLayer {
   /// of microbatches add up to the batch's mean.
   virtual void forward(Tensor logits, View targets, float scale, Stash& stash) = 0;
   /// Launches the sum of this microbatch's losses over its tokens, in nats, into `sum`, one double
-  /// (Kernels::sums). Returns `scale`: times the sum, it is this microbatch's share of the batch's
-  /// mean loss, which is bitwise identical however the model is split.
+  /// (Kernels::sums). Returns `scale`; the product of the sum and `scale` is this microbatch's
+  /// share of the batch's mean loss, which is bitwise identical however the model is split.
   virtual double launch_sum(const Stash& stash, View sum) = 0;
   /// Returns dlogits (b, s, V), computed in the storage of the logits.
   virtual Tensor backward(Stash& stash) = 0;

@@ -24,7 +24,7 @@ struct Unit {
 /// between before_backward and after_backward_input. It adds to the unit's gradients between
 /// before_backward and after_backward (norms' gradients are added in the input half).
 ///
-/// A model can have the hooks of several techniques. They nest: hooks added later are inside those
+/// Several techniques can add hooks to one model. They nest: hooks added later are inside those
 /// added earlier. Before a unit, the innermost technique's hook runs last; after the unit, it runs
 /// first.
 class LayerHooks {

@@ -16,7 +16,7 @@ class Linear : public Layer {
   void backward_weight(Stash& stash) override;
   void collect(std::vector<Parameter*>& parameters) override;
 
-  /// Releases the saved x. Put an equal x back with restore_input() before the weight half.
+  /// Releases the saved x. Restore an equal x with restore_input() before the weight half.
   void release_input(Stash& stash) { stash.saved<Saved>(this).x.reset(); }
   void restore_input(Tensor x, Stash& stash) { stash.saved<Saved>(this).x = std::move(x); }
 

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-/// For some queries, the keys that each of them sees: those of its own document, up to itself.
+/// For some queries, the keys that each query sees: those of its own document, up to its own
+/// position.
 struct DocumentMask {
   View visible;            ///< (b, queries, 2) i32: rows [begin, end) of the keys
   std::int64_t pairs = 0;  ///< of a query and a key that it sees, over all sequences

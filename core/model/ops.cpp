@@ -152,7 +152,8 @@ void Ops::embedding_backward(View tokens, View dx, View dtokens_table,
 
 void Ops::embedding_part_forward(View tokens, VocabularyPart part, View tokens_table,
                                  View positions_table, View x) const {
-  // As if every token were in the part, because the cost must not depend on the tokens' values.
+  // Charges for every token, as if all were in the part, because the cost must not depend on the
+  // tokens' values.
   launch("embedding_part",
          moved(tokens.bytes() + (positions_table.elements() > 0 ? 3 : 2) * x.bytes()),
          &Kernels::embedding_part_forward, tokens, part, tokens_table, positions_table, x);

@@ -60,13 +60,13 @@ class Ops {
 
   /// The type in which activations are stored.
   DType dtype() const { return dtype_; }
-  /// Allocates an activation, uninitialised. `kind` says what it is, such as "qkv", for reports of
-  /// the memory (MemoryParts).
+  /// Allocates an activation, uninitialised. `kind` names it in memory reports, such as "qkv"
+  /// (MemoryParts).
   Tensor activation(const Shape& shape, const char* kind = nullptr) const {
     return Tensor{device_.memory, shape, MemoryCategory::activations, dtype_, kind};
   }
-  /// Allocates an activation whose rows are aligned on a GPU (Tensor::with_aligned_rows); the rows
-  /// may be apart. For kernels that take strided views.
+  /// Allocates an activation whose rows are aligned on a GPU (Tensor::with_aligned_rows); there may
+  /// be gaps between rows. For kernels that take strided views.
   Tensor aligned_activation(const Shape& shape, const char* kind = nullptr) const {
     return Tensor::with_aligned_rows(device_.memory, shape, MemoryCategory::activations, dtype_,
                                      kind);
@@ -126,11 +126,10 @@ class Ops {
   void rotary(View x, int heads, View table, View positions, bool inverse) const;
 
   // Attention with `heads` heads of d = h / heads columns each: q, y and their gradients (b, s, h);
-  // k, v and theirs (b, s, g d), with g = heads, or with fewer heads, each of which a group of
-  // heads / g query heads shares. q, k, v, dq, dk, dv may be columns of one tensor; lse (b, heads,
-  // s) f32.
-  /// y = softmax(q kᵀ / √d, causal) v for each head. lse receives the log-sum-exp of each
-  /// row of scores, and `probabilities` (b, heads, s, s) f32, unless empty, the softmax.
+  // k, v and theirs (b, s, g d), with g ≤ heads: each of the g heads serves a group of heads / g
+  // query heads. q, k, v, dq, dk, dv may be columns of one tensor; lse (b, heads, s) f32.
+  /// y = softmax(q kᵀ / √d, causal) v for each head. lse receives the log-sum-exp of each row of
+  /// scores; `probabilities` (b, heads, s, s) f32, unless empty, receives the softmax.
   void attention_forward(View q, View k, View v, int heads, View y, View lse,
                          View probabilities = {}) const;
   /// Computes dq, dk and dv. If `probabilities` is empty, they are recomputed from lse; otherwise

@@ -1,4 +1,4 @@
-/// What each kernel costs; Ops charges it to the clock.
+/// The cost of each kernel, which Ops charges to the clock.
 
 #include "core/model/ops.h"
 
@@ -37,7 +37,7 @@ double block_product_flops(const Shape& q, const AttentionBlock& block,
   return product_flops(q[0] * block.queries, q[2], block.keys) / (block.causal ? 2 : 1);
 }
 
-/// Returns the columns of k. `groups` is its number of heads, or 0 for as many as q has.
+/// Returns the columns of k. `groups` is its number of heads, or 0 if that equals q's.
 std::int64_t key_columns(const Shape& q, int heads, std::int64_t groups) {
   return groups == 0 ? q[2] : q[2] / heads * groups;
 }

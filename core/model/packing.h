@@ -15,8 +15,8 @@ Documents packed_documents(std::uint64_t seed, int step, std::uint64_t sample, i
                            int mean);
 
 /// Appends the masks of a microbatch of these sequences to `batch`: for whole sequences, and for
-/// the tokens of a rank that shares them with others. Sets the numbers of pairs, and appends the
-/// keys that each query sees to Batch::visible, in the order of DocumentMasks.
+/// the tokens of a rank that holds a part of each sequence. Sets the numbers of pairs, and appends
+/// the keys that each query sees to Batch::visible, in the order of DocumentMasks.
 void add_masks(Batch& batch, std::vector<Documents> documents, const ContextShare& share);
 
 /// Points the masks, in the same order, to their parts of `visible`: Batch::visible, or a copy of

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-/// The position table of an embedding, and those of its rows that the rank's tokens use. Every rank
-/// that embeds tokens has the whole table. A Llama has none: its positions are in attention
-/// (rotary.h).
+/// The position table of an embedding, and the rows of it that the rank's tokens use. Every rank
+/// that embeds tokens holds the whole table. A Llama has no position table: its attention applies
+/// the positions (rotary.h).
 class PositionTable {
  public:
   /// `own` are the positions of the rank's tokens in each sequence; empty means all.

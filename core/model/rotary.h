@@ -31,12 +31,12 @@ class RotaryTable {
 std::vector<float> rotary_frequencies(const GptConfig& config);
 
 /// Turns each pair of columns of the queries and keys by the angle of the token's position, so that
-/// q · k depends on their positions only through the distance between them. Values stay as they
-/// are. Column i of a head is paired with column i + d/2, as in transformers. Works in place and
-/// keeps nothing: the backward pass turns the gradients back.
+/// q · k depends on their positions only through the distance between them. The values stay
+/// unchanged. Column i of a head is paired with column i + d/2, as in transformers. Works in place
+/// and keeps nothing: the backward pass turns the gradients back.
 ///
-/// The positions come with the tokens (Microbatch::positions). A rank that has other tokens than
-/// its neighbour, because they divide the sequence, therefore needs nothing else.
+/// The positions come with the tokens (Microbatch::positions). A rank that holds only a part of
+/// each sequence therefore needs nothing else.
 class Rotary : public Layer {
  public:
   Rotary(const LayerSite& site, Heads heads)

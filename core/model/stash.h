@@ -21,8 +21,8 @@ class Stash {
   Stash(Stash&&) = default;
   Stash& operator=(Stash&&) = default;
 
-  /// The microbatch whose tensors these are; Gpt::forward sets it. For layers that need to know
-  /// where a token is in its text.
+  /// The microbatch whose tensors these are; Gpt::forward sets it. Layers use it to find a token's
+  /// position in its text.
   const Microbatch& microbatch() const { return microbatch_; }
   void set_microbatch(const Microbatch& microbatch) { microbatch_ = microbatch; }
 

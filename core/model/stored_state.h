@@ -8,9 +8,10 @@
 
 namespace lockstep {
 
-/// Returns the slices of which a rank stores values, gradients and optimizer states between steps.
-/// `parameters` are those that it stores, or slices of them. A gradient counts if it has storage
-/// now: that of a parameter or, if that one has none, that of the optimizer's part of it.
+/// Returns the slices of the values, gradients and optimizer states that a rank stores between
+/// steps. `parameters` are the parameters that it stores, or slices of them. A gradient counts if
+/// it has storage now: the parameter's gradient or, if that has none, the gradient of the
+/// optimizer's part of the parameter.
 StoredSlices stored_state(const std::vector<Parameter*>& parameters, const AdamW& optimizer);
 
 }  // namespace lockstep

@@ -15,15 +15,14 @@ namespace {
 
 using Kind = RecordedOperation::Kind;
 
-/// What a list does to a rank's count of issued operations, and how far back it waits before any of
-/// its own.
+/// The effect of a list on a rank's count of issued operations, and how far back its waits refer.
 struct Reach {
   std::int64_t issued = 0;
-  std::int64_t before = 0;  ///< issued before the list, as far as its waits refer to them
+  std::int64_t before = 0;  ///< how many operations before the list its waits reach back
 };
 
-/// Whether a collective distinguishes nodes only if it can, and its algorithm is one that a group
-/// runs.
+/// Whether a collective that distinguishes nodes has blocks that allow it, and its algorithm is one
+/// that a group can run.
 bool nodes_fit(const Collective& collective, std::size_t members) {
   if (collective.algorithm == Algorithm::rings) return false;
   if (collective.per_node == 0) return true;
@@ -53,7 +52,7 @@ void check_operations(const RunOperations& run, const std::string& where) {
       if (each.kind == Kind::wait) reach.before = std::max(reach.before, each.back - reach.issued);
     }
   }
-  // The distinct messages and collectives of each list, so that it is checked against a rank in
+  // The distinct messages and collectives of each list, so that checking it against a rank takes
   // little time.
   std::vector<std::vector<std::uint32_t>> distinct;
   for (const auto& list : run.lists) {

@@ -24,7 +24,7 @@ enum class Algorithm : std::uint8_t {
   hierarchical,  ///< 2(g−1)(α + ⌈n/g⌉β) + 2(k−1)(α' + ⌈n/N⌉β'): rings in the nodes, then between
   double_tree,  ///< about (m + 2D − 1)(α + 2nβ/m): up and down two binary trees, in pieces
   rings,        ///< a ring per network card, each with its own stream; only Rings (rings.h) runs it
-  in_switch,  ///< α + nβ of Cluster::in_switch: the switch adds. A cost only: on the meta device
+  in_switch,  ///< α + nβ of Cluster::in_switch: the switch adds (only a cost, on the meta device)
 };
 const char* name_of(Algorithm algorithm);
 /// Looks up an algorithm by name; words may be separated by - or _. Throws UsageError with the list
@@ -43,24 +43,25 @@ constexpr Algorithm all_algorithms[] = {Algorithm::ring,         Algorithm::naiv
                                         Algorithm::double_tree,  Algorithm::rings,
                                         Algorithm::in_switch};
 
-/// One member's part in a collective, without its data: everything that decides which messages the
-/// member exchanges.
+/// One member's part in a collective, without its data: everything that determines the messages
+/// that the member exchanges.
 struct Collective {
   Operation operation = Operation::barrier;
-  Algorithm algorithm = Algorithm::ring;  ///< of those that have several
+  Algorithm algorithm = Algorithm::ring;  ///< for operations that have several
   DType dtype = DType::f32;
   int root = -1;              ///< of a broadcast or a gather: a member
   std::int64_t elements = 0;  ///< of the whole data; of an all_to_all, in `counts`
-  /// Of an all_to_all: by member, the elements sent to it, then the elements received from it.
+  /// For an all_to_all: by member, the number of elements sent to it, then the number received from
+  /// it.
   std::vector<std::int64_t> counts{};
   /// Who chose the algorithm: the caller, or with_default_algorithm(), with or without in_switch
   /// among its candidates. If the operation is timed on another cluster, that function chooses
   /// again.
   enum class Choice : std::uint8_t { given, by_cost, by_cost_or_switch };
   Choice choice = Choice::given;
-  /// Of an algorithm that distinguishes nodes (hierarchical, or an all_to_all in two hops): member
-  /// m is on the group's node m / per_node. 0: all members are on one node, or the algorithm treats
-  /// them so.
+  /// For an algorithm that distinguishes nodes (hierarchical, or an all_to_all in two hops): member
+  /// m is on the group's node m / per_node. If 0, all members are on one node, or the algorithm
+  /// does not distinguish nodes.
   int per_node = 0;
 
   bool operator==(const Collective&) const = default;

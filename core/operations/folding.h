@@ -4,14 +4,14 @@
 
 namespace lockstep {
 
-/// Which ranks of a run are equal. If the ranks are shifted along an axis of their mesh, around its
-/// end, every rank may find itself in a place like its own: with the same operations, the same
-/// peers and the same links. Then all ranks that such shifts take to one another have the same
-/// times, and one of them, the representative, stands for all. A run whose operations are recorded
-/// only for representatives is called folded; its replay takes the time of their number.
+/// Describes which ranks of a run are equal. A cyclic shift of the ranks along an axis of their
+/// mesh may move every rank to an equivalent place, with the same operations, the same peers and
+/// the same links. All ranks that such shifts map to one another then have the same times, and one
+/// of them, the representative, stands for all. A run is folded if its operations are recorded only
+/// for representatives; the time of its replay depends on their number.
 ///
-/// This class only computes the shifts. Whether the ranks are equal is for others to check: of the
-/// links, is_symmetric() (core/comm/shared/folded_links.h), and of collectives, Replay.
+/// This class only computes the shifts. Other code checks that the ranks are equal: is_symmetric()
+/// (core/comm/shared/folded_links.h) checks the links, and Replay checks the collectives.
 class Folding {
  public:
   /// An axis of the mesh on which ranks whose coordinates differ by a multiple of `step` are equal.
@@ -32,10 +32,11 @@ class Folding {
   bool folds() const { return !axes_.empty(); }
   /// Returns how many ranks a representative stands for.
   int times() const;
-  /// Returns the rank that stands for this one: that with the lowest coordinates.
+  /// Returns the rank that stands for this one: the rank with the lowest coordinates.
   int representative(int rank) const { return seen_from(rank, rank); }
   bool keeps(int rank) const { return representative(rank) == rank; }
-  /// Returns where `other` is after the shift that takes `rank` to its representative.
+  /// Returns the rank to which `other` is moved by the shift that maps `rank` to its
+  /// representative.
   int seen_from(int rank, int other) const;
 
  private:

@@ -54,7 +54,7 @@ std::size_t hash_of(const std::vector<std::uint32_t>& list) {
 
 const char* OperationBook::keep(const char* name) {
   const auto [found, is_new] = kept_.try_emplace(name);
-  // Another name may have had the address before.
+  // An earlier, different name may have been at this address.
   if (is_new || std::strcmp(found->second, name) != 0)
     found->second = run_.names.insert(name).first->c_str();
   return found->second;
@@ -139,7 +139,8 @@ std::uint32_t OperationLog::find(const RecordedOperation& operation) {
 
 void OperationLog::kernel(const Span& span, const Cost& cost) {
   const auto [category, stage] = ranges_.empty() ? std::pair{Category::kernel, -1} : ranges_.back();
-  // Kernels are by far the most frequent, so the expected one is compared without building another.
+  // Kernels are by far the most frequent operations, so the expected one is compared without
+  // building another.
   if (const Entry* next = expected()) {
     const RecordedOperation& operation = next->operation;
     if (operation.kind == RecordedOperation::Kind::kernel && operation.name == span.name &&

@@ -14,7 +14,7 @@ namespace lockstep {
 /// Collects the operations of the ranks of one process. Thread-safe.
 class OperationBook {
  public:
-  /// `ranks`: of the whole run.
+  /// `ranks` is the number of ranks of the whole run.
   explicit OperationBook(int ranks) { run_.ranks.resize(static_cast<std::size_t>(ranks)); }
 
   /// Adds a group that `rank` has created.
@@ -58,7 +58,7 @@ class OperationLog {
 
   /// Numbers a communication stream.
   int open_stream() { return streams_++; }
-  /// What all messages of a Channel have in common.
+  /// The properties that all messages of a Channel share.
   struct Route {
     int stream = 0;   ///< from open_stream()
     int channel = 0;  ///< Transport's number
@@ -72,7 +72,7 @@ class OperationLog {
   Issued collective(int group, Collective collective);
   void wait(Issued issued);
 
-  /// Ends the current section, if it has operations.
+  /// Ends the current section, unless it is empty.
   void end_section(int step);
 
  private:

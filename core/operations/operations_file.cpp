@@ -35,7 +35,7 @@ class Text {
     fmt::format_to(std::back_inserter(text_), format, std::forward<T>(values)...);
     return *this;
   }
-  /// Adds a member unless it has its default, -1.
+  /// Adds a member unless its value is the default, -1.
   Text& member(const char* key, std::int64_t value) {
     return value == -1 ? *this : add(",\"{}\":{}", key, value);
   }

@@ -22,7 +22,7 @@ namespace lockstep {
 ///    "ranks":[{"groups":[0],"sections":[[-1,0],[0,1]]}]}
 ///
 /// "time" and "slow" are ModelledTime's, in picoseconds and by rank; "to" and "from" are ranks
-/// relative to the one that has the operation; a section is [step, list].
+/// relative to the rank of the operation; a section is [step, list].
 std::string text_of(const RunOperations& run);
 
 /// Parses such a text, which need not be Lockstep's. Time and memory are linear in its length.
@@ -30,11 +30,11 @@ std::string text_of(const RunOperations& run);
 /// operations, all indices, ranks and groups exist, and each wait refers to an earlier operation.
 RunOperations parse_operations(const std::string& text, const std::string& where);
 
-/// Reads operations.json in a run's folder, or the file itself. Throws UsageError, also if there is
-/// no such file; the message then says why a run leaves none.
+/// Reads operations.json in a run's folder, or the file itself. Throws UsageError if the file is
+/// invalid or missing; if it is missing, the message explains why a run may not have written one.
 RunOperations read_operations(const std::string& folder_or_file);
 
-/// Whether the file begins as Lockstep's files of operations do, or is empty.
+/// Whether the file begins like Lockstep's operations files, or is empty.
 bool is_operations_file(const std::string& path);
 
 }  // namespace lockstep

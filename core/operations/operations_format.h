@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// What the files of core/operations/ that write, read and check operations.json share.
+// Declarations shared by the files of core/operations/ that write, read and check operations.json.
 
 constexpr const char* operations_key = "lockstep_operations";  ///< the first key; its value:
 constexpr int operations_version = 1;

@@ -212,8 +212,7 @@ RunOperations parse_operations(const std::string& text, const std::string& where
   RunOperations run;
   try {
     JsonReader in{text};
-    // The operations and lists of a run differ from one another, and so take more text than the
-    // shortest ones.
+    // The operations and lists of a run are distinct, so most take more text than the shortest one.
     const auto check_length = [&](std::size_t bytes_each) {
       if (in.count() * bytes_each > 3 * text.size() + (std::size_t{32} << 20))
         in.fail("has more elements than fit the file's length");

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// What a rank did, apart from when: a plain value with the shapes and costs that decide its time,
-/// and no time itself. A rank's program is a list of these, in the order in which its own thread
+/// An operation of a rank, without its time: a plain value with the shapes and costs that determine
+/// how long it takes. A rank's program is a list of these, in the order in which its own thread
 /// issued them. Members that a kind does not use keep their defaults, so that equal operations are
 /// equal values. Strings are literals, or belong to the RunOperations that hold the operation.
 struct RecordedOperation {
@@ -25,7 +25,7 @@ struct RecordedOperation {
   };
 
   Kind kind = Kind::kernel;
-  /// Of a range: its category. Of a kernel: that of the range around it.
+  /// The category of a range or, for a kernel, of the range around it.
   Category category = Category::kernel;
   const char* name = "";  ///< of a kernel or a range
   int stage = -1;         ///< of a range, a kernel inside it, or the producer of a message
@@ -44,7 +44,7 @@ struct RecordedOperation {
   int group = -1;  ///< index in the rank's groups
   Collective collective{};
 
-  /// Of a wait: how many messages and collectives back, 1 for the one issued last.
+  /// For a wait: how many messages and collectives back it refers; 1 for the one issued last.
   std::int64_t back = 0;
 
   /// Whether the rank can wait for the operation.

@@ -12,9 +12,9 @@
 
 namespace lockstep {
 
-/// The operations of all ranks of a run, and the clock on which the run timed them. Each operation
-/// that occurs is stored once, and so is each list of operations: ranks that do the same, and steps
-/// that repeat, share a list.
+/// The operations of all ranks of a run, and the clock on which the run timed them. Each distinct
+/// operation is stored once, and so is each distinct list of operations: ranks that do the same,
+/// and steps that repeat, share a list.
 ///
 /// Move-only, because operations point into `names`.
 struct RunOperations {
@@ -25,7 +25,7 @@ struct RunOperations {
     std::vector<int> ranks;  ///< of the whole run
     auto operator<=>(const GroupMembers&) const = default;
   };
-  /// Consecutive operations of one rank: a step, or what came before, between or after steps.
+  /// Consecutive operations of one rank: a step, or the operations before, between or after steps.
   struct Section {
     static constexpr int no_step = -1;
     int step = no_step;

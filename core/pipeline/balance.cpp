@@ -11,7 +11,7 @@ namespace lockstep {
 
 namespace {
 
-/// The most actions that a search simulates, which takes a fraction of a second.
+/// The largest number of actions that a search simulates, which takes a fraction of a second.
 constexpr std::size_t most_actions = 2'000'000;
 
 StageTimes operator+(const StageTimes& a, const StageTimes& b) {
@@ -32,11 +32,11 @@ struct Best {
 };
 
 /// Finds the best split by dynamic programming. `time(stage, first, last)` is the time of a stage
-/// with blocks [first, last), and `add(cost, time)` the cost of some stages and one more.
+/// with blocks [first, last), and `add(cost, time)` is the cost of some stages plus one more stage.
 template <class Time, class Add>
 std::pair<std::vector<int>, double> best_split(std::size_t stages, std::size_t blocks,
                                                const Time& time, const Add& add) {
-  // table[stage][last]: of blocks [0, last) in stages 0 to `stage`.
+  // table[stage][last] is the best division of blocks [0, last) into stages 0 to `stage`.
   std::vector<std::vector<Best>> table(stages, std::vector<Best>(blocks + 1));
   for (std::size_t stage = 0; stage < stages; ++stage)
     for (std::size_t last = stage + 1; last <= blocks; ++last)

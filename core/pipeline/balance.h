@@ -35,10 +35,11 @@ struct SimulatedSplit {
 
 /// Returns the split with the shortest simulated step that the search finds, or `current` if it
 /// finds none that is shorter. The longest stage alone does not determine a step's length: an
-/// unequal stage also delays the warm-up and the cool-down, and a rank may have several stages. So
-/// the search starts from balanced_split() and from `current`, and moves single blocks from one
-/// stage to another as long as this shortens the step. `times` are those of the simulation, without
-/// stages. For very large schedules, the search ends early, after a fixed number of simulations.
+/// unequal stage also delays the warm-up and the cool-down, and a rank may have several stages.
+/// Therefore, the search starts from balanced_split() and from `current`, and moves single blocks
+/// from one stage to another as long as this shortens the step. `times` are the other inputs of the
+/// simulation; their stages are not used. For very large schedules, the search ends early, after a
+/// fixed number of simulations.
 SimulatedSplit shortest_step(const PartTimes& parts, const Schedule& schedule,
                              const PipelineTimes& times, const std::vector<int>& current);
 

@@ -16,12 +16,11 @@ std::string to_csv(const Schedule& schedule);
 /// on the first rank that uses it. The schedule may still be invalid; call
 /// validate().
 ///
-/// The file may also contain what PyTorch's runtime adds to a schedule:
-/// messages (SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F, WAIT_SEND_B) and
-/// actions on whole stages (UNSHARD, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD).
-/// They are implicit in a Schedule, so they are not part of the result;
-/// check_messages() checks them. Throws ScheduleError naming row, column (both
-/// counted from 1) and cell.
+/// The file may also contain the additions of PyTorch's runtime to a schedule: messages (SEND_F,
+/// RECV_F, SEND_B, RECV_B, WAIT_SEND_F, WAIT_SEND_B) and actions on whole stages (UNSHARD, RESHARD,
+/// REDUCE_GRAD, WAIT_REDUCE_GRAD). They are implicit in a Schedule, so they are not part of the
+/// result; check_messages() checks them. Throws ScheduleError naming row, column (both counted from
+/// 1) and cell.
 Schedule schedule_from_csv(const std::string& csv, std::string name = "csv");
 
 /// Checks the messages and the actions on whole stages in a CSV file, if it has

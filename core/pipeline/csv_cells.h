@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// The kinds of actions in a CSV file. All but `compute` are implicit in a
-/// Schedule: its executor sends and receives what the computations need.
+/// The kinds of actions in a CSV file. All but `compute` are implicit in a Schedule: the executor
+/// sends and receives the inputs of the computations.
 enum class CellKind : std::uint8_t {
   compute,
   send,
@@ -23,9 +23,8 @@ enum class CellKind : std::uint8_t {
   wait_reduce
 };
 
-/// One action of a CSV file. Messages have the microbatch and the direction of
-/// `action` (F or B), and the stage that sends or receives; actions on whole
-/// stages have only a stage.
+/// One action of a CSV file. For a message, `action` gives the microbatch, the direction (F or B),
+/// and the stage that sends or receives; for an action on a whole stage, only the stage.
 struct CsvAction {
   CellKind kind = CellKind::compute;
   Action action;

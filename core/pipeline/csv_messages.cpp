@@ -122,8 +122,8 @@ class Checker {
     }
   }
 
-  /// Checks that each rank receives another's messages of one kind in the order
-  /// in which they are sent, because they share a connection.
+  /// Checks that each rank receives another rank's messages of one kind in the order in which they
+  /// are sent, because they share a connection.
   void check_order() const {
     std::map<std::tuple<int, int, bool>, std::vector<Key>> sent, received;
     for (std::size_t rank = 0; rank < rows_.size(); ++rank)
@@ -157,8 +157,7 @@ class Checker {
           if (each.kind == CellKind::send) sent.insert(key_of(each));
         }
     }
-    // Every rank that is stuck waits for another one that is, so following them
-    // leads to a cycle.
+    // Every stuck rank waits for another stuck rank, so following these waits leads to a cycle.
     const auto stuck = [&](std::size_t rank) { return position[rank] < rows_[rank].size(); };
     std::size_t rank = 0;
     while (rank < rows_.size() && !stuck(rank)) ++rank;

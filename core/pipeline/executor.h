@@ -80,7 +80,7 @@ class PipelineExecutor {
   void check(const Batch& batch) const;
   void post_receive(const Message& message);
   Tensor take(const Message& message);
-  /// Does what an action needs before it runs, and returns its input.
+  /// Handles the messages that precede an action, and returns the action's input.
   Tensor prepare(const MessagePlan::Around& around);
   /// Runs an action within a span of the trace.
   Tensor run_traced(const Action& action, Tensor input, const Batch& batch);

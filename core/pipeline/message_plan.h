@@ -45,7 +45,7 @@ class MessagePlan {
     bool local() const { return from_rank == to_rank; }
     /// Returns the stage that produces the message.
     int producer() const { return stage + (forward ? -1 : 1); }
-    /// These functions return what its tensor is, for reports of the memory.
+    /// These functions name the message's tensor in memory reports.
     const char* kind() const { return forward ? "activations in flight" : "gradients in flight"; }
     const char* kind_once_received() const {
       return forward ? "stage input" : "gradients of activations";

@@ -79,9 +79,9 @@ PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
 
 namespace {
 
-/// Returns the times of the model's parts, from a pipeline with one block per stage. All blocks
-/// have the time of the second one; the first and the last stage's excess is that of the embedding
-/// and of the head.
+/// Returns the times of the model's parts, from a pipeline with one block per stage. All blocks get
+/// the time of the second one; the excess of the first and the last stage is the time of the
+/// embedding and of the head.
 PartTimes part_times(const Plan& plan, int microbatches) {
   const int layers = plan.model().layers;
   Plan single = plan;
@@ -111,8 +111,8 @@ SplitProposal propose_split(const Plan& plan, const Schedule& schedule) {
   proposal.step = step_with(proposal.split);
   proposal.better = proposal.split;
   proposal.better_step = proposal.step;
-  // With as many stages as blocks, there is only one split. Blocks that take longer on a slow rank
-  // have no time of their own.
+  // With as many stages as blocks, there is only one split. On slow ranks, the time of a block also
+  // depends on its rank.
   if (plan.modelled->times.any() || !plan.modelled->slow.empty() ||
       plan.model().layers == plan.stages() || plan.stages() == 1)
     return proposal;
@@ -135,7 +135,7 @@ PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
   if (schedule_.rank_of_stage != plan.rank_of_stage)
     throw std::invalid_argument(
         fmt::format("schedule {} places its stages on other ranks than the plan", schedule_.name));
-  // The simulation is that of rank 0's pipeline.
+  // Simulates rank 0's pipeline.
   const std::vector<int> pipeline = plan.mesh.group(0, Axis::pp);
   const auto in_pipeline = [&](const auto& slow) {
     return std::ranges::find(pipeline, slow.first) != pipeline.end();

@@ -25,17 +25,18 @@ PipelineTimes pipeline_times(const Plan& plan, int microbatches);
 /// The plan must have a modelled clock. With fixed times, no division is better than another.
 SplitProposal propose_split(const Plan& plan, const Schedule& schedule);
 
-/// Predicts what depends on the schedule alone: its name and stages, the microbatches in flight and
-/// the simulator's bubble. (The simulator knows only layers that do not communicate; if layers or
-/// sequences are divided among ranks, there is no simulated bubble.) Sets no bytes and no peaks.
-/// See PipelinePrediction for the errors.
+/// Predicts the figures that depend on the schedule alone: its name and stages, the microbatches in
+/// flight and the simulator's bubble. (The simulator supports only layers that do not communicate;
+/// if layers or sequences are divided among ranks, there is no simulated bubble.) Sets neither
+/// bytes nor peaks. See PipelinePrediction for the errors.
 Predicted predict_schedule_only(const Plan& plan, const Place& place, const Schedule& schedule);
 
 /// Predicts a pipeline without replicas, with one stage of whole layers per rank and undivided
 /// backward passes. In addition to predict_schedule_only(), sets the bytes that stages and the
-/// update send, and peak memory by category. Activations: Footprint's stash times the microbatches
-/// in flight, and the working memory of one action. Needs no rank and no transport. The constructor
-/// computes the parts that all ranks share. The lesson adds the closed form of the bubble.
+/// update send, and peak memory by category. The activations are Footprint's stash times the
+/// microbatches in flight, plus the working memory of one action. Needs no rank and no transport.
+/// The constructor computes the parts that all ranks share. The lesson adds the closed form of the
+/// bubble.
 class PipelinePrediction {
  public:
   /// Throws ScheduleError for an invalid schedule, and std::invalid_argument if the schedule and
@@ -45,7 +46,7 @@ class PipelinePrediction {
   /// Returns the prediction for one rank. Takes time linear in the number of actions of that rank
   /// and of its peers.
   Predicted of(const Place& place) const;
-  /// Returns what depends on the schedule alone.
+  /// Returns the figures that depend on the schedule alone.
   Predicted of_schedule(const Place& place) const;
 
  private:

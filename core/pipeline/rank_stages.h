@@ -22,8 +22,8 @@ class RankStages {
     for (const auto& model : models_) all.push_back(model.get());
     return all;
   }
-  /// Returns the parameters of all stages. A rank that holds the first stage and the last has two
-  /// copies of a tied table.
+  /// Returns the parameters of all stages. A rank that holds both the first and the last stage
+  /// holds two copies of a tied table.
   std::vector<Parameter*> parameters() const {
     std::vector<Parameter*> all;
     for (const auto& model : models_)

@@ -24,7 +24,7 @@ struct Action {
   int stage = 0;       ///< the global stage, 0 .. stages - 1
   int microbatch = 0;  ///< 0 .. microbatches - 1
   /// Joins this forward with the next action of the rank, a backward: both start together, once
-  /// both inputs are there, and send their results when both are done.
+  /// both inputs have arrived, and send their results when both are done.
   bool with_next = false;
   bool operator==(const Action&) const = default;
 };
@@ -48,8 +48,8 @@ struct Schedule {
 std::vector<int> linear_placement(int ranks);
 /// Returns the placement, (stages), with stage i on rank i mod p: the stages go around the ranks.
 std::vector<int> loop_placement(int ranks, int stages);
-/// Returns the placement, (2 p), with stages 0 to p - 1 down the ranks and p to 2 p - 1 up again,
-/// so that rank 0 has the first stage and the last.
+/// Returns the placement, (2 p), with stages 0 to p - 1 in ascending order of ranks, and p to 2 p -
+/// 1 in descending order, so that rank 0 holds the first and the last stage.
 std::vector<int> v_placement(int ranks);
 
 /// Returns a schedule with this placement and empty action lists, for generators to fill. It has as

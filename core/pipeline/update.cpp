@@ -12,14 +12,14 @@ namespace lockstep {
 
 namespace {
 
-/// Returns whether a tied head's table is trained and the first and last stage each have a copy.
+/// Returns whether a tied head's table is trained and the first and last stage each hold a copy.
 bool has_two_tables(const Plan& plan) {
   return plan.model().tied && !plan.model().is_frozen(0) && plan.stages() > 1;
 }
 
 /// A double is sent as two f32 numbers with the same bits; they are only copied.
 constexpr std::int64_t floats_per_square = sizeof(double) / sizeof(float);
-/// Marks a tensor that a rank does not have. (A sum of squares may be NaN, but not negative.)
+/// Marks a tensor that a rank does not hold. (A sum of squares may be NaN, but not negative.)
 constexpr double absent = -1;
 
 /// Returns the number of elements of the token table on one of the ranks at the ends.

@@ -27,29 +27,29 @@ UpdateMessages update_messages(const Plan& plan, const Place& place);
 /// Runs the optimizer step of a model whose stages are distributed over the ranks of a group, with
 /// any number of stages per rank. Performs the exchanges that the stages need:
 ///
-/// - Tied head: the first and the last stage each have a token table and the gradient from their
+/// - Tied head: the first and the last stage each hold a token table and the gradient from their
 ///   own use of it. Both tables receive the sum of the two gradients: by an all-reduce if the
 ///   stages are on different ranks, otherwise by a local addition. A single-device run adds the
-///   same two terms, so the results are bitwise identical. If ZeRO has divided the gradients,
-///   each rank exchanges only its shard of the table, which is the same on both stages.
+///   same two terms, so the results are bitwise identical. If ZeRO has divided the gradients, each
+///   rank exchanges only its shard of the table, which is the same on both stages.
 /// - Clipping: the gradient norm covers the whole model, whose gradients are divided among the
 ///   stages, among the ranks of each stage if layers are divided (divides_layers), and among the
 ///   ranks that share a copy of the stage's states if ZeRO divides them (sharers). Every rank
 ///   gathers all tensors' sums of squares and adds them in model order. A gradient that several of
-///   these ranks have counts only once: a tied table's on the first stage, and a replicated
-///   parameter's on the rank with coordinate 0. If each rank has whole tensors, the norm is bitwise
-///   identical to that of a single-device run.
+///   these ranks hold counts only once: a tied table's on the first stage, and a replicated
+///   parameter's on the rank with coordinate 0. If each rank holds whole tensors, the norm is
+///   bitwise identical to that of a single-device run.
 ///
-/// With an untied head and without clipping, or if one rank has the whole model, nothing is sent.
+/// With an untied head and without clipping, or if one rank holds the whole model, nothing is sent.
 class PipelineUpdate {
  public:
   /// `pipeline` holds the pipeline's ranks; stage i is on its member plan.rank_of_stage[i].
   /// `stages` are the models of this rank's stages, in ascending stage order, and `optimizer`
   /// updates the parameters of all of them, or, with ZeRO, this rank's parts of them. `shards` is
-  /// the number of dp_cp ranks among which ZeRO divides the parameters that each updates, 1 without
-  /// ZeRO. Group, models and optimizer must outlive the update.
-  /// All ranks of the run must create their updates in the same order. Throws std::invalid_argument
-  /// if the number of models is not the number of this rank's stages, or is 0.
+  /// the number of dp_cp ranks among which ZeRO divides the updates of the parameters; 1 without
+  /// ZeRO. Group, models and optimizer must outlive the update. All ranks of the run must create
+  /// their updates in the same order. Throws std::invalid_argument if the number of models is not
+  /// the number of this rank's stages, or is 0.
   PipelineUpdate(Endpoint endpoint, const Group& pipeline, const Plan& plan,
                  std::vector<Gpt*> stages, AdamW& optimizer, int shards = 1);
 

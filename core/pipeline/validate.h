@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-/// What makes a schedule invalid.
+/// The reasons why a schedule is invalid.
 enum class ScheduleFault {
   too_few,         ///< fewer actions than stages times microbatches
   missing,         ///< a stage lacks an action of one of its microbatches

@@ -43,7 +43,8 @@ void walk(const Schedule& schedule, Visit&& visit) {
   constexpr std::size_t nothing = static_cast<std::size_t>(-1);
   std::vector<std::uint8_t> done(2 * static_cast<std::size_t>(schedule.stages) * microbatches);
   std::vector<std::size_t> position(ranks, 0);       // of each rank's next action
-  std::vector<std::size_t> blocked(ranks, 0);        // the action, from there on, that must wait
+  std::vector<std::size_t> blocked(ranks, 0);        // position of the action that must wait: the
+                                                     // next one, or its joined partner
   std::vector<std::size_t> awaited(ranks, nothing);  // the result that a blocked rank waits for
   std::vector<std::size_t> runnable(ranks);          // used as a stack
   for (std::size_t i = 0; i < ranks; ++i) runnable[i] = ranks - 1 - i;

@@ -10,7 +10,7 @@ namespace lockstep {
 enum class ContextLayout {
   contiguous,  ///< N equal chunks; rank i has chunk i
   zigzag,      ///< 2N chunks; rank i has i and 2N-1-i, which balances causal attention
-  striped,     ///< rank i has positions i, i + N, i + 2N, ..., which balances it, too
+  striped,     ///< rank i has positions i, i + N, i + 2N, ..., which also balances it
   balanced,    ///< blocks, dealt out by the work of their documents (balanced_positions)
 };
 
@@ -48,7 +48,8 @@ struct BatchShape {
 /// --sequence and --cp, if `sequence` positions do not divide into the layout's chunks.
 /// If the layout is balanced, the sequence is one document.
 std::vector<Positions> context_positions(ContextLayout layout, int sequence, int i, int n);
-/// The same for a sequence of several documents, on which only a balanced layout depends.
+/// Like the function above, for a sequence of several documents; only a balanced layout depends on
+/// them.
 std::vector<Positions> context_positions(ContextLayout layout, const Documents& documents, int i,
                                          int n);
 

@@ -84,7 +84,7 @@ std::vector<std::vector<Box>> first_holders(const std::vector<std::vector<Box>>&
 
 namespace {
 
-/// A corner of a box, with the sign that it has in the box's mixed difference.
+/// A corner of a box, with its sign in the box's mixed difference.
 struct Corner {
   std::array<std::int64_t, Shape::max_rank> at{};
   int sign = 1;

@@ -30,8 +30,8 @@ std::optional<Box> intersection(const Box& a, const Box& b);
 /// each dimension.
 std::vector<Box> difference(const Box& box, const Box& other);
 
-/// Divides a tensor among its holders, each of which has the elements of some boxes: an element
-/// goes to the first holder that has it. Returns the boxes that go to each holder.
+/// Divides a tensor among its holders, each of which holds the elements of some boxes: an element
+/// goes to the first of its holders. Returns the boxes that each holder gets.
 std::vector<std::vector<Box>> first_holders(const std::vector<std::vector<Box>>& holders);
 
 /// Returns whether the boxes contain every element of a tensor of this shape exactly once.

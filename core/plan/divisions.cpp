@@ -90,7 +90,7 @@ void check_heads(const GptConfig& model, const std::string& flags, Axis axis, in
       [&] {
         std::vector<std::string> ways = sizes();
         std::int64_t more = (kv_heads + parts - 1) / parts * parts;
-        while (heads % more != 0) more += parts;  // at the latest, all heads
+        while (heads % more != 0) more += parts;  // reaches all heads at the latest
         ways.push_back(fmt::format("--kv-heads {}", more));
         return ways;
       },
@@ -98,7 +98,7 @@ void check_heads(const GptConfig& model, const std::string& flags, Axis axis, in
 }
 
 void check_batch(const Plan& plan, const std::vector<int>& microbatches) {
-  constexpr std::int64_t most = 1 << 28;  // what a flag takes
+  constexpr std::int64_t most = 1 << 28;  // the largest value that a flag accepts
   const int sequences = plan.batch.sequences, dp = plan.mesh.size(Axis::dp);
   for (const int m : microbatches) {
     const std::int64_t pieces = std::int64_t{m} * dp;

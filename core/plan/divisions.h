@@ -14,7 +14,7 @@ struct Plan;
 
 /// A quantity that a run divides into equal parts, or into equal groups.
 struct Division {
-  std::string flags;       ///< those that decide on it: "--sequence 62 with --cp 4"
+  std::string flags;       ///< the flags that determine the quantity: "--sequence 62 with --cp 4"
   std::int64_t whole = 0;  ///< 62
   std::string items;       ///< "positions"
   std::int64_t by = 1;     ///< must divide `whole`: the number of parts, or the size of a group
@@ -37,9 +37,9 @@ std::vector<std::string> nearest_divisors(const std::string& flag, std::int64_t 
                                           std::int64_t value, std::int64_t least = 1);
 
 /// Throws UsageError unless the model's heads, and its heads of keys and values, divide into equal
-/// groups, one for each of the `size` ranks along `axis`, if they already divide into `others`
-/// groups. `flags` begins the message, such as "--tp 4 with --heads 6"; `otherwise` ends it, such
-/// as ", or --method ring".
+/// groups, one for each of the `size` ranks along `axis`, given that they are already divided into
+/// `others` groups. `flags` begins the message, such as "--tp 4 with --heads 6"; `otherwise` ends
+/// it, such as ", or --method ring".
 void check_heads(const GptConfig& model, const std::string& flags, Axis axis, int size,
                  int others = 1, const std::string& otherwise = {});
 

@@ -45,13 +45,12 @@ class FlatLayout {
   };
 
   /// Lays out the units of one stage (Plan::units, Gpt::stored_units), and so chooses the
-  /// boundaries of the buckets. A bucket ends with the unit
-  /// that brings it to at least `bucket_bytes`; a value of 1 gives each unit a bucket of its own. A
-  /// tied table belongs to the embedding if the embedding is on the same stage. A unit's parameters
-  /// go to different buckets if they differ in dtype or if only some of them are frozen. A tied
-  /// table that is on two stages has a bucket of its own on both, so that the two stages divide it
-  /// into the same shards. Throws UsageError if bucket_bytes < 1, or if there are more shards than
-  /// elements.
+  /// boundaries of the buckets. A bucket ends with the unit that brings it to at least
+  /// `bucket_bytes`; a value of 1 gives each unit a separate bucket. A tied table belongs to the
+  /// embedding if the embedding is on the same stage. A unit's parameters go to different buckets
+  /// if they differ in dtype or if only some of them are frozen. A tied table that is on two stages
+  /// has a separate bucket on each of them, so that the two stages divide it into the same shards.
+  /// Throws UsageError if bucket_bytes < 1, or if there are more shards than elements.
   FlatLayout(const std::vector<StoredUnit>& units, int shards, std::int64_t bucket_bytes);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }

@@ -4,7 +4,7 @@ namespace lockstep {
 
 namespace {
 
-/// The FLOPs of the forward pass per token, attention in full.
+/// The FLOPs of the forward pass per token, with attention counted in full.
 struct ForwardFlops {
   explicit ForwardFlops(const GptConfig& config) {
     const double L = config.layers, h = config.hidden, s = config.sequence, V = config.vocabulary;

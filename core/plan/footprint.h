@@ -48,15 +48,16 @@ struct Footprint {
   /// The forward pass only allocates, so its peak is at its end. The peak is the size of the
   /// output, N h, if the stage sends one.
   std::int64_t forward_working = 0;
-  /// What the backward pass of a block needs beyond its stash. The peak is in its MLP, before the
-  /// block has released anything: dy (N h), which is kept for the residual connection, and the
-  /// gradient of the MLP's activation (4 N h, or N f); together 5 N h in GPT-2. If f is very small,
-  /// it is later: when fc computes its dx beside dy, or when attention's backward pass begins.
+  /// The memory that the backward pass of a block needs beyond its stash. The peak is in its MLP,
+  /// before the block has released anything: dy (N h), which is kept for the residual connection,
+  /// and the gradient of the MLP's activation (4 N h, or N f); together 5 N h in GPT-2. If f is
+  /// very small, the peak is later: when fc computes its dx beside dy, or when attention's backward
+  /// pass begins.
   std::int64_t block_working = 0;
   /// The peak of a whole stage is in its uppermost block. On the last stage the head's stash is
-  /// already released by then, so the peak is that of block_working less `head`. It is at least N h
-  /// elements less 2 N f32, which the head's Linear needs when it writes dx while dlogits occupy
-  /// the logits' memory, and at least 0.
+  /// already released by then, so the peak is that of block_working less `head`. It is at least 0,
+  /// and at least N h elements less 2 N f32, which the head's Linear needs when it writes dx while
+  /// dlogits occupy the logits' memory.
   std::int64_t backward_working = 0;
 
   /// Returns the peak of MemoryCategory::activations when `held` microbatches run their forward

@@ -33,7 +33,8 @@ void GptConfig::validate() const {
     at_least_one("--mlp-width", llama->mlp_width, "column");
   }
   const double h = hidden;
-  constexpr int widest = 1 << 28;  // what a flag takes, so that sums of widths fit into an int
+  constexpr int widest = 1 << 28;  // the largest value that a flag accepts, so that sums of widths
+                                   // fit into an int
   if (layers > most_layers || heads > widest || (llama && llama->mlp_width > widest) ||
       (layers * (4.0 * h + 3.0 * std::max(mlp_width(), hidden)) + sequence + 2.0 * vocabulary) * h >
           most_parameters)

@@ -19,14 +19,15 @@ struct RotaryScaling {
   bool operator==(const RotaryScaling&) const = default;
 };
 
-/// The settings that a Llama has and a GPT-2 lacks.
+/// The settings that only a Llama uses.
 struct LlamaConfig {
   int kv_heads = 2;       ///< g, heads of keys and of values; divides the heads of queries
   int mlp_width = 176;    ///< f
   double theta = 10000;   ///< the base of the rotary positions' wavelengths
   double epsilon = 1e-5;  ///< RMSNorm's
   std::optional<RotaryScaling> scaling{};
-  /// The longest sequence, by the config.json that the model comes from; 0 if it comes from none.
+  /// The longest sequence according to the config.json from which the model was read; 0 if there is
+  /// none.
   int longest_sequence = 0;
   bool operator==(const LlamaConfig&) const = default;
 };
@@ -68,11 +69,11 @@ struct GptConfig {
   int mlp_width() const { return llama ? llama->mlp_width : 4 * hidden; }
   /// The columns that the MLP's first Linear computes: 4 h, or 2 f (SwiGLU's gate and its factor).
   int mlp_inner_width() const { return llama ? 2 * llama->mlp_width : 4 * hidden; }
-  /// The vectors of h elements that a norm has, gain and bias or gain alone, and also the
-  /// statistics that it keeps per row: mean and rstd, or rstd alone.
+  /// The number of parameter vectors of h elements in a norm (gain and bias, or gain alone), and
+  /// also the number of statistics per row (mean and rstd, or rstd alone).
   int norm_vectors() const { return llama ? 1 : 2; }
   /// The elements of a block's matrices: 12 h², or 2 h² + 2 g d h + 3 f h. A forward pass takes
-  /// twice as many FLOPs per token, and attention's besides.
+  /// twice as many FLOPs per token, plus those of attention.
   double matrix_elements_per_block() const {
     const double h = hidden;
     return h * (qkv_width() + h + mlp_inner_width() + mlp_width());

@@ -30,7 +30,7 @@ struct StackedTensor {
 /// Describes a parameter, without storage: its name, shape, position in the whole model, and
 /// initial values.
 struct ParameterSpec {
-  /// Hugging Face's name; that of a parameter with `stacked` tensors is in their style.
+  /// Hugging Face's name; a parameter with `stacked` tensors has a name in the same style.
   std::string name;
   Shape shape;
   /// Position in the whole model. Orders have gaps, so that a lesson can replace a layer with one
@@ -45,8 +45,9 @@ struct ParameterSpec {
   /// The cuts that determine a rank's part; without cuts, a rank holds the whole parameter. Set by
   /// the builder of split layers.
   std::vector<Cut> cuts{};
-  /// The tensors that Hugging Face stores in place of this one, which has their rows one after
-  /// another: q, k and v, for example, so that one product computes all three. Usually empty.
+  /// The tensors that Hugging Face stores in place of this one, which consists of their rows, one
+  /// tensor after another: q, k and v, for example, so that one product computes all three. Usually
+  /// empty.
   std::vector<StackedTensor> stacked{};
 
   bool is_cut_along(Axis axis) const {
@@ -59,8 +60,8 @@ struct ParameterSpec {
   bool operator==(const ParameterSpec&) const = default;
 };
 
-/// The parameters of one block, in order, by what they do. In a Llama, the norms are RMSNorms, `fc`
-/// computes SwiGLU's gate and factor, and no layer has a bias.
+/// The parameters of one block, in order, named by their role. In a Llama, the norms are RMSNorms,
+/// `fc` computes SwiGLU's gate and factor, and no layer has a bias.
 enum class BlockSlot {
   ln_1_weight,
   ln_1_bias,
@@ -89,7 +90,7 @@ inline int ParameterSpec::unit() const {
 inline int ParameterSpec::layer() const {
   return name.starts_with("transformer.h.") || name.starts_with("model.layers.") ? unit() - 1 : -1;
 }
-/// Returns what a parameter does in the model, such as "qkv", for reports of the memory.
+/// Returns a parameter's role in the model, such as "qkv", for memory reports.
 const char* role_of(const ParameterSpec& spec);
 
 // The initialisation is Hugging Face's: weights from N(0, 0.02), gains 1, biases 0. In GPT-2

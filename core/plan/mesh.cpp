@@ -37,8 +37,8 @@ std::array<Axis, axis_count> parse_order(const std::string& text) {
   return order;
 }
 
-/// Returns the numbers of ranks nearest to `ranks` that axes whose sizes have this product can
-/// have, with or without an axis that takes the ranks that remain.
+/// Returns the valid numbers of ranks nearest to `ranks`, if the axes' sizes have this product,
+/// with or without an axis that takes the remaining ranks.
 std::string ranks_that_work(int ranks, int product, bool with_rest) {
   const int fewer = ranks / product * product;
   if (!with_rest || fewer == 0) return fmt::format("--ranks {}", product);
@@ -150,7 +150,7 @@ std::vector<int> Mesh::group(int rank, std::initializer_list<Axis> axes) const {
     if (axis == Axis::dp_cp) return line(rank, replica_axes);
     if (axis == Axis::ep || axis == Axis::edp) {
       const std::vector<int> all = line(rank, replica_axes);
-      // Neighbours have different experts; every ep-th rank has the same.
+      // Neighbours hold different experts; every ep-th rank holds the same ones.
       const int stride = axis == Axis::ep ? 1 : experts_;
       const int first =
           axis == Axis::ep ? coordinate(rank, Axis::edp) * experts_ : coordinate(rank, Axis::ep);

@@ -57,7 +57,8 @@ class Mesh {
 
  private:
   int stride(Axis axis) const;
-  /// Returns the ranks that differ from `rank` only on these axes, ascending, and its index there.
+  /// Returns, in ascending order, the ranks that differ from `rank` only on these axes, and the
+  /// index of `rank` among them.
   std::vector<int> line(int rank, const std::vector<Axis>& axes) const;
   int place_on_line(int rank, const std::vector<Axis>& axes) const;
 

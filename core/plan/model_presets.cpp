@@ -15,14 +15,14 @@ namespace {
 /// GPT-3 and the GPTs of Megatron's papers.
 ///
 /// - 13B, 175B: Brown 2020, table 2.1. The table gives the 13B a width of 5140, which its 40 heads
-///   do not divide. Heads of 128 columns make 5120, the width that others use.
+///   do not divide. With heads of 128 columns, the width is 5120, which others use.
 /// - 175B, 530B, 1T: Narayanan 2021, tables 1 and 2.
 /// - 22B: Korthikanti 2022, table 3.
 ///
 /// The vocabulary is GPT-2's: 50,257 tokens, which Megatron pads to a multiple of 128 t for t
 /// tensor-parallel ranks. With t = 8, that is 51,200. In the papers, the head is tied to the token
-/// table. Here it is a matrix of its own, as in the other presets, unless --tied is given. This
-/// adds V h parameters (2.0 % of the 13B, 0.4 % of the 175B) and no FLOPs.
+/// table. Here it is a separate matrix, as in the other presets, unless --tied is given. This adds
+/// V h parameters (2.0 % of the 13B, 0.4 % of the 175B) and no FLOPs.
 GptConfig gpt_3(int layers, int hidden, int heads) {
   return {
       .layers = layers, .hidden = hidden, .heads = heads, .sequence = 2048, .vocabulary = 51200};
@@ -40,8 +40,8 @@ GptConfig llama_2(int layers, int hidden, int heads, int kv_heads, int mlp_width
 }
 
 /// Grattafiori 2024 ("The Llama 3 Herd of Models"), table 3, for all three, except the vocabulary,
-/// which is that of the published checkpoints. A sequence is that of the pre-training before its
-/// long contexts.
+/// which is that of the published checkpoints. The sequence length is that of pre-training before
+/// its long-context phase.
 GptConfig llama_3(int layers, int hidden, int heads, int mlp_width) {
   return {.layers = layers,
           .hidden = hidden,

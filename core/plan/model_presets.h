@@ -18,8 +18,8 @@ GptConfig model_preset(const std::string& name);
 /// Returns whether that model is a published one, whose shape is known without any flag.
 bool is_published(const std::string& name);
 
-/// Sets what is 0 in `model.llama`: f to 8 h / 3, so that SwiGLU's three matrices have about as
-/// many elements as GPT-2's two, rounded up to a multiple of 16 and of `tp`, the number of
+/// Sets the fields of `model.llama` that are 0: f to 8 h / 3, so that SwiGLU's three matrices have
+/// about as many elements as GPT-2's two, rounded up to a multiple of 16 and of `tp`, the number of
 /// tensor-parallel ranks; and g to half of the heads if `tp` divides that, or else to all of them.
 void complete_llama(GptConfig& model, int tp);
 

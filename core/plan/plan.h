@@ -66,8 +66,8 @@ struct Plan {
   AdamWOptions optimizer;
   std::uint64_t seed = 1;
   std::optional<ModelledTime> modelled;  ///< unset: wall clock
-  /// On the wall clock: consecutive ranks that share a node, for algorithms that distinguish nodes.
-  /// On the modelled clock, the cluster determines this.
+  /// On the wall clock: the number of consecutive ranks that share a node, for algorithms that
+  /// distinguish nodes. On the modelled clock, the cluster determines this.
   int ranks_per_node = Cluster{}.ranks_per_node;
   Collectives collectives = Collectives::built_in;
   /// Whether a receive that adds can read the sender's buffer in place (Transport::combines). If
@@ -134,7 +134,7 @@ struct Plan {
 
   /// Throws UsageError, with a one-line message that names the flag, for a plan that cannot run:
   /// heads (of queries or of keys) or an MLP that --tp does not divide, more stages than layers, a
-  /// split of other blocks, or a batch or sequence that does not divide evenly.
+  /// split that does not match the layers, or a batch or sequence that does not divide evenly.
   void validate() const;
 
   /// Compares builders by address.

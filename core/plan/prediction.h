@@ -70,7 +70,7 @@ struct Predicted {
   /// The bubble according to the simulator, which uses each stage's own costs and the cluster's
   /// link speeds.
   std::optional<double> bubble_simulated;
-  /// Bytes sent per step. The figures default to zero; a lesson sets those that are not.
+  /// Bytes sent per step. The figures default to zero; a lesson sets the others.
   PerOperation<Figure> bytes_sent = nothing_sent();
   /// Peak bytes per category. For every category, a lesson must set a figure or give a reason why
   /// there is none.
@@ -88,7 +88,8 @@ struct Predicted {
   /// the stages' times. Only rank 0's prediction needs it.
   std::function<SplitProposal()> propose_split{};
   /// Sets bytes and peaks that depend on the data, such as the bytes that a router sends. Called on
-  /// the rank's thread at the end of the phase, when the trace already has the prediction's rest.
+  /// the rank's thread at the end of the phase, when the rest of the prediction is already in the
+  /// trace.
   std::function<void(Predicted&)> at_end;
 
   /// Returns the names of the figures that are not predicted, such as "all_reduce" or "peak

@@ -19,7 +19,7 @@ bool divides_experts(const Plan& plan);
 /// Returns the ranks with which a rank shares one copy of its stage's states: its block of `shards`
 /// members of its dp_cp group.
 std::vector<int> sharers(const Place& place, int shards);
-/// Returns the ranks of its dp_cp group that have the same shard: one of each block.
+/// Returns the ranks of its dp_cp group that hold the same shard: one of each block.
 std::vector<int> replicas_of_shard(const Place& place, int shards);
 
 /// Returns the ranks among which the model's parameters are divided and which include `rank`: its

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// What another division of the blocks into stages would bring. A step's length is simulated: from
-/// its first action to the end of its last.
+/// The effect of another division of the blocks into stages. A step's length is simulated, from the
+/// start of its first action to the end of its last.
 struct SplitProposal {
   std::vector<int> split{};     ///< the run's blocks per stage
   Picoseconds step = 0;         ///< with this split

@@ -18,7 +18,7 @@ constexpr int most_blocks = 100'000;
 constexpr std::size_t most_boxes = 10'000;  // of one tensor
 constexpr std::int64_t largest_extent = std::int64_t{1} << 40;
 
-/// A name that has one part that is a number, such as "transformer.h.12.ln_1.weight".
+/// A name with one numeric part, such as "transformer.h.12.ln_1.weight".
 struct NumberedName {
   std::string_view before, after;
   int number = 0;
@@ -83,7 +83,7 @@ std::string ranges_of(std::vector<int> numbers) {
   return text;
 }
 
-/// Returns the integers of a list, or nothing if it is no list of integers from 0 on.
+/// Returns the integers of a list, or nothing if it is not a list of nonnegative integers.
 std::optional<std::vector<std::int64_t>> natural_numbers(const nlohmann::json& list) {
   if (!list.is_array()) return std::nullopt;
   std::vector<std::int64_t> numbers;

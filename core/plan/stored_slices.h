@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// What a rank stores of a tensor permanently, one step after another. The values are the same as
+/// The kinds of data that a rank stores for a tensor from step to step. The values are the same as
 /// in MemoryCategory.
 enum class StoredKind : std::uint8_t { parameters, gradients, optimizer };
 constexpr int stored_kind_count = 3;
@@ -51,7 +51,7 @@ std::string module_of(std::string_view tensor);
 /// module (see module_of()) from now on, or 0.
 constexpr const char* whole_parameters_counter = "whole parameters";
 
-/// Collects what a rank stores, tensor by tensor.
+/// Collects the slices that a rank stores, tensor by tensor.
 class StoredSlices {
  public:
   /// Adds one kind of a tensor. Kinds with the same boxes share an entry if the tensor's kinds are
@@ -77,7 +77,7 @@ struct ReadSlices {
   std::int64_t omitted = 0;  ///< entries that the rank left out
 };
 
-/// Parses the args of a "slices" event, from any source: entries that make no sense are skipped.
+/// Parses the args of a "slices" event, from any source; skips invalid entries.
 ReadSlices read_slices(std::string_view json);
 
 }  // namespace lockstep

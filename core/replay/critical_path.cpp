@@ -45,16 +45,16 @@ class PathFinder {
     if (start < time_) path_.push_back({kind, rank, to, &operation, axis, start, time_});
     time_ = start;
   }
-  /// Adds a message that arrives at time_ without having waited for the receiver's lane. Leaves
-  /// time_ at its departure.
+  /// Adds a message that arrives at time_ without having waited for the receiver's lane. Sets time_
+  /// to its departure.
   void travel(int from, int to, const RecordedOperation& operation, Picoseconds departure,
               Picoseconds held) {
     add(PathPart::Kind::latency, from, to, operation, departure + held);
     add(PathPart::Kind::transfer, from, to, operation, departure);
   }
 
-  // Each of these goes back from the end of an operation, which is time_, to the place that bound
-  // its start.
+  // Each of these functions goes back from the end of an operation, at time_, to the place that
+  // determined its start.
   Place back_from(int rank, std::int64_t number);
   Place back_from_receive(int rank, std::int64_t number);
   Place back_from_start_of_send(int rank, std::int64_t number);
@@ -103,7 +103,7 @@ std::vector<PathPart> PathFinder::find() {
         at = back_from_together(at);
         continue;
       }
-      // How many operations the rank had issued when it waited.
+      // The number of operations that the rank had issued when it waited.
       const auto& issued = replay_.marks_[list_of(at)].issued;
       const auto before = std::ranges::lower_bound(issued, at.position) - issued.begin();
       at =
@@ -170,9 +170,10 @@ PathFinder::Place PathFinder::back_from_together(const Place& at) {
   return there;
 }
 
-// Within a collective, a step of a member begins when its last receive has ended. So the path goes
-// from message to message, until a member that has just called the collective, or one that was busy
-// with the group's collective before this one: with a lane or, if links are shared, with all of it.
+// Within a collective, a step of a member begins when its last receive has ended. The path
+// therefore goes from message to message, until it reaches a member that has just called the
+// collective, or one that was still busy with the group's previous collective: on a lane or, if
+// links are shared, with any part of it.
 PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number) {
   const bool shared = replay_.scenario_.modelled().cluster.shared.has_value();
   std::optional<Direction> lane;  // on which the path came from a later collective
@@ -194,7 +195,7 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
       return issue_of(rank, number);
     }
     if (all[member].in_switch) {
-      // Up from when the last member and its lanes were ready, and down α later.
+      // Up when the last member and its lanes are ready, and down α later.
       const Passage up = all[member].passages[0];
       if (lane != Direction::send) add(PathPart::Kind::latency, rank, rank, operation, up.end);
       add(PathPart::Kind::transfer, rank, rank, operation, up.start);
@@ -218,8 +219,9 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
       return {};
     };
     std::optional<std::size_t> step = ending(member, all[member].steps.size(), lane);
-    bool at_start = false;  // of a send whose data and lane are to be explained
-    bool earlier = !step && all[member].ready != time_;  // the path goes on in the one before
+    bool at_start = false;                               // whether time_ is the start of a send
+    bool earlier = !step && all[member].ready != time_;  // the path continues in the previous
+                                                         // collective
     lane.reset();
     while (step) {
       const Replay::Exchange& mine = all[member];
@@ -227,7 +229,7 @@ PathFinder::Place PathFinder::back_from_collective(int rank, std::int64_t number
       const Passage& passage = mine.passages[*step];
       const Replay::Exchange& theirs = all[static_cast<std::size_t>(peer)];
       if (direction == Direction::receive) {
-        // The sender's step: as many messages to this member come before it.
+        // The sender's matching step: the same number of messages to this member come before it.
         const auto same = [&](const MetaStep& each, Direction way, std::size_t other) {
           return each.direction == way && each.peer == static_cast<int>(other);
         };

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// A part of a step's critical path: compute of a rank, or a message on its way.
+/// A part of a step's critical path: compute of a rank, or a message in flight.
 struct PathPart {
   enum class Kind { compute, transfer, latency };
   Kind kind = Kind::compute;
@@ -20,19 +20,19 @@ struct PathPart {
   bool operator==(const PathPart&) const = default;
 };
 
-/// Returns the critical path of a step, in order: operations each of which starts when the one
-/// before it ends, from the start of the step (on some rank) to its end on the rank that ends last.
-/// The path follows what bound each start: the operation before on the stream, a message's data or
-/// its lane, the member of a collective that was late. If several did, the rank's own operations
-/// come first. `step` must be one of the run's.
+/// Returns the critical path of a step, in order: each operation starts when the previous one ends,
+/// from the start of the step (on some rank) to its end on the rank that ends last. The path
+/// follows the cause of each start: the previous operation on the stream, a message's data or lane,
+/// or a late member of a collective. If there are several causes, the rank's own operations take
+/// precedence. `step` must be one of the run's.
 std::vector<PathPart> critical_path(const Replay& replay, int step);
 
-/// How much of a path is what.
+/// The share of one kind of part in a path.
 struct PathShare {
   std::string what;  ///< "forward", "tp transfer", "pp latency"
   Picoseconds time = 0;
 };
-/// Adds up a path's parts; the largest share comes first.
+/// Adds up a path's parts by kind; the largest share comes first.
 std::vector<PathShare> shares(const std::vector<PathPart>& path);
 
 }  // namespace lockstep

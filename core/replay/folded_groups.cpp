@@ -1,4 +1,4 @@
-// What a folded run asks of its groups: that members which are taken for equal are equal.
+// Checks the groups of a folded run: members that the run treats as equal must be equal.
 
 #include <fmt/format.h>
 
@@ -19,7 +19,8 @@ std::size_t Replay::GroupState::kept_of(const std::vector<int>& ranks, const Fol
   return kept;
 }
 
-// A ring, and any other algorithm in which member i does what member i - 1 does, one place further.
+// Accepts a ring, and any other algorithm in which member i does the same as member i - 1, one
+// place further.
 void Replay::Player::check_folds(const GroupState& group, const Collective& collective) {
   const auto size = static_cast<std::int64_t>(group.ranks.size());
   const bool is_even = collective.elements % size == 0;

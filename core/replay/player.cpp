@@ -97,7 +97,7 @@ void Replay::Player::play() {
       advance(rank);
     }
     if (!network_ || !network_->next()) break;
-    network_->advance();  // until a rank can go on
+    network_->advance();  // until a rank can continue
   }
   for (std::size_t rank = 0; rank < at_.size(); ++rank)
     if (at_[rank].section < run_.ranks[rank].sections.size())
@@ -313,7 +313,8 @@ const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
   std::vector<Collective> collectives;
   for (const std::uint32_t index : operations)
     collectives.push_back(group.settled(run_.operations[index].collective));
-  // Groups that call the same operations may be on different nodes, and choose other algorithms.
+  // Groups that call the same operations may be on different nodes, and choose different
+  // algorithms.
   std::vector<std::uint32_t> key = operations;
   key.push_back(static_cast<std::uint32_t>(collectives[0].algorithm));
   key.push_back(static_cast<std::uint32_t>(collectives[0].per_node));
@@ -328,7 +329,8 @@ const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
                          group.ranks[0], group.ranks[member]));
   }
   if (group.kept < group.ranks.size()) check_folds(group, collectives[0]);
-  // A folded run has many members, and was recorded a moment ago.
+  // A folded run has many members, and its operations have just been recorded, so the check is
+  // skipped.
   if (network_ && group.kept < group.ranks.size())
     return messages_.emplace(std::move(key), std::vector<std::vector<MetaStep>>{}).first->second;
   for (std::size_t member = group.kept; member < group.ranks.size(); ++member)

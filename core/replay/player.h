@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-/// Plays the lists of all ranks: each rank goes on until it waits for something that is not known
+/// Plays the lists of all ranks: each rank continues until it waits for a time that is not known
 /// yet.
 class Replay::Player {
  public:
@@ -24,11 +24,12 @@ class Replay::Player {
   void play();
 
  private:
-  // Values of Cursor::waits_for that are no numbers.
+  // Values of Cursor::waits_for that are not numbers of operations.
   static constexpr std::int64_t nothing = -1;
-  static constexpr std::int64_t started = -2;  ///< the common start has a time, but is not passed
-  static constexpr std::int64_t timer = -3;    ///< all that happens before the rank's time
-  static constexpr std::int64_t timed = -4;    ///< the timer is over
+  static constexpr std::int64_t started = -2;  ///< the time of the common start is known, but the
+                                               ///< rank has not passed it
+  static constexpr std::int64_t timer = -3;    ///< for all events before the rank's time
+  static constexpr std::int64_t timed = -4;    ///< the timer has fired
 
   /// One direction of a communication stream.
   struct Lane {
@@ -41,7 +42,7 @@ class Replay::Player {
     };
     std::deque<Receive> unmatched{};  ///< in order
   };
-  /// Where a rank is in its lists.
+  /// A rank's position in its lists.
   struct Cursor {
     std::size_t section = 0, position = 0;
     Picoseconds time = 0;
@@ -73,7 +74,7 @@ class Replay::Player {
   };
   RankState& state(int rank) { return replay_.ranks_[static_cast<std::size_t>(rank)]; }
   Cursor& cursor(int rank) { return at_[static_cast<std::size_t>(rank)]; }
-  /// Of a folded run, as the receiver's representative sees them.
+  /// In a folded run, the messages as the receiver's representative sees them.
   InFlight& in_flight(int from, int to, int channel) {
     from = run_.folding.seen_from(to, from);
     to = run_.folding.representative(to);
@@ -90,7 +91,7 @@ class Replay::Player {
 
   void advance(int rank);
   /// With shared links: whether a collective of the rank is in flight at its time; nothing if the
-  /// rank has to wait to know that.
+  /// rank must wait to find out.
   std::optional<bool> is_beside_collective(int rank);
   void begin_section(int rank);
   bool wait(int rank, std::int64_t back);
@@ -106,10 +107,11 @@ class Replay::Player {
   /// whose calls differ.
   const std::vector<std::vector<MetaStep>>& messages(GroupState& group,
                                                      const std::vector<std::uint32_t>& operations);
-  /// Refuses a collective in which members that a folded run takes for equal are not.
+  /// Refuses a collective whose members differ although the folded run treats them as equal.
   static void check_folds(const GroupState& group, const Collective& collective);
   bool start_together(int rank);
-  /// Notes the interval of a message or collective, and lets the rank go on if it waits for that.
+  /// Records the interval of a message or collective, and resumes the rank if it waits for that
+  /// operation.
   void ends(int rank, std::int32_t number, Passage passage);
 
   Replay& replay_;
@@ -117,7 +119,7 @@ class Replay::Player {
   std::vector<Cursor> at_;  ///< by rank
   std::vector<int> open_;   ///< ranks that can go on
   std::unordered_map<std::uint64_t, InFlight> in_flight_;
-  /// By the members' operations: the messages of a collective.
+  /// The messages of a collective, by the members' operations.
   std::map<std::vector<std::uint32_t>, std::vector<std::vector<MetaStep>>> messages_;
   std::vector<int> starting_;     ///< ranks that wait for a common start
   std::size_t played_ranks_ = 0;  ///< those that have operations
@@ -128,7 +130,7 @@ class Replay::Player {
   std::vector<Messages> listeners_;  ///< by rank
   std::map<const GroupState*, std::vector<std::unique_ptr<MemberCollectives>>>
       plays_;  ///< by member
-  /// By operation, member, size of the group, algorithm and members per node: a member's messages.
+  /// A member's messages, by operation, member, size of the group, algorithm and members per node.
   std::map<std::array<std::size_t, 5>, std::shared_ptr<const std::vector<MetaStep>>> steps_;
   std::size_t passages_ = 0;  ///< kept
 };

@@ -16,10 +16,10 @@ namespace lockstep {
 /// operation of the compute stream starts when the one before it ends; a message when its data and
 /// its lane are ready; a collective plays its algorithm's messages once all members have called it;
 /// a wait ends with the operation that it waits for. On the cluster on which the run was recorded,
-/// the times are those of the run.
+/// the times equal those of the run.
 ///
-/// Keeps the interval of each message and collective, and the time after each wait: whatever is
-/// between two of these is a sum.
+/// Keeps the interval of each message and collective, and the time after each wait; between two of
+/// these, times are sums.
 class Replay {
  public:
   /// `run` and `scenario` must outlive the replay. Throws UsageError if the operations can't have
@@ -35,19 +35,20 @@ class Replay {
   int last_step() const;
   /// The time from the step's start to its end, on the rank on which it takes longest.
   Picoseconds step_time(int step) const;
-  /// When a rank began and ended its section of this index.
+  /// The times at which a rank began and ended its section of this index.
   Passage section(int rank, std::size_t index) const;
-  /// When the last rank ended its last section.
+  /// The time at which the last rank ended its last section.
   Picoseconds end() const;
 
-  /// An operation with its times. A message's interval is that on the lane of the rank that has the
-  /// operation; a wait begins when the stream reaches it. Ranges (begin and end) take no time,
+  /// An operation with its times. A message's interval is the one on the lane of the rank that runs
+  /// the operation; a wait begins when the stream reaches it. Ranges (begin and end) take no time,
   /// except for the end of one with a fixed time.
   struct Timed {
     const RecordedOperation& operation;
     Picoseconds start = 0;
     Picoseconds end = 0;
-    std::int64_t issued = -1;  ///< of a message, a collective, or what a wait waits for: its number
+    std::int64_t issued = -1;    ///< number of the message, the collective, or the operation that a
+                                 ///< wait waits for
     Picoseconds departure = -1;  ///< of a receive: when the message began to leave its sender
   };
   /// Visits the operations of one section of a rank, in order.
@@ -66,8 +67,8 @@ class Replay {
     std::vector<MetaStep> steps;
     std::vector<Passage> passages;  ///< one for each step
   };
-  /// Plays a collective once more, if links are not shared. `issued` is its number on `rank`.
-  /// Returns all members' messages.
+  /// Plays a collective again, if links are not shared. `issued` is its number on `rank`. Returns
+  /// all members' messages.
   std::vector<Exchange> expand(int rank, std::int64_t issued) const;
 
  private:
@@ -84,9 +85,9 @@ class Replay {
 
   const RunOperations& run_;
   const Scenario& scenario_;
-  /// By slowness of a rank: the time of each operation on the compute stream.
+  /// The time of each operation on the compute stream, by slowness of a rank.
   std::map<double, std::vector<Picoseconds>> durations_;
-  /// Where a list has what.
+  /// The positions of some operations in a list.
   struct Marks {
     std::vector<std::uint32_t> issued;     ///< positions of messages and collectives
     std::vector<std::uint32_t> stops;      ///< positions of waits and common starts

@@ -10,11 +10,11 @@
 
 namespace lockstep {
 
-/// What a replay keeps of a rank.
+/// The state that a replay keeps for a rank.
 struct Replay::RankState {
   static constexpr std::int32_t none = -1;
 
-  /// A message or a collective. A time below 0 means that it is not known yet.
+  /// A message or a collective. A negative time is not known yet.
   struct Issued {
     Picoseconds start = -1;
     Picoseconds end = -1;
@@ -35,7 +35,7 @@ struct Replay::RankState {
   std::vector<std::size_t> groups;  ///< the rank's groups, as indices in Replay::groups_
 };
 
-/// What a replay keeps of a group: enough to play each of its collectives again.
+/// The state that a replay keeps for a group: enough to play each of its collectives again.
 struct Replay::GroupState {
   GroupState(std::string name_, int channel_, std::vector<int> group, const Cluster& links,
              const Folding& folding)
@@ -54,7 +54,7 @@ struct Replay::GroupState {
   /// A collective that not all members have called yet.
   struct Round {
     std::vector<std::uint32_t> operations;  ///< by member; in a folded run, of those kept
-    std::vector<Picoseconds> ready;         ///< the same
+    std::vector<Picoseconds> ready;         ///< by member, likewise
     std::size_t arrived = 0;
   };
 
@@ -62,9 +62,10 @@ struct Replay::GroupState {
   /// not choose is chosen again.
   Collective settled(const Collective& recorded);
 
-  /// In a folded run, the shifts turn the members around by a multiple of this number, so the first
-  /// ones of them are representatives. Otherwise, the number of all members. 0 if the shifts do
-  /// anything else with this group: then no member may call a collective.
+  /// In a folded run, returns a number such that the shifts rotate the members by multiples of it;
+  /// that many first members are the representatives. Otherwise, returns the number of all members.
+  /// Returns 0 if the shifts do anything else to this group; in that case, no member may call a
+  /// collective.
   static std::size_t kept_of(const std::vector<int>& ranks, const Folding& folding);
 
   std::size_t member(int rank) const {
@@ -81,11 +82,11 @@ struct Replay::GroupState {
   const Cluster& cluster;
   StepPlayer player;
   std::vector<MetaMember> members;
-  /// By member, as far as they are kept: its numbers of the collectives.
+  /// By kept member: the member's numbers of the collectives.
   std::vector<std::vector<std::int32_t>> calls;
   std::deque<Round> rounds;  ///< in order
   std::size_t played = 0;    ///< collectives before rounds.front()
-  /// What settled() has found.
+  /// The results of settled().
   std::map<std::tuple<Operation, std::int64_t, DType, Collective::Choice>, Collective> chosen;
   std::vector<Lanes> lanes;  ///< by collective, then by member: before it was played
   /// With shared links: by collective, then by member; empty if they were not kept.
@@ -94,7 +95,7 @@ struct Replay::GroupState {
 
 /// Returns the messages of one member of a group in a collective.
 std::vector<MetaStep> messages_of(const Collective& collective, int member, int size);
-/// Returns the messages of all members of a group in a collective; `of_member` has each member's
+/// Returns the messages of all members of a group in a collective; `of_member` holds each member's
 /// part.
 std::vector<std::vector<MetaStep>> messages_of(const std::vector<Collective>& of_member);
 

@@ -16,7 +16,7 @@ namespace {
 
 using Kind = RecordedOperation::Kind;
 
-/// How long something takes after a change, relative to before: 0 if it is free.
+/// The time that something takes after a change, relative to the time before; 0 if it is free.
 struct Pace {
   double time = 1;
   std::string words;  ///< "4 times as fast"
@@ -51,7 +51,7 @@ void stretch(Link& link, double time) {
     scale(protocol.latency_seconds, protocol.bandwidth);
 }
 
-/// The same for what messages share.
+/// Does the same for shared links.
 void stretch(SharedLinks& shared, bool within, double time) {
   if (within) {
     shared.port /= time;
@@ -108,7 +108,7 @@ void Scenario::change(const std::string& text, const RunOperations& run) {
 
   if (what == "within" || what == "between" || what == "latency") {
     if (cluster.shared && what != "latency") stretch(*cluster.shared, what == "within", pace.time);
-    // Also the links of axes that have changed before.
+    // Includes the links of axes that earlier changes have modified.
     std::vector<Cluster*> all{&cluster};
     for (auto& [axis, links] : links_) all.push_back(&links);
     for (Cluster* each : all)

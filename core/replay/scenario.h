@@ -43,7 +43,7 @@ class Scenario {
   Picoseconds duration(const RecordedOperation& operation, const Clock& clock) const;
   /// The cluster with the links that the messages of an axis use.
   const Cluster& links(const std::string& axis) const;
-  /// How many bytes each byte of an axis counts as on links that it shares with others.
+  /// The number of bytes that each byte of an axis counts as on shared links.
   double load(const std::string& axis) const;
 
  private:

@@ -9,7 +9,8 @@ namespace lockstep {
 
 namespace {
 
-/// So many messages of collectives are kept for Replay::expand(): half a gigabyte.
+/// The largest number of messages of collectives that are kept for Replay::expand(): half a
+/// gigabyte.
 constexpr std::size_t most_passages = std::size_t{1} << 25;
 
 }  // namespace

@@ -25,7 +25,7 @@
 
 namespace lockstep {
 
-/// What rank 0 needs to conclude the run, beyond the trace.
+/// The data, besides the trace, that rank 0 needs to conclude the run.
 struct Collected {
   std::vector<RankResults> results;  ///< by rank; complete once they are gathered
   std::vector<SumOrder> orders;      ///< by phase

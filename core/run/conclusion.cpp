@@ -52,7 +52,7 @@ void check_finite(const std::vector<double>& losses, const Options& options) {
 
 /// Trains on a single device and compares the results with the run's. If the deviation exceeds the
 /// tolerance, trains once more, adding the replicas' gradients in the run's order. Returns whether
-/// parity holds, also in the lesson's own comparison.
+/// parity holds, including in the lesson's own comparison.
 bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
                   const Tolerance& tolerance, Report& report) {
   Options reference_options = run.options;
@@ -95,7 +95,7 @@ std::string parity_failure(const Report& report, const Tolerance& tolerance, Col
                      report.difference.empty() ? "" : "; " + report.difference);
 }
 
-/// Returns what the ranks have recorded, and empties the book.
+/// Returns the operations that the ranks have recorded, and empties the book.
 RunOperations operations_of(ActiveRun& run) {
   RunOperations operations = run.recording.operations->take();
   operations.run = run.recording.folder.run;
@@ -105,7 +105,7 @@ RunOperations operations_of(ActiveRun& run) {
   return operations;
 }
 
-/// Finds out what would shorten the last step: by replays on the modelled clock, otherwise by
+/// Finds changes that would shorten the last step: by replays on the modelled clock, otherwise by
 /// estimates from the last phase's steps, except its first.
 Counterfactuals what_would_help(ActiveRun& run, const RunOperations* operations,
                                 const Report& report) {

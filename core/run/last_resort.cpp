@@ -21,9 +21,9 @@ namespace {
 // There may be no memory left, and a signal handler may not allocate any.
 char limit_text[160];
 
-// When memory is exhausted, several threads may fail at once. The first one says why and ends the
-// process; the others wait for that, but not forever, because a handler may interrupt the first
-// one.
+// When memory is exhausted, several threads may fail at once. The first one reports the reason and
+// ends the process; the others wait for that, but not forever, because a handler may interrupt the
+// first one.
 std::atomic_flag is_ending;
 
 [[noreturn]] void end_with(const char* what) {
@@ -71,8 +71,8 @@ void install_last_resort() {
   const std::string limit = address_space_limit();
   std::snprintf(limit_text, sizeof limit_text, "%s", limit.c_str());
   std::set_terminate(on_terminate);
-  // If an exception passes through libc, as through a call_once, libc loads libgcc at that moment,
-  // and aborts if no memory is left for it. Asking for a backtrace loads it now.
+  // If an exception passes through libc, for example through call_once, libc loads libgcc at that
+  // moment, and aborts if no memory is left for it. Asking for a backtrace loads it now.
   void* frame = nullptr;
   ::backtrace(&frame, 1);
   // mpirun reports the signal that ends a rank.

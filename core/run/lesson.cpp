@@ -51,7 +51,7 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
                      SignalWatch& watch) {
   const auto& [plan, run, platform, output] = options;
   find_mpirun();
-  // These only check; rank 0 will hold the locks.
+  // These locks are only a check; rank 0 will hold its own.
   if (!output.save.empty()) SaveLock{"--save", output.save};
   if (!output.export_to.empty()) SaveLock{"--export", output.export_to};
   const RunFolder folder = RunFolder::create(output.trace, lesson);

@@ -78,15 +78,16 @@ class Lesson {
         {std::move(what), [this, record = std::move(record)] { return record(*options_); }});
   }
 
-  /// Sets where the pipeline's stages are if a rank has several; by default, stage i is on rank i
-  /// of the pipeline. `placement` is called after the flags are parsed, and returns
+  /// Sets the placement of the pipeline's stages if a rank holds several; by default, stage i is on
+  /// rank i of the pipeline. `placement` is called after the flags are parsed, and returns
   /// Plan::rank_of_stage.
   void place_stages(std::function<std::vector<int>(const Options&)> placement) {
     placement_ = std::move(placement);
   }
 
-  /// Notes that what a flag chose depends on the modelled times, so that another cluster might lead
-  /// to another choice: "--schedule automatic". For use in checks and in place_stages' function.
+  /// Records that the effect of a flag depends on the modelled times, so that another cluster might
+  /// lead to another choice: "--schedule automatic". For use in checks and in place_stages'
+  /// function.
   void chosen_by_time(std::string flag) { chosen_by_time_.push_back(std::move(flag)); }
 
   /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
@@ -134,7 +135,7 @@ class Lesson {
   /// several replicas, each passes its share; the shares add up to the batch's mean.
   void record_loss(const Rank& rank, std::optional<double> loss);
   /// Every rank must call this once, with the parameters (or slices) that it trained and their
-  /// optimizer. Saves and exports them, as --save and --export say, and collects them for the
+  /// optimizer. Saves and exports them, as --save and --export specify, and collects them for the
   /// comparison with a single-device run.
   void finish(Rank& rank, const std::vector<Parameter*>& parameters, const AdamW& optimizer);
   /// Adds the lesson's own JSON to the report, as results.`name`. Only rank 0's JSON is kept.

@@ -20,7 +20,7 @@ RunFolder claim_folder(ActiveRun& run) {
   return folder;
 }
 
-/// Everything between the exception handlers. Returns the exit code.
+/// Runs everything between the exception handlers. Returns the exit code.
 int live_to_the_end(ActiveRun& run, Launcher& launcher, const RankBody& body, SignalWatch& watch) {
   const bool speaks = launcher.has_rank_0();
   const GpuPlan gpus = launcher.settle(run);
@@ -54,7 +54,7 @@ int live(ActiveRun& run, Launcher& launcher, const RankBody& body, SignalWatch& 
   } catch (...) {
     code = launcher.fail(run);
   }
-  // The state that the handler uses is about to go.
+  // The state that the handler uses is about to be destroyed.
   watch.set_handler([](int signal, bool) {
     if (signal == SIGINT || signal == SIGTERM) std::_Exit(interrupted_code);
   });

@@ -12,7 +12,7 @@ namespace lockstep {
 
 struct ActiveRun;
 
-/// What a lesson does on each rank.
+/// The code that a lesson runs on each rank.
 using RankBody = std::function<void(Rank&)>;
 
 /// The part of a run's life that differs between ranks that are threads of this process and a rank
@@ -21,7 +21,7 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
 
-  /// Whether rank 0 is in this process, which then speaks for the run.
+  /// Whether rank 0 is in this process, which then reports for the run.
   virtual bool has_rank_0() const = 0;
   /// Lets the ranks agree on their GPUs and, if they are processes, on the clock and on the
   /// checkpoint that they load. Returns where each rank runs. Throws UsageError if the GPUs do not

@@ -226,7 +226,8 @@ void MpiLauncher::gather_operations(ActiveRun& run) {
 
 int MpiLauncher::report_interruption(const std::string& line) {
   if (has_rank_0()) report(RankMessage::Kind::interrupted, line);
-  // The process that started mpirun gives the code; mpirun would report one other than 0.
+  // The process that started mpirun returns the exit code; mpirun would report a code other than 0
+  // as an error.
   return messages_are_collected() ? 0 : interrupted_code;
 }
 

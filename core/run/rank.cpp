@@ -41,7 +41,8 @@ std::unique_ptr<Transport> from_device(std::unique_ptr<Transport> transport, Str
   Gpu* const gpu = compute.gpu();
   const bool in_threads = options.platform.launch == Launch::threads;
   if (nccl) {
-    // The GPUs of one process: later, a kernel of NCCL may be waiting for this rank.
+    // For the GPUs of one process, reserves memory now: later, a kernel of NCCL may be waiting for
+    // this rank.
     if (in_threads) gpu->reserve(3 * free_memory(*gpu) / 4);
     load_matrix_products(compute, options);
     return nccl_transport(std::move(transport), compute, options.platform.patience_seconds);
@@ -90,7 +91,7 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
         shared->kernels_beside_collectives,
         [this](Picoseconds time) { transport->wait_until(time); }));
   if (!gpu) return;
-  // Detects a stall of a rank on which this rank's GPU waits.
+  // Detects a stalled rank for which this rank's GPU is waiting.
   compute.watch([this, patience = options.platform.patience_seconds](double waited) {
     transport->check();
     if (waited <= patience) return;

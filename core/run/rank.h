@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// One device's worth of a program, with its own memory, compute stream, trace, and connections to
-/// the other ranks. A lesson's body is called once per rank, with that rank.
+/// The part of a program that runs on one device, with its own memory, compute stream, trace, and
+/// connections to the other ranks. A lesson's body is called once per rank, with that rank.
 struct Rank {
   /// `transport` connects the ranks' hosts. On GPUs, construction is collective: the ranks create
   /// their communicators together. With a book, the rank records its operations there.

@@ -97,7 +97,7 @@ void RankMeter::end_phase() {
   const Traffic traffic = rank_.transport->traffic() - traffic_before_;
   phase.bytes_sent = traffic.bytes_sent;
   phase.overhead_bytes = traffic.overhead_bytes;
-  // These operations have no observed bytes to compare with a prediction.
+  // There are no observed bytes of these operations to compare with a prediction.
   for (const Operation operation : all_operations)
     if (traffic.library_calls[operation] > 0)
       phase.predicted.bytes_sent[operation] = Figure::not_predicted(

@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-/// What a process records while its ranks run: their traces, which it writes to the run's folder,
-/// and on the modelled clock their operations.
+/// The records that a process keeps while its ranks run: their traces, which it writes to the run's
+/// folder, and on the modelled clock their operations.
 class Recording {
  public:
   /// `console` must outlive the recording.
@@ -26,7 +26,7 @@ class Recording {
   /// Warns, once per run, that the trace can't be written; the run continues. Any thread may call
   /// this.
   void warn(const std::string& why);
-  /// Writes what is left, and gives the viewer time to read it.
+  /// Writes the remaining events, and gives the viewer time to read them.
   void finish() {
     if (writer) writer->finish();
   }

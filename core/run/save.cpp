@@ -36,7 +36,7 @@ void save(ActiveRun& run, Rank& rank, const std::vector<Parameter*>& parameters,
   if (!output.export_to.empty() && !run.stop.ended_early())
     done("--export", output.export_to,
          export_model(ranks, "--export", output.export_to, rank.plan, state));
-  // The other ranks are done earlier than rank 0, which gives the folder its name.
+  // The other ranks finish before rank 0, which gives the folder its name.
   broadcast_from_root(ranks, "");
   run.stop.saved();
 }

@@ -11,9 +11,9 @@ namespace lockstep {
 struct ActiveRun;
 struct Rank;
 
-/// Collective: saves and exports what the ranks have trained, as --save and --export say. A run
-/// that ends early exports nothing. If the state is unsound (a loss or a value is not a finite
-/// number), saves nothing and sets Collected::not_saved on rank 0.
+/// Collective: saves and exports the model that the ranks have trained, as --save and --export
+/// specify. A run that ends early exports nothing. If the state is unsound (a loss or a value is
+/// not a finite number), saves nothing and sets Collected::not_saved on rank 0.
 void save(ActiveRun& run, Rank& rank, const std::vector<Parameter*>& parameters,
           const AdamW& optimizer);
 

@@ -14,7 +14,7 @@ bool Stop::request() {
   return requested_ = true;
 }
 
-// Under threads, ranks may be in different steps when the request arrives. They all go on to the
+// Under threads, ranks may be in different steps when the request arrives. They all continue to the
 // latest step that any of them has begun.
 bool Stop::may_begin(Rank& rank, int step) {
   const bool asked = processes_ && any_requested(rank);

@@ -11,15 +11,15 @@ struct Rank;
 /// all ranks; then they save, and the run ends. All ranks end after the same step.
 class Stop {
  public:
-  /// `saves`: whether the run has --save; otherwise interruptions end it at once. `processes`:
-  /// whether each rank has a Stop of its own, so that ranks agree by messages before each step.
-  /// Ranks that are threads share one Stop.
+  /// `saves` tells whether the run was given --save; without it, interruptions end the run at once.
+  /// `processes` tells whether each rank has its own Stop; the ranks then agree by messages before
+  /// each step. Ranks that are threads share one Stop.
   Stop(bool saves, bool processes) : saves_(saves), processes_(processes) {}
 
   /// Asks for the end. Returns false if the run should end at once: if it does not save, has
   /// already been asked, or has saved. Any thread may call this.
   bool request();
-  /// Each rank calls this before it begins a step. Returns whether it should.
+  /// Each rank calls this before it begins a step. Returns whether the rank should begin it.
   bool may_begin(Rank& rank, int step);
   /// Returns whether may_begin() has ended the training.
   bool ended_early() const;
@@ -30,7 +30,7 @@ class Stop {
   /// Call this once everything is saved. A later request ends the run at once.
   void saved();
 
-  /// The number of steps that have begun. After training, all ranks have done this many.
+  /// The number of steps that have begun. After training, all ranks have completed this many.
   int steps() const;
 
  private:

@@ -21,7 +21,7 @@ namespace lockstep {
 
 namespace {
 
-/// How long a failed run waits for its ranks to end.
+/// The time that a failed run gives its ranks to end.
 constexpr std::chrono::milliseconds grace_period{1500};
 
 class ThreadLauncher final : public Launcher {

@@ -25,7 +25,7 @@ GpuPlan plan_threads(const Options& options) {
 
 namespace {
 
-/// How long to wait for the other ranks after one could not be created.
+/// The time to wait for the other ranks after one could not be created.
 constexpr std::chrono::milliseconds creation_grace_period{1500};
 
 /// The ranks being created, and the first exception.
@@ -48,7 +48,7 @@ ThreadRanks::ThreadRanks(const Options& options, ThreadFabric& fabric, const Gpu
   std::vector<std::thread> threads;
   const auto failed = [&](std::exception_ptr error, const std::string& what) {
     {
-      // Before the others learn of it, so that none of their errors comes first.
+      // Recorded before the other ranks learn of it, so that none of their errors comes first.
       const std::lock_guard lock{creation.mutex};
       if (!creation.first) creation.first = std::move(error);
     }
@@ -102,7 +102,7 @@ ThreadRanks::~ThreadRanks() {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Counts the ranks' threads that are still running, and notes the first failure.
+/// Counts the ranks' threads that are still running, and records the first failure.
 class ThreadRanks::Completion {
  public:
   Completion(int count, std::function<void(std::exception_ptr)> first_failed)
@@ -140,9 +140,9 @@ class ThreadRanks::Completion {
 void ThreadRanks::run_one(Rank& rank) {
   struct End {
     Completion& completion;
-    ~End() { completion.ended(); }  // also if the thread ends itself
+    ~End() { completion.ended(); }  // even if the thread ends itself
   } const end{*completion_};
-  // The fabric keeps the first failure only, and the others see it as soon as it is there.
+  // The fabric keeps only the first failure, and the other ranks see it immediately.
   const auto fail = [&](const std::string& what) {
     completion_->failed();
     fabric_.fail(what);

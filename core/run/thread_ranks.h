@@ -28,7 +28,7 @@ class ThreadRanks {
   ThreadRanks(const ThreadRanks&) = delete;
   ThreadRanks& operator=(const ThreadRanks&) = delete;
 
-  /// Runs `body` on each rank, on a thread of its own. If a body throws, the run fails
+  /// Runs `body` on each rank, each on a separate thread. If a body throws, the run fails
   /// (ThreadFabric::fail) with an error that names the rank, and `first_failed` is called at once
   /// with the first exception. Waits until all ranks have ended, or, after a failure, at most for
   /// `grace`, because a rank that computes or sleeps learns of the failure only when it next
@@ -47,7 +47,7 @@ class ThreadRanks {
 
   ThreadFabric& fabric_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  // What the threads use, also those that run() has not waited for.
+  // State that the threads use, including threads that run() has not waited for.
   std::function<void(Rank&)> body_;
   std::unique_ptr<Completion> completion_;
   std::vector<std::thread> threads_;

@@ -14,7 +14,7 @@ namespace lockstep {
 
 enum class ClockKind { wall, modelled };
 
-/// Fixed compute times, from `--time forward=1ms,backward=2ms`. Each time is that of one action of
+/// Fixed compute times, from `--time forward=1ms,backward=2ms`. Each time applies to one action of
 /// the category, on one stage and for one microbatch. If any time is given, all other compute takes
 /// no time.
 class FixedTimes {
@@ -44,12 +44,12 @@ constexpr double most_slow = 1000;
 /// if a rank is not below `ranks`.
 std::map<int, double> parse_slow(const std::string& text, int ranks);
 
-/// What the modelled clock simulates.
+/// The settings of the modelled clock.
 struct ModelledTime {
   Cluster cluster;
   FixedTimes times{};
-  /// Ranks whose compute takes longer (above 1) or less (below 1) than the cluster says, by that
-  /// factor.
+  /// The factors of ranks whose compute takes longer (above 1) or less time (below 1) than on the
+  /// cluster.
   std::map<int, double> slow{};
 
   double slowness(int rank) const {
@@ -60,11 +60,12 @@ struct ModelledTime {
 };
 
 /// The clock of a run's timeline. The wall clock is this machine's steady clock, measured from the
-/// run's start. The modelled clock shows the times that the run would have on a given cluster. Each
-/// Stream keeps its own modelled time; the Clock only computes costs.
+/// run's start. The modelled clock shows the times at which the run's events would happen on a
+/// given cluster. Each Stream keeps its own modelled time; the Clock only computes costs.
 class Clock {
  public:
-  /// Of the cluster, only ranks_per_node counts on the wall clock: which ranks share a node.
+  /// On the wall clock, ranks_per_node is the only property of the cluster that matters: it tells
+  /// which ranks share a node.
   static Clock wall(int ranks_per_node = Cluster{}.ranks_per_node);
   static Clock modelled(Cluster cluster, FixedTimes times = {}, double pace = 0);
   /// Returns the modelled clock of one rank.

@@ -16,7 +16,7 @@ namespace lockstep {
 /// A link between two ranks: a message of n bytes takes latency + n / bandwidth (α + βn). On real
 /// machines α and β depend on the message size, because protocols change with the size, and large
 /// messages do not fit in caches. A link may therefore have segments, each with the α and β for
-/// messages of `from_bytes` or more; or protocols, of which a message takes the cheapest.
+/// messages of `from_bytes` or more; or protocols, of which a message uses the cheapest.
 struct Link {
   struct Segment {
     std::int64_t from_bytes = 0;

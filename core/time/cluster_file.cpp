@@ -160,7 +160,7 @@ class Reader {
     inner.no_others();
     return rates;
   }
-  /// Reads what the messages of a cluster share, if they share anything.
+  /// Reads the shared links of a cluster, if there are any.
   std::optional<SharedLinks> shared(int ranks_per_node) {
     known_.push_back("shared");
     if (!object_.contains("shared")) return {};
@@ -195,7 +195,7 @@ class Reader {
     inner.no_others();
     return shared;
   }
-  /// Reads whose collectives the cluster has.
+  /// Reads whether the cluster uses the collectives of a library.
   bool library_collectives() {
     if (!has("collectives")) return false;
     const std::string whose = text("collectives");
@@ -222,7 +222,7 @@ class Reader {
   }
 
  private:
-  /// Whether an optional key is there.
+  /// Whether an optional key is present.
   bool has(const char* key) {
     if (object_.contains(key)) return true;
     known_.push_back(key);
@@ -235,7 +235,7 @@ class Reader {
                                    shown(object_.at(key)), most));
     return value;
   }
-  /// Whether an optional key is there and not null.
+  /// Whether an optional key is present and not null.
   bool has_value(const char* key) {
     if (!object_.contains(key) || !object_.at(key).is_null()) return has(key);
     known_.push_back(key);
@@ -345,8 +345,8 @@ Cluster cluster_of(const nlohmann::json& document, const std::string& where) {
 /// The document takes up to 80 times the memory of its text.
 constexpr std::size_t longest_file = 1 << 19;
 
-/// Throws JsonError if the text is not JSON, or if an object has a key twice: the document would
-/// keep the last value.
+/// Throws JsonError if the text is not JSON, or if an object contains a key twice: the document
+/// would keep the last value.
 void check_keys(JsonReader& in) {
   if (in.kind() == JsonReader::Kind::list) {
     in.elements([&] { check_keys(in); });

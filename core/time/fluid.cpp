@@ -94,8 +94,8 @@ void Fluid::share() {
   dirty_.clear();
 }
 
-// Raises all rates together. Whenever a resource is used up, or a flow has reached the limit of its
-// own link, these flows keep their rates and the others go on.
+// Raises all rates together. Whenever a resource is used up, or a flow reaches the limit of its own
+// link, the affected flows keep their rates, and the rates of the others continue to rise.
 void Fluid::share_component(int first) {
   component_.assign(1, first);
   members_.clear();
@@ -107,7 +107,7 @@ void Fluid::share_component(int first) {
       for (const int other : *state(flow).path)
         if (!std::exchange(resource(other).seen, true)) component_.push_back(other);
     }
-  // In an order that does not depend on which message used a resource first.
+  // Sorts the resources in an order that does not depend on which message used a resource first.
   std::ranges::sort(component_, {}, [&](int number) { return resource(number).id; });
   std::ranges::sort(members_, {}, [&](Flow flow) { return state(flow).own_limit; });
   for (const int number : component_) {
@@ -121,7 +121,7 @@ void Fluid::share_component(int first) {
     state(flow).new_rate = 0;
   }
 
-  std::size_t limited = 0;  // flows before this one, by their own limits, have rates
+  std::size_t limited = 0;  // flows before this one, in order of their own limits, have rates
   while (true) {
     std::int64_t level = no_limit;  // at which the first resource is used up
     for (const int number : component_)
@@ -134,7 +134,7 @@ void Fluid::share_component(int first) {
         if (state(members_[limited]).new_rate == 0) give(members_[limited], own);
       continue;
     }
-    // Which resources are used up is decided before any flow of theirs gets its rate.
+    // Determines all resources that are used up before any of their flows gets its rate.
     std::vector<int> used_up;
     for (const int number : component_)
       if (const Resource& each = resource(number);
@@ -157,8 +157,8 @@ void Fluid::give(Flow flow, std::int64_t rate) {
   }
 }
 
-// A rate may change several times at one instant, while flows end and others begin. If the rate is
-// then what it was, nothing has changed: not even by rounding.
+// A rate may change several times at one instant, while flows end and others begin. If the rate
+// ends up the same as before, nothing has changed, not even by rounding.
 void Fluid::set_rate(Flow flow, std::int64_t rate) {
   State& each = state(flow);
   Progress& current = each.current;
@@ -178,7 +178,7 @@ void Fluid::set_rate(Flow flow, std::int64_t rate) {
     current.rate = rate;
   }
   ++each.version;
-  // A flow that nothing holds back takes exactly as long as on a link of its own.
+  // A flow that no resource limits takes exactly as long as on its own link.
   const bool alone = current.since == each.begin && rate == each.own_limit;
   const Parts per_second = parts_per_second(rate);
   const Parts takes = alone ? each.time_alone

@@ -16,7 +16,7 @@ namespace lockstep {
 /// resource share the rest equally (max-min fairness; Bertsekas and Gallager, Data Networks,
 /// section 6.5).
 ///
-/// Rates are whole bytes per second, and what remains of a flow is counted in parts of a byte, so
+/// Rates are whole bytes per second, and the remainder of a flow is counted in parts of a byte, so
 /// the times depend neither on the order in which flows are added nor on the machine.
 class Fluid {
  public:
@@ -46,11 +46,11 @@ class Fluid {
   /// Parts of a byte.
   static constexpr int part_bits = 20;
   /// In picoseconds, 47 days: no flow takes longer, so that sums of times do not overflow. A replay
-  /// refuses operations that take more than 46.
+  /// refuses operations that take more than 46 days.
   static constexpr std::int64_t longest = 4'100'000'000'000'000'000;
   __extension__ typedef __int128 Parts;  // ISO C++ has no such type
 
-  /// From `since` on, when `left` was left, a flow has this rate.
+  /// The rate of a flow from `since` on, when `left` remained.
   struct Progress {
     std::int64_t rate = 0;  ///< bytes per second; 0 before the first
     Parts left = 0;
@@ -69,7 +69,7 @@ class Fluid {
   struct Resource {
     std::uint64_t id = 0;
     std::int64_t bandwidth = 0;
-    std::int64_t times = 1;  ///< as how many flows each counts
+    std::int64_t times = 1;  ///< number of flows that each flow counts as
     std::vector<Flow> flows{};
     bool dirty = false;      ///< its flows have changed
     bool seen = false;       ///< while rates are shared out
@@ -88,7 +88,7 @@ class Fluid {
   State& state(Flow flow) { return flows_[static_cast<std::size_t>(flow)]; }
   Resource& resource(int number) { return resources_[static_cast<std::size_t>(number)]; }
   void touch(int number);
-  /// Gives new rates to all flows that a change may concern.
+  /// Gives new rates to all flows that a change may affect.
   void share();
   void share_component(int resource);
   void give(Flow flow, std::int64_t rate);
@@ -101,7 +101,7 @@ class Fluid {
   std::vector<int> dirty_;
   Picoseconds now_ = 0;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
-  // Of share_component(); kept for their memory.
+  // Used by share_component(); kept to reuse their memory.
   std::vector<int> component_;
   std::vector<Flow> members_;
 };

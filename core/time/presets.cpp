@@ -67,10 +67,11 @@ RateTable products(double ceiling, double memory_bandwidth) {
 }
 
 /// Returns the rates of flash attention with heads of size 128, of which the longest sequence
-/// reaches `ceiling` FLOP/s. By sequence, they fall off as FlashAttention-3 does on an H100: 430,
-/// 517, 566, 590, 614 and 621 TFLOP/s at 512, 1024, ... 16384 tokens (forward pass without a mask,
-/// 16,384 tokens in all; pytorch/benchmark, pull request 2391). Below 512, rates are in proportion
-/// to the size, and the smaller of queries and keys decides: as given, unverified.
+/// reaches `ceiling` FLOP/s. For shorter sequences, they fall off as those of FlashAttention-3 do
+/// on an H100: 430, 517, 566, 590, 614 and 621 TFLOP/s at 512, 1024, ... 16384 tokens (forward pass
+/// without a mask, 16,384 tokens in all; pytorch/benchmark, pull request 2391). Below 512, the
+/// rates are proportional to the number of queries or of keys, whichever is smaller (as given,
+/// unverified).
 RateTable flash_attention(double ceiling) {
   const std::vector<std::int64_t> sizes{1, 512, 1024, 2048, 4096, 8192, 16384};
   const std::vector<double> share{
@@ -89,9 +90,10 @@ RateTable flash_attention(double ceiling) {
 /// dense bf16 and the SXM cards. The best measured products are those of stas00/ml-engineering
 /// (compute/accelerator, "Maximum Achievable Matmul FLOPS"; H100 and H200 have the same). The
 /// memory share of 0.8 and, unless a comment says more, latencies (3 and 10 µs) and launches (5 µs)
-/// are as given, unverified. So is the number of nodes: it only limits the size of a run.
+/// are as given, unverified. The number of nodes is unverified, too; it only limits the size of a
+/// run.
 ///
-/// The memory of an 80 GB card (A100, H100) is 80 GiB, 85.9e9 bytes. The presets have 80e9, which
+/// The memory of an 80 GB card (A100, H100) is 80 GiB, 85.9e9 bytes. The presets use 80e9, which
 /// leaves about 5 GB for CUDA, NCCL and the fragmentation of the allocator. The H200's 141e9 and
 /// the B200's 180e9 bytes are the decimal figures of the data sheets (of a DGX with 8 B200: 1,440
 /// GB), without such a margin.
@@ -100,9 +102,9 @@ std::vector<Cluster> measured() {
   // Megatron-DeepSpeed come closest to the measured ones (tests/accuracy/fit_steps.py; least
   // squares of the logarithm of measured / modelled, over 18 rows). Its attention stores the
   // probabilities, so most of its time is memory traffic: 17.4 TFLOP/s, fitted. A launch of 32 µs,
-  // fitted, stands for the many small kernels of its layers, which are fewer here.
+  // fitted, stands for the many small kernels of its layers; Lockstep launches fewer.
   //
-  // `within` has 290 GB/s, fitted (data sheet: 300). A node has 800 Gb/s, as vTrain gives for the
+  // `within` has 290 GB/s, fitted (data sheet: 300). A node has 800 Gb/s, as vTrain reports for the
   // measured cluster; four cards of 200 Gb/s, each shared by two ranks, are unverified.
   const Cluster a100{
       .name = "a100",
@@ -122,9 +124,9 @@ std::vector<Cluster> measured() {
       .library_collectives = true};
 
   // Links within a node, and sums in its switch (NVLS): tests/accuracy/clusters/h200_nvlink.json,
-  // fitted to all-reduces measured on 8 H200; those of an H100 have the same NVLink and switch.
-  // Eight cards of 400 Gb/s per DGX. Collectives take 20 of 132 processors from kernels, as
-  // DeepSeek-V3 reserves for them (its technical report, section 3.2): a factor of 132 / 112.
+  // fitted to all-reduces measured on 8 H200; an H100 has the same NVLink and switch. Eight cards
+  // of 400 Gb/s per DGX. Collectives take 20 of 132 processors from kernels, as DeepSeek-V3
+  // reserves for them (its technical report, section 3.2): a factor of 132 / 112.
   const SharedLinks eight_cards{.port = 4.5e11,
                                 .cards = SharedLinks::Cards{8, 5.0e10, {0, 1, 2, 3, 4, 5, 6, 7}},
                                 .kernels_beside_collectives = 1.18};
@@ -146,7 +148,8 @@ std::vector<Cluster> measured() {
                                                      {"large", 1.046e-4, 2.76e11}}},
                      .shared = eight_cards,
                      .library_collectives = true};
-  // The H100's chip with more and faster memory. Attention as on an H100: it reads little memory.
+  // The H100's chip with more and faster memory. Attention runs as fast as on an H100, because it
+  // reads little memory.
   Cluster h200 = h100;
   h200.name = "h200";
   h200.memory_bandwidth = 4.8e12;

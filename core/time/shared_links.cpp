@@ -13,7 +13,7 @@ std::uint64_t number(Kind kind, std::uint64_t index, bool into) {
   return (static_cast<std::uint64_t>(kind) << 60) | (index << 1) | (into ? 1 : 0);
 }
 
-/// A rank's numbers of what it uses.
+/// The numbers of the resources that a rank uses.
 struct Place {
   std::uint64_t node, card, leaf;
 };

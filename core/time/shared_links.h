@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// What the ranks of a cluster share on the way of a message. Bandwidths are bytes per second and
+/// The resources that the messages of a cluster's ranks share. Bandwidths are bytes per second and
 /// direction; infinite means that nothing is shared there. A message within a node passes the two
 /// ranks' ports. A message between nodes passes a network card and the uplink of each node and, if
 /// the nodes are below different leaf switches, the leaves' links to the spine.
@@ -18,7 +18,7 @@ struct SharedLinks {
   struct Cards {
     int per_node = 1;
     double bandwidth = unlimited;  ///< of one card
-    /// By place in the node: the card that this rank uses. Cards with the same number are a rail.
+    /// By place in the node: the card that this rank uses. Cards with the same number form a rail.
     std::vector<int> of_rank;
     bool operator==(const Cards&) const = default;
   };

@@ -9,7 +9,7 @@ namespace lockstep {
 /// A point in time or a duration, in whole picoseconds. An int64 spans 106 days.
 using Picoseconds = std::int64_t;
 
-/// Half of what an int64 holds: the sum of two such times does not overflow.
+/// Half of the largest int64: the sum of two such times does not overflow.
 constexpr Picoseconds longest_time = 4'600'000'000'000'000'000;
 
 /// Converts seconds to picoseconds, rounded to nearest, and at most longest_time. No other code
@@ -26,7 +26,7 @@ inline double seconds(Picoseconds time) {
   return static_cast<double>(time) * 1e-12;
 }
 
-/// What a kernel mostly does, which decides at which of a cluster's rates it runs.
+/// A kernel's main kind of work, which selects the cluster's rate for it.
 enum class KernelKind : std::uint8_t { memory, product, attention };
 
 /// The resources that an operation uses on a device.

@@ -94,11 +94,11 @@ Overlap communication_overlap(const Timeline& timeline, const RankTimeline& rank
 Overlap communication_overlap(const Timeline& timeline, int step = -1);
 
 /// Returns the time from a rank's first start to its last end in a step, or nothing if the rank has
-/// no spans of that step. In a pipeline the ranks' steps overlap only in part: the last rank begins
+/// no spans of that step. In a pipeline, the ranks' steps overlap only partly: the last rank begins
 /// its next step before the first rank has finished.
 std::optional<Interval> step_of_rank(const Timeline& timeline, const RankTimeline& rank, int step);
 
-/// Returns the bytes of the messages that one rank sent in a step, those of collectives included.
+/// Returns the bytes of the messages that one rank sent in a step, including those of collectives.
 /// The trace shows no messages within a library's collective (NCCL, MPI).
 std::int64_t bytes_sent(const Timeline& timeline, const RankTimeline& rank, int step);
 

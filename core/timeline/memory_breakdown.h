@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// What fills a rank's memory: the bytes of each category, of each kind of tensor in it, and of
-/// each layer in that.
+/// The contents of a rank's memory: the bytes of each category, of each kind of tensor in a
+/// category, and of each layer in a kind.
 struct MemoryBreakdown {
   using LayerBytes = std::pair<int, std::int64_t>;
   struct Kind {
@@ -33,13 +33,13 @@ struct MemoryBreakdown {
 MemoryBreakdown memory_breakdown(const Timeline& timeline, const RankTimeline& rank, int state);
 
 /// Returns the rank's memory at a time, according to the last sample before it. Returns nothing if
-/// there is none, or if the trace does not say what fills it.
+/// there is none, or if the trace does not divide memory into parts.
 std::optional<MemoryBreakdown> memory_breakdown_at(const Timeline& timeline,
                                                    const RankTimeline& rank, Picoseconds at);
 
-/// Returns the state with the highest total of those that ended steps from `first` to `last`
-/// reached; the earliest of several. Unlike memory_peak(), it is exact: samples miss what is
-/// allocated and released between them. Returns nothing for traces that do not tell.
+/// Returns the state with the highest total among those reached in the ended steps from `first` to
+/// `last`; of several, the earliest. Unlike memory_peak(), this is exact: samples miss memory that
+/// is allocated and released between them. Returns nothing if the trace contains no such states.
 std::optional<StatePeak> peak_of_steps(const RankTimeline& rank, int first, int last);
 
 /// Returns where a kind's bytes are, such as "layer 3" or "1.1 MB in each of layers 0-2, 5, 98.3 kB

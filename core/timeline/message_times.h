@@ -7,10 +7,10 @@
 
 namespace lockstep {
 
-/// When messages move on one of a rank's lanes.
+/// The times during which messages move on one of a rank's lanes.
 struct LaneTraffic {
   Intervals moving;     ///< bytes are on the lane
-  Intervals in_flight;  ///< messages to the lane are on their way
+  Intervals in_flight;  ///< messages to the lane are in flight
   Intervals arriving;   ///< the parts of in_flight during which bytes occupy the lane
 };
 

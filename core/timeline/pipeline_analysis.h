@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Which actions and messages of a pipeline's step depend on each other: its critical path, and what
-// one action uses and is used for. They come from the executed actions and messages
+// The dependencies between actions and messages of a pipeline's step: its critical path, and the
+// actions that one action depends on or affects. They come from the executed actions and messages
 // (pipeline_graph.h), and refer to the window of bubble(): from the first start to the last end of
 // the step's pipeline actions.
 

@@ -215,7 +215,8 @@ void PipelineGraph::connect(int transfer, int user, Picoseconds arrived) {
   PathLink& flying = nodes_[static_cast<std::size_t>(transfer) + 1].link;
   if (arrived < leaving.time.start) return;  // not in a trace that Lockstep wrote
   leaving.category = flying.category = node(user).link.category;
-  // On the wall clock, a send ends when the receiver has matched it, which may be seen later.
+  // On the wall clock, a send ends when the receiver has matched it, which the sender may notice
+  // late.
   leaving.time.end = std::min(leaving.time.end, arrived);
   flying.time = {leaving.time.end, arrived};
   waits_for_[static_cast<std::size_t>(transfer)][1] = producer;
@@ -223,8 +224,9 @@ void PipelineGraph::connect(int transfer, int user, Picoseconds arrived) {
 }
 
 void PipelineGraph::follow_chains() {
-  // Each link comes after those it waits for. (Not recursive: a chain may be long.) In a trace that
-  // Lockstep did not write, links may wait for each other in a cycle, which `begun` breaks.
+  // Each link comes after the links that it waits for. (Not recursive: a chain may be long.) In a
+  // trace that Lockstep did not write, links may wait for each other in a cycle, which `begun`
+  // breaks.
   std::vector<char> begun(nodes_.size()), done(nodes_.size());
   std::vector<int> open;
   for (int root = 0; root < static_cast<int>(nodes_.size()); ++root) {

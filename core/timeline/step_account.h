@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-// Where a step goes: each rank's time in a step, in disjoint parts that add up to it. The report,
-// the viewer, its comparison and its exports all take these figures from here.
+// Where a step's time goes: each rank's step, in disjoint parts that add up to it. The report, the
+// viewer, its comparison and its exports all take these figures from here.
 
-/// What a rank does at a time of its step.
+/// What a rank does at one point in time of its step.
 enum class StepPart : std::uint8_t {
   compute,    ///< the compute lane works, except in the optimizer
   optimizer,  ///< it works in the optimizer
   // Exposed communication: the compute lane waits for a message or a collective, and
-  transfer,   ///< its bytes arrive or, if nothing is on the way to the rank, leave the rank
-  latency,    ///< a message to the rank is on its way, but no bytes arrive (α)
-  late_peer,  ///< no message is on its way: a peer has posted neither its send nor its receive yet
+  transfer,   ///< its bytes arrive or, if nothing is in flight to the rank, leave the rank
+  latency,    ///< a message to the rank is in flight, but no bytes arrive (α)
+  late_peer,  ///< no message is in flight: a peer has posted neither its send nor its receive yet
   // Bubble: the compute lane waits for the result of another stage, which is not computed yet, and
   cool_down,  ///< no rank has begun this step's actions: the pipeline drains from the step before
   warm_up,    ///< the rank has not run an action of this step: the pipeline fills
@@ -55,8 +55,8 @@ struct Exposed {
   bool operator==(const Exposed&) const = default;
 };
 
-/// The lengths of a rank's pieces, by part, and what remains of StepAccount::length after them.
-/// They add up to StepAccount::length.
+/// The lengths of a rank's pieces, by part, and the rest of StepAccount::length. They add up to
+/// StepAccount::length.
 struct StepSums {
   Picoseconds compute = 0, optimizer = 0;
   std::vector<Exposed> axes;  ///< parallel to StepAccount::axes
@@ -84,16 +84,16 @@ struct RankAccount {
   Interval time{};
   std::vector<StepPiece> pieces;  ///< in order; they cover `time` without gaps
   StepSums sums;
-  /// By axis: how long the step's messages are on the rank's lanes, and how much of this compute
-  /// hides. Messages on different axes may move at the same time.
+  /// By axis: how long the step's messages are on the rank's lanes, and how much of that time
+  /// compute hides. Messages on different axes may move at the same time.
   std::vector<Overlap> overlaps;
 };
 
-/// Where a step goes.
+/// Where a step's time goes.
 struct StepAccount {
   int step = -1;
   Picoseconds length = 0;  ///< of the step, on the rank on which it takes longest
-  /// What communication is for: names of groups, such as "tp" or "dp_cp", and "pp" for the messages
+  /// The axes of communication: names of groups, such as "tp" or "dp_cp", and "pp" for the messages
   /// between pipeline stages. Sorted by the exposed time on all ranks, the longest first.
   std::vector<std::string> axes{};
   std::vector<RankAccount> ranks{};  ///< in timeline order, without ranks that lack the step
@@ -103,15 +103,15 @@ struct StepAccount {
   Overlap overlap(std::size_t axis) const;  ///< over the ranks
 };
 
-/// Returns where a step goes; without ranks if the timeline has no such step.
+/// Returns where a step's time goes; without ranks if the timeline has no such step.
 ///
 /// A wait counts for the group whose collective or message it awaits, and only the messages on this
-/// group's lanes decide which part it is; between pipeline stages, only those on the lane of the
-/// awaited message. A message that a late message on the same lane holds up counts as on its way
-/// only after the late one has arrived. On the wall clock, receive spans include α, so α counts as
-/// transfer, and a send whose receiver is not ready moves no bytes. The trace shows no messages
-/// within a library's collective (NCCL, MPI), so all its time counts as transfer. Traces from other
-/// tools have no waits; in such traces, a rank waits whenever it communicates without computing.
+/// group's lanes determine its part; between pipeline stages, only those on the lane of the awaited
+/// message. A message that a late message on the same lane holds up counts as in flight only after
+/// the late one has arrived. On the wall clock, receive spans include α, so α counts as transfer,
+/// and a send whose receiver is not ready moves no bytes. The trace shows no messages within a
+/// library's collective (NCCL, MPI), so all its time counts as transfer. Traces from other tools
+/// have no waits; in such traces, a rank waits whenever it communicates without computing.
 StepAccount step_account(const Timeline& timeline, int step);
 
 /// Returns axes sorted as those of a StepAccount: by their exposed time in `sum`, the longest

@@ -65,7 +65,7 @@ class Divider {
     int lane = 0;
   };
 
-  /// An action that may use what is received.
+  /// An action that may use a received message.
   struct User {
     Picoseconds start = 0;
     Category category = Category::forward;
@@ -97,7 +97,7 @@ class Divider {
     for (auto& [label, all] : users_) std::ranges::stable_sort(all, {}, &User::start);
   }
 
-  /// Returns what moves on several lanes together.
+  /// Returns the combined traffic of several lanes.
   LaneTraffic joined(const std::vector<int>& lanes) const {
     LaneTraffic all;
     for (const int lane : lanes) {
@@ -146,8 +146,9 @@ class Divider {
     }
   }
 
-  /// Adds the times of a wait for another stage in which no message is on its way: a bubble, until
-  /// the other stage has computed the result. (On the wall clock, it may not send it at once.)
+  /// Adds the times of a wait for another stage in which no message is in flight: a bubble, until
+  /// the other stage has computed the result. (On the wall clock, that stage may not send the
+  /// result at once.)
   void add_bubble(Intervals times, const TimelineSpan& wait, int axis) {
     StepPiece piece{.part = StepPart::waiting, .microbatch = wait.microbatch};
     awaited_by(wait, piece);
@@ -167,8 +168,8 @@ class Divider {
     add(difference(times, {before}), piece);
   }
 
-  /// Finds the action that waits: the rank's next one on this stage and microbatch. Its input comes
-  /// from the stage before, or after.
+  /// Finds the action that waits: the rank's next one on this stage and microbatch. The action's
+  /// input comes from the previous or the next stage.
   void awaited_by(const TimelineSpan& wait, StepPiece& piece) const {
     const auto found = users_.find({wait.stage, wait.microbatch});
     if (found == users_.end()) return;
@@ -192,7 +193,7 @@ class Divider {
       if (time.start >= time.end) continue;
       done = time.end;
       const LaneTraffic& traffic = traffic_for(wait);
-      // While a message to the rank is on its way but not yet arriving, the time counts as latency,
+      // While a message to the rank is in flight but not yet arriving, the time counts as latency,
       // even if the rank's own send is moving bytes. (In a ring, a rank's own send overlaps the
       // latency of the message that the rank is waiting for.)
       const Intervals not_arriving = difference({time}, part_of(traffic.arriving, time));

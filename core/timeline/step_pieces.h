@@ -21,11 +21,11 @@ struct PipelineActions {
   }
 };
 
-/// When each rank has computed which result: by rank, stage, microbatch, and whether it is that of
-/// a forward pass.
+/// The time at which each result was computed: by rank, stage, microbatch, and whether it is the
+/// result of a forward pass.
 using ActionEnds = std::map<std::tuple<int, int, int, bool>, Picoseconds>;
 
-/// What divides a rank's step into pieces.
+/// The inputs for dividing a rank's step into pieces.
 struct StepOfRank {
   const Timeline& timeline;
   const RankTimeline& rank;
@@ -36,8 +36,8 @@ struct StepOfRank {
   const ActionEnds& ends;                     ///< of all ranks
 };
 
-/// Divides a rank's step into pieces. Numbers axes by the order in which it meets them, and adds
-/// their names to `axes`. Leaves the sums to step_account().
+/// Divides a rank's step into pieces. Numbers axes in their order of appearance, and adds their
+/// names to `axes`. Leaves the sums to step_account().
 RankAccount divide_step(const StepOfRank& step, std::map<std::string, int>& axes);
 
 }  // namespace lockstep

@@ -66,7 +66,8 @@ struct RankTimeline {
   std::vector<StatePeak> state_peaks;   ///< by time; empty in traces of older versions
   std::vector<LossSample> losses;       ///< in order of arrival
   std::vector<CounterSample> counters;  ///< in order of arrival; other tools' are left out
-  /// What the rank stores of each tensor, as JSON (core/plan/stored_slices.h); "" if not told.
+  /// The parts of each tensor that the rank stores, as JSON (core/plan/stored_slices.h); "" if
+  /// unknown.
   std::string slices;
   /// The ids of the lanes from which messages left. Each span of a collective on such a lane is a
   /// message that the rank sent; on its other lanes, one it received.
@@ -112,7 +113,7 @@ struct RunInfo {
   std::string cluster_description;  ///< as a cluster file; "" in traces of older versions
   int ranks = 0;
   std::vector<std::pair<std::string, int>> mesh;  ///< axis and size, as written
-  /// What was trained, and how: names such as "layers" or "--overlap", and their values as text.
+  /// The training configuration: names such as "layers" or "--overlap", and their values as text.
   /// Empty in traces of older versions and other tools.
   std::vector<std::pair<std::string, std::string>> config;
   bool operator==(const RunInfo&) const = default;

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-/// Calls `visit(span)` for each span in which one rank sends a message in a step, those of
-/// collectives included. The trace shows no messages within a library's collective (NCCL, MPI).
+/// Calls `visit(span)` for each span in which one rank sends a message in a step, including those
+/// of collectives. The trace shows no messages within a library's collective (NCCL, MPI).
 template <class Visit>
 void visit_sends(const Timeline& timeline, const RankTimeline& rank, int step, Visit visit) {
   const StepWindow* window = timeline.find_step(step);

@@ -1,7 +1,7 @@
 /// Attention to a part of the keys, and the merge of such parts (ring attention). The block is a
 /// rectangle of scores, which takes 4 d FLOPs per query and key, or the lower triangle of a square.
-/// With document masks, each 64 rows take as many keys as lie between the first and the last one
-/// that any of them sees.
+/// With document masks, each block of 64 rows takes the keys from the first to the last one that
+/// any of its rows sees.
 
 #include <fmt/format.h>
 
@@ -36,8 +36,9 @@ std::vector<Range> visible_keys(const char* kernel, const arguments::BlockOfAtte
   return ranges;
 }
 
-/// Calls visit(block) for blocks of one sequence's queries, each of which attends to all keys, in a
-/// causal block to those up to its own place, or to those that any row of it sees.
+/// Calls visit(block) for blocks of one sequence's queries. A block attends to all keys, in a
+/// causal block to the keys up to its own place, or, with document masks, to the keys that any of
+/// its rows sees.
 template <class Visit>
 void for_blocks(const arguments::BlockOfAttention& n, const Range* visible, const Visit& visit) {
   for (std::int64_t first = 0; first < n.s; first += block_rows) {

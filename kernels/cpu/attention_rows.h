@@ -1,6 +1,6 @@
 #pragma once
 
-/// The attention of up to 64 rows of queries of one head, of which the attention kernels are made.
+/// Attention of up to 64 query rows of one head, the building block of the attention kernels.
 ///
 /// A block of rows attends to all keys, to the keys up to each row (causal attention), or to one
 /// range of keys per row. The scores of one block (64 s floats) stay in the L2 cache. The full (s,
@@ -53,7 +53,8 @@ class Heads {
         memory_(
             std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(count * elements_))) {}
 
-  /// Selects what read and write access. Views of queries and of keys may differ in their heads.
+  /// Selects the head that read() and write() access. Views of queries and of keys may have
+  /// different numbers of heads.
   void select(std::int64_t sequence, std::int64_t head) {
     sequence_ = sequence;
     head_ = head;

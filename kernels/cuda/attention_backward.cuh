@@ -1,8 +1,8 @@
 #pragma once
 
-/// What the two versions of attention's backward pass on tensor cores share (attention_backward.cu,
-/// attention_backward_five.cu): the sizes of tiles, the inputs, and the step from a tile of queries
-/// to the probabilities and their gradients for a warp's keys.
+/// The parts that the two versions of attention's backward pass on tensor cores share
+/// (attention_backward.cu, attention_backward_five.cu): the sizes of tiles, the inputs, and the
+/// step from a tile of queries to the probabilities and their gradients for a warp's keys.
 
 #include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/attention_tile.cuh"
@@ -56,7 +56,7 @@ __device__ float kept(const Backward<T>& in, int matrix, int query, int key) {
   return in.probabilities[(static_cast<std::int64_t>(matrix) * n.s + query) * n.s + key];
 }
 
-/// The rows of one matrix by which dk and dv are summed.
+/// The rows of one matrix over which dk and dv are summed.
 template <class T>
 struct QueryRows {
   Matrix<const T> q, dy;

@@ -15,10 +15,10 @@
 /// The warp of block j waits until the counter is j, loads the sum, lets mma add the block's keys
 /// to it, stores it, and sets the counter to j + 1. Block 0 starts from zero instead of loading,
 /// and the block on the diagonal, which is the last, stores the scaled and rounded sum to dq
-/// instead. So dq is summed over ascending keys, exactly as in attention_backward.cu, and has the
-/// same bits, provided that mma sums an element in the same way whichever operand is on the left
-/// (see there). All blocks process the queries from the last tile to the diagonal: they begin with
-/// the same tile, and each can follow the previous one at a distance of one tile. In ascending
+/// instead. So dq is summed over ascending keys, exactly as in attention_backward.cu, and is
+/// bitwise identical, provided that mma sums an element in the same way whichever operand is on the
+/// left (see there). All blocks process the queries from the last tile to the diagonal: they begin
+/// with the same tile, and each can follow the previous one at a distance of one tile. In ascending
 /// order, each block would begin four tiles (at d = 64) after the previous one. dk and dv are
 /// therefore summed over descending queries, and their bits differ from attention_backward.cu's.
 ///
@@ -51,7 +51,7 @@
 ///     128    64                74 KB           dk 64, dv 64, scores 16, dP 16; then dq 32
 ///
 /// 2 blocks fit on a multiprocessor, and no registers are spilled. This kernel has been compiled
-/// and emulated, but nobody has run it on a GPU yet.
+/// and emulated, but has not been run on a GPU yet.
 
 #include "kernels/cuda/attention_backward.cuh"
 #include "kernels/cuda/check.h"
@@ -59,7 +59,7 @@
 namespace lockstep::cuda {
 namespace {
 
-/// What the blocks of a launch share in global memory.
+/// Global memory that the blocks of a launch share.
 struct Turns {
   float* sums;   ///< the pieces of dq, each in the order in which lanes hold it
   int* added;    ///< per piece, how many blocks of keys have added to it; initially 0

@@ -11,8 +11,8 @@
 
 namespace lockstep::cuda {
 
-/// Some rows of one head in every sequence of a (b, s, h) view, or of one like k, of whose heads
-/// each is shared by `share` query heads.
+/// Some rows of one head in every sequence of a (b, s, h) view, or of a view like k, each of whose
+/// heads serves `share` query heads.
 template <class T>
 struct RowsOf {
   T* data;               ///< first row of the first sequence
@@ -39,7 +39,7 @@ struct Range {
   __device__ bool contains(int key) const { return key >= begin && key < end; }
 };
 
-/// Which of the block's keys its queries see.
+/// Selects the keys of the block that its queries see.
 struct Mask {
   const std::int32_t* visible;  ///< the ranges of rows of k, (b, rows, 2), or null
   int rows;                     ///< rows of q per sequence
@@ -55,8 +55,8 @@ struct Mask {
         keys(static_cast<int>(block.keys)),
         causal(block.causal) {}
 
-  /// Returns what the block's query `query` sees in the sequence of a matrix; nothing beyond the
-  /// last query.
+  /// Returns the keys that the block's query `query` sees in the sequence of a matrix; nothing
+  /// beyond the last query.
   __device__ Range seen(const Problem& n, int matrix, int query) const {
     if (query >= queries) return {0, 0};
     if (visible == nullptr) return {0, causal ? query + 1 : keys};

@@ -40,7 +40,7 @@ struct Matrix {
   __device__ T* row(int i) const { return data + static_cast<std::int64_t>(i) * stride; }
 };
 
-/// A (b, s, h) view on the device, or one like k, of whose heads each is shared by `share` query
+/// A (b, s, h) view on the device, or a view like k, each of whose heads serves `share` query
 /// heads. In both, `matrix` finds the matrix of a query head.
 template <class T>
 struct Strided {
@@ -97,8 +97,8 @@ void attention_probabilities_narrow(Queue, const Problem&, View q, View k, View 
                                     View probabilities);
 void attention_backward_narrow(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                                View probabilities, const float* dots, View dq, View dk, View dv);
-/// The same with five products instead of seven, for groups of one head. dq has the same bits, dk
-/// and dv have others.
+/// Like attention_backward_narrow(), but with five products instead of seven, for groups of one
+/// head. dq is bitwise identical; dk and dv differ.
 void attention_backward_narrow_five(Queue, const Problem&, View dy, View q, View k, View v,
                                     View lse, View probabilities, const float* dots, View dq,
                                     View dk, View dv);

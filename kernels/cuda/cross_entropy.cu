@@ -3,9 +3,9 @@
 /// The forward pass reads the N V logits once: each thread keeps a running maximum and the sum of
 /// exponentials relative to that maximum (online softmax, Milakov & Gimelshein 2018), and the block
 /// merges its threads' results. The backward pass needs only lse from the forward pass; it reads
-/// the logits once and writes the same number of elements. Rows may be apart: a vocabulary of 50257
-/// is padded so that each row is aligned. Unaligned rows are also read and written 16 bytes at a
-/// time (chunk.cuh).
+/// the logits once and writes the same number of elements. There may be gaps between rows: a
+/// vocabulary of 50257 is padded so that each row is aligned. Unaligned rows are also read and
+/// written 16 bytes at a time (chunk.cuh).
 ///
 /// Exponentials use the hardware approximation, which takes fewer instructions than an exact one.
 /// The relative error is about 1e-6 for terms that matter. The terms' errors are

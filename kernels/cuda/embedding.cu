@@ -30,7 +30,7 @@ namespace {
 constexpr int embedding_threads = 128;
 constexpr int rows_at_once = 4;  // rows of dx that a thread loads before it adds them
 
-/// The sizes of a call whose table has the rows of `part`.
+/// The sizes of a call whose table holds the rows of `part`.
 struct Problem {
   arguments::Embedding n;
   VocabularyPart part;

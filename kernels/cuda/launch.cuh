@@ -12,14 +12,14 @@
 namespace lockstep::cuda {
 
 /// The numbers of a launch's blocks. They are 64-bit, because CUDA counts blocks in 32 bits: a
-/// number that does not fit must be refused, not cut off.
+/// number that does not fit must be rejected, not truncated.
 struct Grid {
   std::int64_t x = 1;
   std::int64_t y = 1;
 
   bool empty() const { return x == 0 || y == 0; }
-  /// Whether CUDA accepts it (CUDA C++ Programming Guide, "Technical Specifications per Compute
-  /// Capability").
+  /// Whether CUDA accepts this grid (CUDA C++ Programming Guide, "Technical Specifications per
+  /// Compute Capability").
   bool fits() const { return x <= 2147483647 && y <= 65535; }
 };
 

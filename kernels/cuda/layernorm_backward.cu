@@ -3,8 +3,8 @@
 ///
 /// Fused with the addition of the residual connection's gradient, backward_input moves 4 N h
 /// elements instead of the pair's 6: it neither writes nor reads the gradient before the addition.
-/// It rounds that gradient as if it did, so the results are bitwise those of the pair; for the
-/// compiler's flags see layernorm_forward.cu.
+/// It rounds that gradient as if it did, so the results are bitwise identical to those of the pair;
+/// for the compiler's flags see layernorm_forward.cu.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(most_threads)
 }
 
 /// The terms that backward_weight sums over rows: dy x̂ for dgain, and dy for dbias. In RMSNorm,
-/// `mean` is null, and nobody asks for dbias.
+/// `mean` is null, and dbias is not needed.
 template <class T, Norm norm>
 struct WeightGradients {
   Rows<const T> dy, x;

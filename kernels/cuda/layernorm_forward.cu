@@ -6,8 +6,9 @@
 ///
 /// Fused with the residual connection's addition before it, the kernel reads a and b and writes sum
 /// and y, 4 N h elements instead of the pair's 5: the sum is not read again. It continues from the
-/// rounded sum, so the results are bitwise those of the pair. For that, this file is compiled
-/// without fused multiply-adds, which the compiler could place differently in the two kernels.
+/// rounded sum, so the results are bitwise identical to those of the pair. For that reason, this
+/// file is compiled without fused multiply-adds, which the compiler could place differently in the
+/// two kernels.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(most_threads, 2)  // two blocks per multiproce
   normalise<norm>(part, gain, bias, epsilon, y, means, rstds, h);
 }
 
-/// The same of the sum of a and b.
+/// Does the same for the sum of a and b.
 template <class T>
 __global__ void __launch_bounds__(most_threads)
     add_layernorm_kernel(const T* a, const T* b, T* sum, const T* gain, const T* bias, T* y,

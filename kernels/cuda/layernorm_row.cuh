@@ -4,8 +4,8 @@
 ///
 /// A block has the smallest number of warps that can hold the row with four 16-byte chunks per
 /// thread. A short row needs only one warp, so many blocks fit on a multiprocessor and overlap
-/// their loads. With the most threads, a row of 8,192 f32 elements fits; each pass reads what is
-/// left of a longer row again, mostly from the L2 cache.
+/// their loads. With the most threads, a row of 8,192 f32 elements fits; each pass reads the rest
+/// of a longer row again, mostly from the L2 cache.
 
 #include "kernels/cuda/chunk.cuh"
 #include "kernels/cuda/reduce.cuh"

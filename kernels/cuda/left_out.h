@@ -1,6 +1,6 @@
 #pragma once
 
-/// For a build that leaves out kernel files (cmake/LeftOut.cmake generates what takes their place).
+/// For a build that omits kernel files (cmake/LeftOut.cmake generates their replacements).
 
 #include <fmt/format.h>
 

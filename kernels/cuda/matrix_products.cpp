@@ -22,8 +22,8 @@ void check_cublas(cublasStatus_t status, const char* call) {
 
 constexpr std::int64_t alignment = 16;            // bytes
 constexpr std::size_t most_workspace = 32 << 20;  // NVIDIA's recommendation for Hopper
-/// How many proposals cuBLASLt is asked for. Always the same number, because the first of one
-/// proposal need not be the first of several.
+/// The number of proposals requested from cuBLASLt. It is always the same, because cuBLASLt's first
+/// proposal may depend on this number.
 constexpr int most_proposals = 32;
 
 cudaDataType_t type_of(DType dtype) {
@@ -103,7 +103,8 @@ View some_rows(View matrix, std::int64_t first, std::int64_t count) {
   return matrix;
 }
 
-/// Copies `row` to every row of `matrix`: to the first, and then each time to as many as have it.
+/// Copies `row` to every row of `matrix`: first to one row, and then each time to as many rows as
+/// already hold it.
 void repeat_row(const Copy& copy, Queue queue, View row, View matrix) {
   const std::int64_t rows = matrix.shape.rows();
   copy(queue, row, some_rows(matrix, 0, 1));
@@ -310,8 +311,9 @@ std::string MatrixProducts::name_of_product(const Key& key) const {
                      bias ? ", bias" : "", accumulates ? ", accumulates" : "", gpu.name);
 }
 
-/// Measures the proposals and returns the index of the fastest. Measures on a stream and memory of
-/// its own: the rank's stream may be waiting for a message from a rank that waits for this one.
+/// Measures the proposals and returns the index of the fastest. Measures on a separate stream and
+/// in separate memory: the rank's stream may be waiting for a message from a rank that waits for
+/// this one.
 int MatrixProducts::fastest(const Key& key, const Call& call,
                             const std::vector<Algorithm>& proposals) const {
   const Stream stream;
@@ -322,7 +324,7 @@ int MatrixProducts::fastest(const Key& key, const Call& call,
         static_cast<std::size_t>(view.shape.rows() * view.row_stride) * size_of(view.dtype);
     auto memory = std::make_unique<Scratch<std::byte>>(queue, bytes);
     view.data = memory->data();
-    // Small numbers in every type: zeros would take a GPU less power.
+    // Fills with small numbers in every type, because a GPU uses less power for zeros.
     LOCKSTEP_CUDA(cudaMemsetAsync(view.data, 0x3c, bytes, stream.get()));
     return std::pair{view, std::move(memory)};
   };

@@ -7,11 +7,11 @@
 
 namespace lockstep::cuda {
 
-/// Which of the algorithms that cuBLASLt proposes each matrix product uses. cuBLASLt orders its
-/// proposals by the times that it predicts, and the first need not be the fastest. But algorithms
-/// add in different orders: if each rank measured them and chose for itself, ranks would compute
-/// different bits. So one process measures and writes the choices to a file, which all ranks of
-/// later runs read. Without a file, every product uses the first proposal.
+/// Chooses, for each matrix product, one of the algorithms that cuBLASLt proposes. cuBLASLt orders
+/// its proposals by the times that it predicts, and the first need not be the fastest. But
+/// algorithms add in different orders: if each rank measured them and chose for itself, ranks would
+/// compute different bits. Therefore, one process measures and writes the choices to a file, which
+/// all ranks of later runs read. Without a file, every product uses the first proposal.
 ///
 /// The file has one line per product: its index among the proposals, then its name. Thread-safe.
 class ProductTable {

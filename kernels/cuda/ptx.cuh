@@ -118,8 +118,8 @@ __device__ inline void cp_async_wait() {
 }
 
 /// Waits until a counter in global memory, which other blocks increase with store_release, is at
-/// least `value`. What a block wrote before its store_release is then visible to this thread. The
-/// caller must ensure that those blocks have started.
+/// least `value`. Everything that a block wrote before its store_release is then visible to this
+/// thread. The caller must ensure that those blocks have started.
 __device__ inline void wait_for(const int* counter, int value) {
   int now = 0;
   do {
@@ -130,8 +130,8 @@ __device__ inline void wait_for(const int* counter, int value) {
   } while (now < value);
 }
 
-/// Sets a counter on which other blocks wait. Publishes what this thread wrote, and what other
-/// threads of its block wrote before a barrier with it.
+/// Sets a counter on which other blocks wait. Publishes this thread's writes, and those of other
+/// threads of its block before a barrier with it.
 __device__ inline void store_release(int* counter, int value) {
   asm volatile("st.release.gpu.global.s32 [%0], %1;"
                :

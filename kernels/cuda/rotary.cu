@@ -2,7 +2,7 @@
 ///
 /// A block rotates one row. A thread takes a chunk of the left half of a head and the chunk of the
 /// right half with which it forms pairs. Each element is rounded once, and the file is compiled
-/// without fused multiply-adds, so the results have the CPU's bits in every type.
+/// without fused multiply-adds, so the results are bitwise identical to the CPU's in every type.
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/chunk.cuh"

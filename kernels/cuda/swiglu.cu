@@ -1,8 +1,8 @@
 /// SwiGLU and its gradient. With n elements in y, the forward pass moves 3 n elements, the backward
 /// pass 5 n.
 ///
-/// As in GELU (gelu.cu), f32 uses kernels/element.h and gives the CPU's bits, and 16-bit types use
-/// the hardware's exponential and reciprocal.
+/// As in GELU (gelu.cu), f32 uses kernels/element.h and is bitwise identical to the CPU's, and
+/// 16-bit types use the hardware's exponential and reciprocal.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -36,8 +36,8 @@ struct Swiglu {
   }
 };
 
-/// Computes a chunk of dgate and the chunk of dup beside it, which a map (map.cuh) cannot, because
-/// both need both inputs, and dx may be x.
+/// Computes a chunk of dgate and the chunk of dup beside it, which a map (map.cuh) cannot do,
+/// because both need both inputs, and dx may be x.
 template <class T>
 __global__ void __launch_bounds__(map_threads)
     swiglu_backward_kernel(std::int64_t f, std::int64_t blocks_per_row, Rows<const T> x,

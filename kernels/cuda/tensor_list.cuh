@@ -28,8 +28,8 @@ struct TensorList {
   }
   int blocks() const { return first_block[count]; }
 
-  /// Returns the index of the tensor to which this block belongs: the last whose first block is
-  /// not after it, which passes over tensors without elements.
+  /// Returns the index of the tensor to which this block belongs: the last one whose first block is
+  /// not after this block, so that tensors without elements are skipped.
   __device__ int of_block(int block) const {
     int tensor = 0;
     for (int step = most / 2; step > 0; step /= 2)

@@ -13,19 +13,20 @@ inline std::int64_t chunk_elements(std::int64_t n, int N, int i) {
   return n / N + (i % N < n % N ? 1 : 0);
 }
 
-/// How many of the first N ranks share a node, if they fill several nodes of `per_node` ranks;
-/// otherwise 0.
+/// The number of the first N ranks that share a node, if they fill several nodes of `per_node`
+/// ranks; otherwise 0.
 inline int node_of(int N, int per_node) {
   return N > per_node && N % per_node == 0 ? per_node : 0;
 }
 
-/// The elements that a member of a ring of N sends, all but two chunks in 2(N-1) messages.
+/// The number of elements that a member of a ring of N sends in 2(N-1) messages: 2n minus two
+/// chunks.
 inline std::int64_t ring_elements(std::int64_t n, int N, int r) {
   return N == 1 ? 0 : 2 * n - chunk_elements(n, N, r) - chunk_elements(n, N, r + 1);
 }
 
-/// The parents and children of one of the two trees on which the double tree sums: they are
-/// numbered by place, and the second tree has the ranks in another order.
+/// The parents and children of one of the two trees on which the double tree sums: members are
+/// numbered by place, and the second tree orders the ranks differently.
 struct Tree {
   int N;
   bool second;
@@ -33,15 +34,15 @@ struct Tree {
   int rank_at(int place) const {
     return !second ? place : N % 2 == 0 ? N - 1 - place : (place + 1) % N;
   }
-  /// The place above: clearing the lowest bit and setting the next, or only clearing it if there is
-  /// no such place.
+  /// The place above: the lowest bit is cleared and the next one is set, or, if there is no such
+  /// place, the lowest bit is only cleared.
   int parent(int place) const {
     const int bit = place & -place;
     const int up = (place ^ bit) | bit << 1;
     return up < N ? up : place ^ bit;
   }
   int depth(int place) const { return place == 0 ? 0 : 1 + depth(parent(place)); }
-  /// By rank: its number of links to other ranks.
+  /// The number of each rank's links to other ranks.
   std::vector<int> links() const {
     std::vector<int> count(static_cast<std::size_t>(N));
     for (int place = 1; place < N; ++place)
@@ -56,7 +57,7 @@ struct Sent {
   std::int64_t total() const { return within + between; }
 };
 
-/// What rank r of N sends, with `node` ranks on each of several nodes.
+/// The elements that rank r of N sends, with `node` ranks on each of several nodes.
 ///
 /// Hierarchical: a ring in the node, then one between the nodes for the rank's own chunk. Rings: in
 /// ring i, the ranks of a node follow one another from rank i on, so rank i - 1 sends to the next

@@ -20,7 +20,7 @@ enum class GradientSync {
 /// of tokens on all ranks, so the batch's gradient is the sum of the ranks' gradients.
 class DataParallel : public LayerHooks {
  public:
-  /// Call this after the backward pass. Every rank then has the same gradients: the sum over
+  /// Call this after the backward pass. Every rank then holds the same gradients: the sum over
   /// replicas.
   void sum_gradients() {
     if (sync_ == GradientSync::none)

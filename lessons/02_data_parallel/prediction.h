@@ -23,8 +23,8 @@ inline std::int64_t width_of(const Plan& plan) {
   return static_cast<std::int64_t>(size_of(plan.model().dtype));
 }
 
-/// The all-reduces, reduce-scatters and all-gathers of a rank with the other ranks of an axis, for
-/// elements of the model's type, if it does not choose their algorithm.
+/// The all-reduces, reduce-scatters and all-gathers of a rank with the other ranks of an axis, with
+/// their default algorithms, for elements of the model's type.
 class DefaultCollectives {
  public:
   DefaultCollectives(const Plan& plan, const Place& place, Axis axis)
@@ -42,7 +42,7 @@ class DefaultCollectives {
     const Collective sum = of(Operation::all_reduce, elements);
     return elements_sent(sum.algorithm, elements, size_, rank_, sum.per_node);
   }
-  /// Elements of scratch memory for incoming data, of an all-reduce or a reduce-scatter.
+  /// Elements of scratch memory for the incoming data of an all-reduce or a reduce-scatter.
   std::int64_t scratch(Operation operation, std::int64_t elements) {
     if (size_ == 1 || plan_.collectives != Collectives::built_in) return 0;
     const Collective sum = of(operation, elements);

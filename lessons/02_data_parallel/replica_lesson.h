@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Why a lesson that communicates during backward does not take --time.
+/// The reason why a lesson that communicates during backward does not take --time.
 constexpr const char* no_time_of_layers =
     "the time of a whole backward does not determine when each layer's gradients are ready";
 

@@ -53,7 +53,7 @@ class Zero1 : public LayerHooks {
       : Zero1(model, ranks, bucket_bytes, seed) {
     optimizer_.begin(model.device(), options);
   }
-  /// Creates no optimizer: the caller has one of its own that updates parts().
+  /// Creates no optimizer: the caller uses its own to update parts().
   Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, std::uint64_t seed)
       : model_(model), ranks_(ranks), layout_(model.stored_units(), ranks.size(), bucket_bytes) {
     for (const FlatLayout::Bucket& bucket : layout_.buckets()) {
@@ -93,11 +93,11 @@ class Zero1 : public LayerHooks {
 
   void zero_gradients() { model_.zero_gradients(); }
 
-  /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
+  /// Call this after the backward pass. Each rank then holds the sum of its own shard's gradients.
   void wait() {
     for (Bucket& flat : buckets_) flat.work.wait();
   }
-  /// Call this after the update. Every rank then has the same updated parameters.
+  /// Call this after the update. Every rank then holds the same updated parameters.
   void gather() {
     for (Bucket& flat : buckets_)
       if (flat.gradients) flat.work = ranks_.all_gather(flat.values);

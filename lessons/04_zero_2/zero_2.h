@@ -109,7 +109,7 @@ class Zero2 : public LayerHooks {
       : Zero2(model, ranks, bucket_bytes, seed) {
     optimizer_.begin(model.device(), options);
   }
-  /// Creates no optimizer: the caller has one of its own that updates parts().
+  /// Creates no optimizer: the caller uses its own to update parts().
   Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, std::uint64_t seed)
       : model_(model),
         ranks_(ranks),
@@ -140,9 +140,9 @@ class Zero2 : public LayerHooks {
     gradients_.zero();
   }
 
-  /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
+  /// Call this after the backward pass. Each rank then holds the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
-  /// Call this after the update. Every rank then has the same updated parameters.
+  /// Call this after the update. Every rank then holds the same updated parameters.
   void gather() {
     std::vector<Work> gathers;
     for (std::size_t b = 0; b < values_.size(); ++b)

@@ -7,8 +7,8 @@ namespace lockstep {
 
 /// Predicts one step of one rank. Parameter memory holds this rank's shards and, in full, the
 /// buckets in use and those being prefetched. All parameters are unsharded for the forward pass and
-/// again for the backward pass, for which the end of the forward pass already prefetches. A tied
-/// token table is also unsharded for the head.
+/// again for the backward pass, whose prefetching already starts at the end of the forward pass. A
+/// tied token table is also unsharded for the head.
 inline Predicted predict_zero_3(const Plan& plan, const Place& place, std::int64_t bucket_bytes,
                                 int prefetch) {
   const FlatLayout layout = layout_of_replicas(plan, place, bucket_bytes);

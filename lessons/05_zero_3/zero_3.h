@@ -164,7 +164,7 @@ class Zero3 : public LayerHooks {
       : Zero3(model, ranks, bucket_bytes, seed) {
     optimizer_.begin(model.device(), options);
   }
-  /// Creates no optimizer: the caller has one of its own that updates parts().
+  /// Creates no optimizer: the caller uses its own to update parts().
   Zero3(Gpt& model, Group& ranks, std::int64_t bucket_bytes, std::uint64_t seed)
       : model_(model),
         layout_(model.stored_units(), ranks.size(), bucket_bytes),
@@ -199,7 +199,7 @@ class Zero3 : public LayerHooks {
     gradients_.zero();
   }
 
-  /// Call this after the backward pass. Each rank then has the sum of its own shard's gradients.
+  /// Call this after the backward pass. Each rank then holds the sum of its own shard's gradients.
   void wait() { gradients_.wait(); }
   /// Does nothing after the update: ranks unshard parameters when they use them.
   void gather() {}

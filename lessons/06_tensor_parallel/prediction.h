@@ -27,15 +27,15 @@ struct TensorSizes {
   std::int64_t layers;
   std::int64_t whole;  ///< F: bytes of a tensor between two layers, N h elements
   std::int64_t part;   ///< F/t, in bytes
-  // A rank's bytes of the MLP's activation and of what fc computes, in GPT-2 4 F/t each, and of
-  // queries, keys and values, in GPT-2 3 F/t.
+  // A rank's bytes of the MLP's activation and of fc's output, in GPT-2 4 F/t each, and of queries,
+  // keys and values, in GPT-2 3 F/t.
   std::int64_t mlp, inner, qkv;
 
   /// Bytes of mean and rstd, or of losses and log-sum-exps, of all N tokens.
   std::int64_t statistics() const { return 8 * tokens; }
   /// Bytes that the loss gathers: three f32 per token and rank.
   std::int64_t gathered_by_loss() const { return t > 1 ? 12 * tokens * t : 0; }
-  /// Bytes that one rank sends for this, per microbatch.
+  /// Bytes that one rank sends for this gather, per microbatch.
   std::int64_t loss_sends() const { return gathered_by_loss() / t * (t - 1); }
 };
 
@@ -57,7 +57,7 @@ inline void set_states(Predicted& predicted, const Plan& plan, const Place& plac
   predicted.peak_bytes[MemoryCategory::optimizer] = optimizer;
 }
 
-/// Bytes that a block saves of one microbatch, and those that the head saves.
+/// Bytes that a block saves for one microbatch, and bytes that the head saves.
 inline std::int64_t tensor_saved_per_block(const TensorSizes& sizes, const GptConfig& config,
                                            const Divisors& parts) {
   return static_cast<std::int64_t>(
@@ -69,19 +69,19 @@ inline std::int64_t tensor_saved_by_head(const TensorSizes& sizes, const GptConf
       activation_bytes(head_activations(config, sizes.t), sizes.tokens, parts));
 }
 
-/// Returns the peak of the activations, in bytes: what all blocks and the head save (in GPT-2 4 F +
-/// 12 F/t per block, 4 N statistics and a N/t log-sum-exps: activations.h), and what the larger of
-/// two moments of the backward pass needs beyond that.
+/// Returns the peak of the activations, in bytes: the tensors that all blocks and the head save (in
+/// GPT-2 4 F + 12 F/t per block, 4 N statistics and a N/t log-sum-exps: activations.h), and the
+/// additional memory at the larger of two moments of the backward pass.
 inline std::int64_t tensor_activations(const TensorSizes& sizes, const GptConfig& config) {
   const Divisors parts = tensor_divisors(sizes.t);
   const std::int64_t F = sizes.whole, F_t = sizes.part;
   const std::int64_t head = tensor_saved_by_head(sizes, config, parts);
   // The head's dx, once the losses and their log-sum-exps are released.
   const std::int64_t in_head = F - sizes.statistics();
-  // In the last block's MLP, once what the head saved is released: dy and the gradient of the
+  // In the last block's MLP, once the head's saved tensors are released: dy and the gradient of the
   // projection's input (sizes.mlp, in GPT-2 4 F/t), or, with that input released, dy and fc's dx
-  // beside the gradient of fc's output. With a very thin MLP, in its attention, whose gradients are
-  // those of q, k and v.
+  // beside the gradient of fc's output. With a very thin MLP, the moment is in the block's
+  // attention, with the gradients of q, k and v.
   const std::int64_t in_attention =
       sizes.qkv + F_t - F - sizes.mlp - sizes.inner - 4 * config.norm_vectors() * sizes.tokens;
   const std::int64_t in_block = std::max({F + sizes.mlp, 2 * F - sizes.mlp, in_attention}) - head;
@@ -91,7 +91,7 @@ inline std::int64_t tensor_activations(const TensorSizes& sizes, const GptConfig
 
 /// Predicts one step of one rank with the whole model on each tensor-parallel group. A block has
 /// four all-reduces of N h elements, g twice in the forward pass and f twice in the backward pass:
-/// 8 b s h (t-1)/t elements if t divides N h. The embedding's g and the head's f are one each. The
+/// 8 b s h (t-1)/t elements if t divides N h. The embedding's g and the head's f add one each. The
 /// loss gathers its statistics.
 inline Predicted predict_tensor_parallel(const Plan& plan, const Place& place) {
   const std::int64_t m = plan.batch.microbatches, width = width_of(plan);

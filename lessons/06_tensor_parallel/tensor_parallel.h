@@ -17,8 +17,8 @@ namespace lockstep {
 // (norms, residual connections) are the same on all t ranks.
 //
 // Two matrices in a row need only one exchange. The first is cut into columns, A = [A₁ .. A_t], and
-// the second into rows. Rank i computes its columns of Y = GELU(X A), which are just the inputs of
-// its rows of B. The sum over ranks, Σ Y_i B_i = Y B, is the only communication.
+// the second into rows. Rank i computes its columns of Y = GELU(X A), which are exactly the inputs
+// of its rows of B. The sum over ranks, Σ Y_i B_i = Y B, is the only communication.
 
 /// Megatron's f, before a matrix that is cut into columns: the identity in the forward pass, an
 /// all-reduce in the backward pass. Every rank uses the same x with its own columns, so the
@@ -70,11 +70,11 @@ inline VocabularyPart vocabulary_part(int vocabulary, const Group& ranks) {
 }
 
 /// An embedding whose token table is split along the vocabulary. Each rank looks up the tokens
-/// whose rows it has, and g adds the ranks' results, of which all but one are zero. Every rank has
-/// the whole position table, which rank 0 adds.
+/// whose rows it holds, and g adds the ranks' results, of which all but one are zero. Every rank
+/// holds the whole position table, which rank 0 adds.
 class VocabularyParallelEmbedding : public TokenLayer {
  public:
-  /// `positions` are those of the tokens in each sequence; empty means all.
+  /// `positions` are the tokens' positions in each sequence; empty means all.
   VocabularyParallelEmbedding(const LayerSite& site, Group& ranks, std::vector<Positions> positions,
                               std::unique_ptr<Layer> g)
       : ops_(site.device, site.layer, site.config.dtype),
@@ -126,11 +126,11 @@ class VocabularyParallelEmbedding : public TokenLayer {
   std::unique_ptr<Layer> g_;
 };
 
-/// Cross-entropy of logits that are divided by tokens, (b, s, V/t) on each rank; no rank ever has a
-/// full row. The loss of a row is log Σ exp(z) - z[target]. Three numbers per row and rank suffice
-/// for it: the maximum m of the rank's logits, Σ exp(z - m), and the target's logit, which only one
-/// rank has. The ranks gather these statistics and merge them, and each rank then computes the
-/// gradient of its own logits.
+/// Cross-entropy of logits that are divided along the vocabulary, (b, s, V/t) on each rank; no rank
+/// ever holds a full row. The loss of a row is log Σ exp(z) - z[target]. Three numbers per row and
+/// rank suffice for it: the maximum m of the rank's logits, Σ exp(z - m), and the target's logit,
+/// which only one rank holds. The ranks gather these statistics and merge them, and each rank then
+/// computes the gradient of its own logits.
 class VocabularyParallelCrossEntropy : public LossLayer {
  public:
   VocabularyParallelCrossEntropy(const LayerSite& site, Group& ranks)
@@ -179,7 +179,7 @@ class VocabularyParallelCrossEntropy : public LossLayer {
   VocabularyPart part_;
 };
 
-/// Returns the cut of a parameter among the ranks of the tp axis. The others, which get no cut, are
+/// Returns the cut of a parameter among the ranks of the tp axis. Parameters without a cut are
 /// replicated: the norms' gains and biases, the biases after matrices cut into rows, and the
 /// position table. Their gradients are the same on all ranks without communication, because they
 /// depend only on activations (and their gradients) that are the same on all ranks.
@@ -193,8 +193,8 @@ inline std::vector<Cut> tensor_cuts(const GptConfig& config, const ParameterSpec
   // and of its inputs.
   const bool in_out = weight_layout(config) == WeightLayout::in_out;
   const int columns = in_out ? 1 : 0, rows = in_out ? 0 : 1;
-  // A rank takes whole heads of queries, keys and values, in a Llama more of queries than of the
-  // others, and then the same columns of SwiGLU's gate and of its factor.
+  // A rank takes whole heads of queries, keys and values (in a Llama, more heads of queries than of
+  // the others), and then the same columns of SwiGLU's gate and of its factor.
   const std::int64_t head = config.head_width();
   const std::vector<std::int64_t> qkv{config.hidden, config.kv_width(), config.kv_width()};
   const std::vector<std::int64_t> inner(config.llama ? 2 : 1, config.mlp_width());
@@ -244,7 +244,8 @@ class TensorParallel : public ModelBuilder {
 
   /// Heads are independent of each other, so attention itself needs no communication. The heads of
   /// queries that share a head of keys and values stay together, so t must divide g, the number of
-  /// the latter. (With t > g, others keep copies of keys and values on several ranks.)
+  /// heads of keys. (With t > g, other implementations keep copies of keys and values on several
+  /// ranks.)
   Heads heads(const LayerSite& site) const override {
     const Heads all = ModelBuilder::heads(site);
     const Group* ranks = site.group(Axis::tp);

@@ -7,7 +7,7 @@
 
 using namespace lockstep;
 
-// Like tensor parallelism, but between the products each rank has only 1/t of the tokens. Every
+// Like tensor parallelism, but between the products each rank holds only 1/t of the tokens. Every
 // all-reduce becomes a reduce-scatter and an all-gather, and the ranks no longer keep the same
 // activations t times.
 int main(int argc, char** argv) {

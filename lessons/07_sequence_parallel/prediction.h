@@ -7,16 +7,16 @@
 
 namespace lockstep {
 
-/// The divisors of sequence parallelism. Only the inputs of column-parallel layers stay whole, and
-/// not even they if the backward pass gathers them again.
+/// The divisors of sequence parallelism. Only the inputs of column-parallel layers stay whole,
+/// unless the backward pass gathers them again.
 inline Divisors sequence_divisors(int t, bool regather) {
   return {.features = t, .tokens = t, .gathered = regather ? t : 1};
 }
 
-/// Returns the peak of the activations, in bytes: what all blocks and the head save (in GPT-2 2 F +
-/// 14 F/t per block, or 16 F/t with `regather`, and 1/t of the statistics and log-sum-exps), and
-/// what the larger of two moments of the backward pass needs beyond that. An exchange has a whole
-/// tensor and a shard at the same time.
+/// Returns the peak of the activations, in bytes: the tensors that all blocks and the head save (in
+/// GPT-2 2 F + 14 F/t per block, or 16 F/t with `regather`, and 1/t of the statistics and
+/// log-sum-exps), and the additional memory at the larger of two moments of the backward pass. An
+/// exchange holds a whole tensor and a shard at the same time.
 inline std::int64_t sequence_activations(const TensorSizes& sizes, const GptConfig& config,
                                          bool regather) {
   if (sizes.t == 1) return tensor_activations(sizes, config);
@@ -24,11 +24,12 @@ inline std::int64_t sequence_activations(const TensorSizes& sizes, const GptConf
   const std::int64_t F = sizes.whole, F_t = sizes.part;
   const std::int64_t head = tensor_saved_by_head(sizes, config, parts);
   // The head's dx, F, once the losses and their log-sum-exps are released. With `regather`, the
-  // weight's gradient is computed after dx has been scattered, so that its shard is there, too.
+  // weight's gradient is computed after dx has been scattered, so that the shard of dx is in
+  // memory, too.
   const std::int64_t in_head = F - sizes.statistics() + (regather ? F_t : 0);
   // In the last block's MLP: the projection gathers its dy (F, beside the shard), and computes the
-  // gradient of its input (sizes.mlp, in GPT-2 4 F/t). If that is very thin, fc's dx (F), and its
-  // shard, take more.
+  // gradient of its input (sizes.mlp, in GPT-2 4 F/t). If the MLP is very thin, fc's dx (F) and its
+  // shard take more.
   const std::int64_t in_block = F + F_t + std::max(sizes.mlp, F_t - sizes.mlp) - head;
   return sizes.layers * tensor_saved_per_block(sizes, config, parts) + head +
          std::max({std::int64_t{0}, in_head, in_block});

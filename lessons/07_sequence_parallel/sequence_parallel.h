@@ -12,8 +12,8 @@
 namespace lockstep {
 
 // Sequence parallelism (Korthikanti 2022, section 4.2.2): between the matrix products, where tensor
-// parallelism computes and keeps the same activations on all t ranks, each rank now has only 1/t of
-// the tokens. Norms and residual connections treat each token by itself, so they need no other
+// parallelism computes and keeps the same activations on all t ranks, each rank now holds only 1/t
+// of the tokens. Norms and residual connections treat each token by itself, so they need no other
 // change. An all-reduce is a reduce-scatter and an all-gather: the two halves take the place of f
 // and g, and the tokens are divided in between.
 //
@@ -120,7 +120,7 @@ class RegatheringLinear : public Layer {
 /// their slices are the same.
 class SequenceParallel : public TensorParallel {
  public:
-  /// `regather`: column-parallel layers keep shards of their inputs, as in Korthikanti.
+  /// With `regather`, column-parallel layers keep shards of their inputs, as in Korthikanti.
   explicit SequenceParallel(bool regather = false) : regather_(regather) {}
 
   std::unique_ptr<Layer> linear(const LayerSite& site, const LinearSpec& spec) const override {
@@ -163,8 +163,8 @@ inline bool is_norm(const GptConfig& config, int order) {
 
 /// Sums the gradients of the norms' gains and biases over the ranks of the tp axis. Each rank has
 /// computed them from its own tokens only. (All other gradients are complete: they are computed
-/// from gathered tensors.) `parameters`, whole or in parts, are the same on all these ranks; those
-/// of no norm are left alone. `layer` is for the trace.
+/// from gathered tensors.) `parameters`, whole or in parts, are the same on all these ranks;
+/// parameters other than the norms' are left unchanged. `layer` is for the trace.
 inline void sum_norms(const Gpt& model, const std::vector<Parameter*>& parameters, Group& ranks,
                       int layer = -1) {
   std::vector<View> gradients;

@@ -20,7 +20,7 @@ inline Predicted predict_gpipe(const Plan& plan, const Place& place, const Sched
 }
 
 /// Makes the same prediction for NaivePipeline, which has no buffers in flight: only the update's
-/// messages need any. There is no simulated bubble, because the simulator's sends do not block.
+/// messages need buffers. There is no simulated bubble, because the simulator's sends do not block.
 inline Predicted predict_naive(const Plan& plan, const Place& place, const Schedule& schedule) {
   Predicted predicted = predict_gpipe(plan, place, schedule);
   predicted.bubble_simulated.reset();

@@ -22,7 +22,7 @@ struct Search {
   int ranks() const { return static_cast<int>(times.stages.size()); }
 };
 
-/// How good a schedule is: the longest window of any rank (from its first start to its last end),
+/// The cost of a schedule: the longest window of any rank (from its first start to its last end),
 /// which is the time between two steps if ranks need not wait for each other between them; then the
 /// step's time; then the sum of all windows, so that the search notices progress on any rank.
 using ScheduleCost = std::tuple<Picoseconds, Picoseconds, Picoseconds>;
@@ -44,9 +44,10 @@ struct ListRules {
   double gap = 1;      ///< the smallest gap that W fills, as a fraction of W
 };
 
-/// Builds a schedule by playing the pipeline in order of time: a rank that becomes free decides by
-/// what has arrived. It runs its warm-up first, then I and F in turn. If neither has arrived, or if
-/// memory is full, it runs the W that has waited longest, unless the next input arrives first.
+/// Builds a schedule by playing the pipeline in order of time: a rank that becomes free chooses
+/// among the inputs that have arrived. It runs its warm-up first, then I and F in turn. If neither
+/// has arrived, or if memory is full, it runs the W that has waited longest, unless the next input
+/// arrives first.
 inline Schedule list_schedule(const Search& search, const ListRules& rules) {
   constexpr Picoseconds never = std::numeric_limits<Picoseconds>::max();
   struct State {
@@ -69,7 +70,7 @@ inline Schedule list_schedule(const Search& search, const ListRules& rules) {
     return search.times.cluster.transfer(from, to, bytes) +
            search.times.cluster.latency(from, to, bytes);
   };
-  // When a rank can next run each of the three, given what is known now.
+  // The times at which a rank can next run each of the three, as far as is known now.
   const auto forward_at = [&](const State& rank) {
     const bool full = rank.forwards - rank.weights >= search.limit;
     return rank.forwards == m || full
@@ -95,7 +96,7 @@ inline Schedule list_schedule(const Search& search, const ListRules& rules) {
       Picoseconds start = std::min(forward, input);
       Op choice = forward < input || (forward == input && turn_of_forward) ? Op::forward
                                                                            : Op::backward_input;
-      // The steady state: not more forward passes ahead than the warm-up had.
+      // The steady state: no more forward passes ahead than in the warm-up.
       if (choice == Op::forward && !turn_of_forward) {
         start = input;
         choice = Op::backward_input;
@@ -153,9 +154,9 @@ inline bool move_action(std::vector<Action>& row, std::size_t from, std::size_t 
   return true;
 }
 
-/// Searches a schedule with the smallest cost. Starts from the best of ZB-H1, ZB-H2 and a number of
-/// list schedules, as far as they keep the limit, and then tries random moves of single actions and
-/// keeps those that make nothing worse. The result depends only on the arguments.
+/// Searches for a schedule with the smallest cost. Starts from the best of ZB-H1, ZB-H2 and a
+/// number of list schedules that respect the limit, and then tries random moves of single actions
+/// and keeps those that make nothing worse. The result depends only on the arguments.
 inline Schedule automatic_schedule(const Search& search) {
   const int p = search.ranks(), m = search.microbatches;
   Schedule best;

@@ -10,8 +10,8 @@
 using namespace lockstep;
 
 // The same pipeline as in lesson 09, but most backward passes are split into the gradient of the
-// input, which the previous stage is waiting for, and the gradients of the weights, which nobody is
-// waiting for. The first third of the run follows 1F1B, the others ZB-H1 and ZB-H2.
+// input, which the previous stage is waiting for, and the gradients of the weights, which no rank
+// is waiting for. The first third of the run follows 1F1B, the others ZB-H1 and ZB-H2.
 int main(int argc, char** argv) {
   Lesson lesson{
       {.name = "11 zero bubble",

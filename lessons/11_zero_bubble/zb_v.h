@@ -9,10 +9,10 @@ namespace lockstep {
 
 // clang-format off: it would break the lines of the diagram
 /// ZB-V (Qi et al. 2023, section 6, and Qi et al. 2024, "Pipeline Parallelism with Controllable
-/// Memory"): no bubble within a rank's window, with the memory of 1F1B. Each rank has two chunks,
-/// and the model goes down the ranks and up again, in the shape of a V: rank 0 has the first stage
-/// and the last. The last rank turns a microbatch around without a message, and so does rank 0 when
-/// its backward begins. p = 3, m = 5; small letters are the second chunk, on the way up:
+/// Memory"): no bubble within a rank's window, with the memory of 1F1B. Each rank holds two chunks,
+/// and the model goes down the ranks and up again, in the shape of a V: rank 0 holds the first
+/// stage and the last. The last rank turns a microbatch around without a message, and so does rank
+/// 0 when its backward begins. p = 3, m = 5; small letters are the second chunk, on the way up:
 ///
 ///     rank 0   F0 F1 F2 F3 F4 f0 i0 w0 f1 i1 w1 f2 i2 w2 I0 W0 f3 i3 w3 I1 W1 f4 i4 w4 I2 W2 ...
 ///     rank 1      F0 F1 F2 f0 F3 f1 i0 w0 f2 i1 w1 F4 I0 W0 f3 i2 w2 I1 W1 f4 i3 w3 I2 i4 I3 ...
@@ -24,7 +24,7 @@ namespace lockstep {
 // clang-format on
 inline Schedule zb_v(int ranks, int microbatches) {
   Schedule schedule = empty_schedule("ZB-V", v_placement(ranks), microbatches);
-  // The order for 2 p - 1 microbatches, without those that do not exist, is also that of fewer.
+  // Fewer microbatches use the order for 2 p - 1, without the microbatches that do not exist.
   const int m = std::max(microbatches, 2 * ranks - 1);
   constexpr Op F = Op::forward, I = Op::backward_input, W = Op::backward_weight;
   for (int rank = 0; rank < ranks; ++rank) {

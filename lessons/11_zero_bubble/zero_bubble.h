@@ -16,11 +16,11 @@ namespace lockstep {
 // two halves. The schedules of this lesson differ in how many W's they put off: zb_h1.h, zb_h2.h,
 // zb_v.h, dualpipe_v.h, and automatic.h, which searches for the order.
 
-/// Places the weight gradients (W) into a rank's order of forward passes (F) and input gradients
-/// (I), which has none. The rank puts off `delay` weight gradients: once it has run more than
-/// `delay` I's, each I is followed by the W that has waited longest, and the rest come at the end,
-/// where the rank would otherwise be idle. W's run in the order of their I's, so that gradients are
-/// summed in the same order as on one device.
+/// Inserts weight gradients (W) into a rank's order of forward passes (F) and input gradients (I).
+/// The rank puts off `delay` weight gradients: once it has run more than `delay` I's, each I is
+/// followed by the W that has waited longest, and the rest come at the end, where the rank would
+/// otherwise be idle. W's run in the order of their I's, so that gradients are summed in the same
+/// order as on one device.
 ///
 /// A microbatch's activations are freed by its W. Each W that is put off therefore keeps one more
 /// microbatch in memory.

@@ -74,8 +74,8 @@ inline ExpertFlags expert_flags(Lesson& lesson) {
                                "have the same tokens (--tp)")};
 }
 
-/// Throws UsageError for an impossible mixture of experts, whose experts `n` ranks along `axis`
-/// divide.
+/// Throws UsageError for a mixture of experts that is impossible if `n` ranks along `axis` divide
+/// the experts.
 inline void check_routing(const Options& options, const RoutingFlags& flags, Axis axis, int n) {
   const int experts = flags.experts;
   if (experts < 1)

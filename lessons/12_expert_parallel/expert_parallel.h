@@ -18,7 +18,7 @@ namespace lockstep {
 // Expert parallelism (Lepikhin 2020, "GShard"): the ranks of the ep axis, which lies within the
 // data-parallel ranks, divide the experts of each layer among themselves. Each rank routes its own
 // tokens. A small all-to-all announces the numbers of rows. A second one brings the tokens to the
-// ranks that have their experts (dispatch), and a third brings the results back (combine). The
+// ranks that hold their experts (dispatch), and a third brings the results back (combine). The
 // backward pass uses the latter two paths in reverse. Everything else is data parallel.
 
 /// The experts in place of a block's MLP, (b, s, h) -> (b, s, h). The result of a token that all
@@ -79,8 +79,8 @@ class ExpertMlp : public Layer {
   }
 
  protected:
-  /// Called with the gradients of the chosen probabilities, (N, k), before the router uses them.
-  /// If ranks divide each expert, each of them knows only its terms of these gradients.
+  /// Called with the gradients of the chosen probabilities, (N, k), before the router uses them. If
+  /// ranks divide each expert, each rank computes only its terms of these gradients.
   virtual void complete(View dweights) { static_cast<void>(dweights); }
 
  private:
@@ -94,7 +94,7 @@ class ExpertMlp : public Layer {
     Tensor outputs;  ///< the experts' results for this rank's tokens, in order of the slots
   };
 
-  /// Chooses the experts of each token, and learns from the other ranks how many rows will come.
+  /// Chooses the experts of each token, and learns from the other ranks how many rows will arrive.
   void route(const Tensor& x, Saved& saved, Stash& stash) {
     saved.routing = router_.forward(x.share(), saved.router, stash);
     saved.slots = index_tensor(device_, saved.routing.slots, {saved.shape.rows(), top_k_});

@@ -12,8 +12,8 @@ namespace lockstep {
 /// step of training. A rank of the run and its dry run execute this code.
 class ExpertTraining {
  public:
-  /// All ranks of the run must create theirs at the same point of the program. What `rank` refers
-  /// to must outlive this object.
+  /// All ranks of the run must create theirs at the same point of the program. The objects that
+  /// `rank` refers to must outlive this object.
   ExpertTraining(const RankContext& rank, std::int64_t bucket_bytes)
       : model_(rank.plan, rank.place, rank.device(), Storage::own, &rank.groups),
         optimizer_(model_.parameters(), rank.device(), rank.plan.optimizer),

@@ -21,7 +21,7 @@ enum class ExpertSlot {
   projection_bias
 };
 
-/// Returns the parameter of an MLP that E experts have E times, one after another.
+/// Returns the MLP's parameter that the slot holds E times, one after another, for E experts.
 inline BlockSlot dense_slot(ExpertSlot slot) {
   switch (slot) {
     case ExpertSlot::fc_bias:
@@ -53,7 +53,7 @@ inline ParameterSpec expert_spec(const GptConfig& config, int layer, ExpertSlot 
   return spec;
 }
 
-/// Returns whether a parameter belongs to one expert, so that only the ranks with this expert have
+/// Returns whether a parameter belongs to one expert, so that only the ranks with this expert hold
 /// it.
 inline bool is_expert(int order) {
   return order % orders_of_a_unit > static_cast<int>(ExpertSlot::router) &&
@@ -61,7 +61,7 @@ inline bool is_expert(int order) {
 }
 
 /// Replaces the parameters of the MLPs by those of experts, which the ranks of `axis` divide among
-/// themselves. If it is ep, the ranks of tp divide each expert's columns and rows, as lesson 6
+/// themselves. If `axis` is ep, the ranks of tp divide each expert's columns and rows, as lesson 6
 /// divides those of an MLP.
 inline std::vector<ParameterSpec> with_experts(std::vector<ParameterSpec> specs,
                                                const GptConfig& config, int experts, Axis axis) {
@@ -87,7 +87,7 @@ inline std::vector<ParameterSpec> with_experts(std::vector<ParameterSpec> specs,
   return specs;
 }
 
-/// Returns the units with only those parameters that belong to experts, or only the others. Units
+/// Returns the units with only the parameters of experts, or with only the other parameters. Units
 /// without such parameters are left out.
 inline std::vector<StoredUnit> units_with(std::vector<StoredUnit> units, bool experts) {
   for (StoredUnit& unit : units)
@@ -106,7 +106,7 @@ inline View rows_of(View matrix, std::int64_t first, std::int64_t count) {
       .reshaped({count, width});
 }
 
-/// Returns the i-th of the matrices, or vectors, of which `all` consists; nothing of an empty view.
+/// Returns the i-th of the matrices or vectors that make up `all`; an empty view if `all` is empty.
 inline View item_of(View all, std::int64_t i) {
   if (all.shape.rank() == 0) return {};
   const Shape& shape = all.shape;

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 // Experts over the tensor-parallel group, as some courses draw expert parallelism. The t ranks of
-// this group already have the same tokens, so no token has to move: each rank applies its own
+// this group already hold the same tokens, so no token has to move: each rank applies its own
 // experts to all tokens that chose them, and an all-reduce adds the results. (expert_parallel.h
 // divides the experts among ranks with different tokens.)
 
@@ -70,7 +70,8 @@ class SharedTokensExperts : public Layer {
                                saved.router.experts, dy_experts, dweights);
     dy.reset();
     saved.outputs.reset();
-    // Each rank knows the gradients of its own experts' probabilities, and the router needs all.
+    // Each rank has computed the gradients of its own experts' probabilities, but the router needs
+    // all of them.
     ranks_.all_reduce(dweights).wait();
     Tensor dx_experts = experts_.backward_input(std::move(dy_experts), saved.experts);
     Tensor dx = ops_.activation(saved.shape, activation_gradients);

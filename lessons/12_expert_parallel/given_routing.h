@@ -21,12 +21,12 @@
 
 namespace lockstep {
 
-/// The routing of one layer and microbatch in an expert-parallel group: [member][expert], the
-/// choices that the member's capacity accepts, each of which is a row that it sends. From it, a
-/// member derives the rows that it receives.
+/// The routing of one layer and microbatch in an expert-parallel group: [member][expert] is the
+/// number of choices that the member's capacity accepts, each of which is a row that it sends. From
+/// it, a member derives the rows that it receives.
 using KeptByMember = std::vector<std::vector<std::int64_t>>;
 
-/// The routing of a dry run, in which no router computes.
+/// The routing of a dry run, in which no router runs.
 class GivenRouting {
  public:
   /// Adds the routing of a layer's next forward pass.
@@ -43,7 +43,7 @@ class GivenRouting {
   std::map<int, std::deque<KeptByMember>> of_layer_;
 };
 
-/// The log of a dry run, which nobody reads.
+/// The log of a dry run, which is never read.
 class UnreadRoutingLog : public RoutingLog {
  public:
   std::unique_ptr<RouterWatch> watch(const LayerSite&, const MixtureOfExperts&, int) override {
@@ -67,7 +67,7 @@ inline std::size_t routings_so_far(const Plan& plan, const Place& place, Routing
       .size();
 }
 
-/// What the members of a rank's expert-parallel group sent in some of the steps of a run.
+/// The rows that the members of a rank's expert-parallel group sent in some of the steps of a run.
 class RoutedSteps {
  public:
   /// Exchanges the routings of the microbatches from `first` on over the control channel. All

@@ -50,7 +50,8 @@ int main(int argc, char** argv) {
     lesson.finish(rank, parameters, training.adamw());
     if (lesson.options().platform.launch == Launch::mpi) collect_routing(rank, log);
     if (rank.id != 0) return;
-    // Every rank has recorded its routings: the last all-reduce needed its gradients.
+    // By now, every rank has recorded its routings, because the last all-reduce needed its
+    // gradients.
     lesson.add_to_report(rank, "experts", load_json(rank.plan, moe, log));
     if (!quiet) print_load(rank.plan, moe, log);
   });

@@ -35,8 +35,8 @@ inline DryFigures dry_run_experts(const Plan& plan, const Place& place, MixtureO
 }
 
 /// Predicts one step of one rank with m microbatches. Its bytes and peaks depend on the routing, so
-/// they are set at the end of the phase, by a dry run with the routing that happened. What `rank`
-/// refers to, and `log`, must outlive the prediction.
+/// they are set at the end of the phase, by a dry run with the observed routing. The objects that
+/// `rank` refers to, and `log`, must outlive the prediction.
 inline Predicted predict_expert_parallel(const RankContext& rank, const MixtureOfExperts& moe,
                                          const ExpertBuilder& builder, RoutingLog& log, int m,
                                          std::int64_t bucket_bytes) {

@@ -18,8 +18,8 @@ namespace lockstep {
 /// The load-balance loss is coefficient · E Σ f_i P_i, summed over layers and averaged over ranks
 /// and microbatches: f_i is the share of choices that fell on expert i, and P_i the mean of p_i. If
 /// P is uniform, E Σ f_i P_i is 1; if the experts chosen most also have the highest P_i, it is
-/// larger. The gradient takes a path of its own: f has no gradient, and P_i's goes directly to the
-/// router's probabilities, without passing through an expert.
+/// larger. The gradient takes a separate path: f has no gradient, and the gradient of P_i goes
+/// directly to the router's probabilities, without passing through an expert.
 class Router {
  public:
   struct Saved {
@@ -77,7 +77,8 @@ class Router {
   void backward_weight(Stash& stash) { linear_.backward_weight(stash); }
   void collect(std::vector<Parameter*>& parameters) { linear_.collect(parameters); }
 
-  /// Call this once per microbatch, at the end of backward_input: the watch learns of its routing.
+  /// Call this once per microbatch, at the end of backward_input, to report its routing to the
+  /// watch.
   void routed(Saved& saved, const Routing& routing, const std::vector<std::int64_t>& sent,
               const std::vector<std::int64_t>& received) {
     watch_->routed({std::move(saved.choices), routing.chosen, routing.kept, sent, received});

@@ -41,8 +41,8 @@ struct MixtureOfExperts {
   }
 };
 
-/// Where the tokens of one microbatch go. The accepted choices of all tokens get slots 0, 1, ...,
-/// sorted by expert, and by token within an expert.
+/// The destinations of the tokens of one microbatch. The accepted choices of all tokens get slots
+/// 0, 1, ..., sorted by expert, and by token within an expert.
 struct Routing {
   std::vector<std::int64_t> chosen;  ///< choices by expert
   std::vector<std::int64_t> kept;    ///< accepted choices by expert

@@ -41,18 +41,19 @@ class RoutingLog {
   using Calls = std::deque<RoutedMicrobatch>;
   virtual ~RoutingLog() = default;
 
-  /// Returns a watch of the layer at `site`. On one device, it is a watch of the tokens of this
-  /// rank of the cp axis.
+  /// Returns a watch of the layer at `site`. On one device, it watches the tokens of this rank of
+  /// the cp axis.
   virtual std::unique_ptr<RouterWatch> watch(const LayerSite& site, const MixtureOfExperts& moe,
                                              int context_rank = 0) = 0;
 
   /// Returns the routings of one layer on one rank, in order. The rank is given by its replica
-  /// (replica_of) and, if several ranks have the same tokens, its place among these. The reference
-  /// stays valid; only one thread may use it at a time.
+  /// (replica_of) and, if several ranks process the same tokens, its place among these. The
+  /// reference stays valid; only one thread may use it at a time.
   virtual Calls& calls(int replica, int layer, int part = 0) = 0;
 };
 
-/// Returns the number by which a log knows a rank's tokens: the ranks of a sequence are neighbours.
+/// Returns the number under which a log stores a rank's tokens: the ranks of a sequence are
+/// neighbours.
 inline int replica_of(const Mesh& mesh, int rank) {
   return mesh.coordinate(rank, Axis::dp) * mesh.size(Axis::cp) + mesh.coordinate(rank, Axis::cp);
 }

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// The settings of a lesson whose ranks share every sequence. The losses of long sequences differ
-/// from one device's in the last digits, because the softmaxes' sums have another order.
+/// from one device's in the last digits, because the softmaxes are summed in a different order.
 inline LessonInfo context_lesson(const std::string& name, const std::string& question) {
   return {.name = name,
           .question = question,
@@ -25,8 +25,8 @@ inline LessonInfo context_lesson(const std::string& name, const std::string& que
           .narrow_tolerance = {.loss = 1e-2, .parameter = 1e-1}};
 }
 
-/// Adds --method, how attention reaches other ranks' tokens (context_method). The reference is
-/// valid for the lesson's lifetime.
+/// Adds --method, which selects how attention reaches other ranks' tokens (context_method). The
+/// reference is valid for the lesson's lifetime.
 inline const std::string& context_method_flag(Lesson& lesson) {
   return lesson.flag(
       "--method", std::string{"ring"}, {"ring", "ulysses", "gather"},
@@ -46,7 +46,7 @@ inline void check_context_method(const Plan& plan, ContextMethod method) {
         "balance the work better, and {} would be copied one {} at a time; use --layout contiguous",
         striped ? "striped" : "balanced", striped ? "stripes" : "blocks",
         striped ? "token" : "block"));
-  // --tp is Plan::validate's.
+  // Plan::validate checks --tp.
   if (method != ContextMethod::ulysses || heads % tp != 0 || plan.model().kv_heads() % tp != 0)
     return;
   check_heads(plan.model(),

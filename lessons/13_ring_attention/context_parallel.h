@@ -36,7 +36,7 @@ class ContextParallel : public Base {
   explicit ContextParallel(ContextMethod method, Arguments&&... base)
       : Base(std::forward<Arguments>(base)...), method_(method) {}
 
-  /// Every rank has the whole position table, and uses the rows of its own positions.
+  /// Every rank holds the whole position table, and uses the rows of its own positions.
   std::vector<Positions> positions(const LayerSite& site) const override {
     const Group* ranks = site.group(Axis::cp);
     if (ranks == nullptr) return Base::positions(site);

@@ -78,7 +78,7 @@ class GatheredAttention : public Layer {
             k.dtype,
             "keys and values"};
   }
-  /// Returns memory for all ranks' keys and values, in which this rank's are.
+  /// Returns memory for all ranks' keys and values, which already holds this rank's.
   Tensor with_own_keys_values(View qkv) const {
     const auto [q, k, v] = split_qkv(qkv, heads_);
     Tensor all = of_all_ranks(k);

@@ -11,15 +11,15 @@
 
 namespace lockstep {
 
-// Context parallelism: N ranks share every sequence, and each has c = s/N of its tokens. All layers
-// but attention treat each token by itself, so a rank computes them for its own tokens as if it
-// were alone. Attention needs the keys and values of all earlier tokens, and these are on other
+// Context parallelism: N ranks share every sequence, and each holds c = s/N of its tokens. All
+// layers but attention treat each token by itself, so a rank computes them for its own tokens as if
+// it were alone. Attention needs the keys and values of all earlier tokens, and these are on other
 // ranks.
 //
 // Ring attention (Liu 2023): the ranks form a ring. K and V travel around it, one rank per step.
 // While a rank computes the attention of its queries to the keys that it holds, it already sends
 // these keys to the next rank, and receives others from the previous rank. After N steps, its
-// queries have met all keys. No rank ever has more than two ranks' keys.
+// queries have met all keys. No rank ever holds more than two ranks' keys.
 //
 // A softmax over all keys is merged from softmaxes over parts of them: each part also yields the
 // log of its sum of exponentials, which determines the part's weight (Milakov & Gimelshein 2018).
@@ -32,14 +32,14 @@ inline AttentionBlock visible_block(ContextLayout layout, int self, int source, 
   if (layout == ContextLayout::contiguous)
     return earlier ? AttentionBlock{0, c, 0, c} : AttentionBlock{};
   // Striped (Brandon 2023): the j-th position of an earlier rank comes just before that of `self`;
-  // that of a later one comes just after it, so each query sees one key less.
+  // that of a later one comes just after it, so each query sees one key fewer.
   if (layout == ContextLayout::striped)
     return earlier ? AttentionBlock{0, c, 0, c, true} : AttentionBlock{1, c - 1, 0, c - 1, true};
   if (layout == ContextLayout::balanced)
     throw std::logic_error{"visible_block: a balanced layout has masks"};
-  // Zigzag: rank i has chunks i and 2N-1-i. Both chunks of `self` come after the first chunk of an
-  // earlier rank and before its second one. If `source` is later, both its chunks lie between those
-  // of `self`.
+  // Zigzag: rank i holds chunks i and 2N-1-i. Both chunks of `self` come after the first chunk of
+  // an earlier rank and before its second one. If `source` is later, both its chunks lie between
+  // those of `self`.
   const std::int64_t chunk = c / 2;
   return earlier ? AttentionBlock{0, c, 0, chunk} : AttentionBlock{chunk, chunk, 0, c};
 }
@@ -154,8 +154,9 @@ class AttentionByRank {
   int rank_, heads_;
 };
 
-/// Attention whose keys and values travel around the ring of ranks. Saves what AttentionCore saves,
-/// for this rank's tokens: the others' keys come by again in the backward pass.
+/// Attention whose keys and values travel around the ring of ranks. Saves the same tensors as
+/// AttentionCore, for this rank's tokens: the other ranks' keys travel around the ring again in the
+/// backward pass.
 class RingAttention : public Layer {
  public:
   RingAttention(const LayerSite& site, Group& ranks, Heads heads)

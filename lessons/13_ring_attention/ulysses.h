@@ -12,12 +12,12 @@
 namespace lockstep {
 
 /// Ulysses (Jacobs 2023): heads are independent of each other, so an all-to-all exchanges tokens
-/// for heads. Before attention, every rank has all heads of its own tokens; during attention, all
-/// tokens of a/N heads. The attention itself is that of one device. With grouped heads, N must
-/// divide the heads of keys, too.
+/// for heads. Before attention, every rank holds all heads of its own tokens; during attention, it
+/// holds all tokens of a/N heads. The attention itself is that of one device. With grouped heads, N
+/// must divide the heads of keys, too.
 class UlyssesAttention : public Layer {
  public:
-  /// N must divide the numbers of `heads`, which are those on this rank outside attention.
+  /// N must divide the numbers of `heads`, which are the numbers on this rank outside attention.
   UlyssesAttention(const LayerSite& site, Group& ranks, Heads heads)
       : memory_(site.device.memory),
         ops_(site.device, site.layer, site.config.dtype),
@@ -41,7 +41,8 @@ class UlyssesAttention : public Layer {
 
  private:
   /// Returns (b, s, w/N), all tokens of this rank's heads, from (b, c, w), all heads of its tokens.
-  /// Several tensors lie side by side, q, k and v, or dy alone: `parts` are their heads.
+  /// `tokens` may hold several tensors side by side (q, k and v), or dy alone; `parts` are their
+  /// numbers of heads.
   Tensor heads_of(Tensor tokens, const std::vector<int>& parts) const {
     const Shape& own = tokens.shape();
     const Tensor out = message(own), in = message(own);

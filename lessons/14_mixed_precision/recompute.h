@@ -35,7 +35,8 @@ inline Recompute recompute_of(const std::string& word) {
 
 /// Attention that keeps its probabilities, (b, heads, s, s), instead of the log-sum-exps that
 /// core's attention keeps. The probabilities are f32, because 16-bit ones would differ from those
-/// that backward recomputes. This attention's backward has four products per head; core's has five.
+/// that backward recomputes. Attention's backward uses four products per head here; the version in
+/// core uses five.
 class KeepingAttentionCore : public Layer {
  public:
   KeepingAttentionCore(const LayerSite& site, Heads heads)

@@ -47,9 +47,9 @@ struct RecomputeBytes {
     saved = config.layers * block + usual.head;
     peak = saved + usual.peak(1) - usual.stash;
     if (mode != Recompute::full) return;
-    // The last block's backward pass comes first, when the head has released what it saved. The
-    // block again has the rest of its tensors, and then needs as much as without recomputation: dy,
-    // and 4 N h elements in its MLP (or, if that is thin, at first dy and the output).
+    // The last block's backward pass comes first, when the head has released its saved tensors. The
+    // block holds the rest of its tensors again, and then needs as much as without recomputation:
+    // dy, and 4 N h elements in its MLP (or, if that is thin, at first dy and the output).
     const std::int64_t rest = usual.block - block;
     const std::int64_t working = std::max(usual.block_working, 2 * usual.boundary);
     peak = std::max(peak, saved - usual.head + rest + working);

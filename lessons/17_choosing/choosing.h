@@ -25,8 +25,9 @@ inline LessonInfo choosing_lesson() {
 }
 
 /// Throws UsageError for a schedule that experts do not support here. Any order of microbatches is
-/// valid, but routings are recorded in the order of the backward passes, and read as that of the
-/// microbatches. (All schedules that the lessons generate run backward passes in ascending order.)
+/// valid, but routings are recorded in the order of the backward passes, and are read as if this
+/// were the order of the microbatches. (All schedules that the lessons generate run backward passes
+/// in ascending order.)
 inline void check_routed_order(const Schedule& schedule, const AllAxes& chosen) {
   if (!chosen.has_experts()) return;
   std::vector<int> latest(static_cast<std::size_t>(schedule.stages), -1);

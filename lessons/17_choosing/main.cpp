@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
     const AllAxes chosen = flags.chosen(lesson.options());
     // Each technique works within its axis. They meet in three places: the plan's builder chooses
     // the layers, MeshTraining runs a step of this rank's stages, one or several, and the schedule
-    // decides when each stage runs. So every combination has the same loop.
+    // decides when each stage runs. Every combination therefore runs the same loop.
     MeshTraining training{rank, chosen};
     lesson.load(rank, training.held(), training.adamw());
     ScheduleTable table{rank};

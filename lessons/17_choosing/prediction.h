@@ -17,8 +17,8 @@ inline bool splits_backward(const Schedule& schedule) {
 
 /// Predicts one step of one rank: the bubble by its formula, bytes and peaks as in lesson 16. If
 /// the schedule splits backward passes, the bubble depends on the times of F, I and W, and has no
-/// value on the modelled clock if these are not known. What `rank` refers to, `log` and `sent` (see
-/// predict_3d) must outlive the prediction.
+/// value on the modelled clock if these are not known. The objects that `rank` refers to, `log` and
+/// `sent` (see predict_3d) must outlive the prediction.
 inline Predicted predict_configuration(const RankContext& rank, const Schedule& schedule,
                                        const AllAxes& chosen, RoutingLog& log,
                                        SentTo* sent = nullptr) {

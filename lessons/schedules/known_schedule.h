@@ -20,12 +20,12 @@ struct PipelineSize {
   int stages() const { return ranks * chunks; }
 };
 
-/// What a generator may depend on. Only a search needs more than the size.
+/// The inputs of a generator. Only a search needs more than the size.
 struct ScheduleRequest {
   ScheduleRequest(const PipelineSize& size_) : size(size_) {}
 
   PipelineSize size;
-  int memory_limit = 0;  ///< live microbatches per rank; 0: as many as ZB-H2 has, 2 p - 1
+  int memory_limit = 0;  ///< live microbatches per rank; 0: as many as ZB-H2 holds, 2 p - 1
   /// The times that a search minimizes; without stages, those of equal F, I and W, and free
   /// messages.
   PipelineTimes times{};
@@ -44,7 +44,7 @@ struct KnownSchedule {
   Placement placement = Placement::loop;
   int least_chunks = 1;
   int most_chunks = 1;
-  /// What to use instead if a rank has only one chunk; empty for schedules that accept one.
+  /// The schedule to use instead if a rank has only one chunk; empty for schedules that accept one.
   std::string_view with_one_chunk{};
   int least_microbatches_per_rank = 0;  ///< m is at least p times this number, and at least 1
   /// Whether the schedule is searched for given times and within a memory limit. `live` is then an
@@ -79,7 +79,8 @@ inline std::vector<int> placement_of(const KnownSchedule& known, const PipelineS
                                          : loop_placement(size.ranks, size.stages());
 }
 
-/// Returns why the schedule cannot have this size, and what would do; empty if it can.
+/// Returns the reason why the schedule does not support this size, and an alternative; empty if it
+/// supports the size.
 inline std::string refusal(const KnownSchedule& known, const PipelineSize& size) {
   const auto chunks = [](int n) { return fmt::format("{} chunk{}", n, n == 1 ? "" : "s"); };
   if (size.chunks < known.least_chunks && !known.with_one_chunk.empty())

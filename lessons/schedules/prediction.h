@@ -54,8 +54,8 @@ inline DryFigures dry_run_schedule(const Plan& plan, const Place& place, const S
 }
 
 /// Predicts one step of one rank: the bubble by its closed form, if there is one, and bytes and
-/// peaks by a dry run. With several stages per rank, or with halves of backward passes, what a rank
-/// holds depends on the order of its actions, and has no formula.
+/// peaks by a dry run. With several stages per rank, or with halves of backward passes, a rank's
+/// memory depends on the order of its actions, and has no formula.
 inline Predicted predict_schedule(const Plan& plan, const Place& place, const Schedule& schedule) {
   Predicted predicted = predict_schedule_only(plan, place, schedule);
   set_bubble(predicted, schedule,

@@ -20,7 +20,7 @@ namespace lockstep {
 /// Computes the times of a pipeline's actions, for a step with m microbatches.
 using TimesOfPlan = std::function<PipelineTimes(const Plan& plan, int microbatches)>;
 
-/// Returns the request of a schedule of this size on the plan's ranks. A search minimizes the time
+/// Returns the request for a schedule of this size on the plan's ranks. A search minimizes the time
 /// on the plan's cluster; on the wall clock, that of equal F, I and W.
 inline ScheduleRequest request_for(const KnownSchedule& known, const Plan& plan,
                                    const PipelineSize& size, int memory_limit = 0,

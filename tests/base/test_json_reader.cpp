@@ -15,7 +15,7 @@ namespace {
 
 using Use = JsonReader::Field::Use;
 
-/// Returns why the reader refuses a text, or "(nothing thrown)".
+/// Returns the reason why the reader refuses a text, or "(nothing thrown)".
 std::string objection(const std::string& text) {
   return complaint_of<JsonError>([&] {
     JsonReader in{text};
@@ -28,7 +28,7 @@ bool accepts(const std::string& text) {
   return objection(text) == "(nothing thrown)";
 }
 
-/// Returns the value as the reader's calls give it, for comparison with another parser's.
+/// Returns the value that the reader's calls yield, for comparison with another parser's.
 nlohmann::json value_of(JsonReader& in) {
   nlohmann::json value;
   switch (in.kind()) {

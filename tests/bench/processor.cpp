@@ -45,8 +45,8 @@ double best_rate(double flops, Round round) {
   return best;
 }
 
-// The code of this macro repeatedly executes `instruction` on `sums` registers. The empty assembler
-// text keeps the compiler from merging equal sums into one.
+// Measures the FLOP/s of one core for the product (m, k) by (k, n). The empty assembler text keeps
+// the compiler from merging equal sums into one.
 #define LOCKSTEP_FILL_CORE(registers, one, instruction)                                           \
   registers sum[sums];                                                                            \
   _Pragma("GCC unroll 12") for (int i = 0; i < sums; ++i) {                                       \

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The peak rate of one core of this machine, which all computation is measured against. (A
+/// The peak rate of one core of this machine, against which all computation is measured. (A
 /// comparison with a library's routine would mean little if that routine were itself slow.)
 
 #include <string>

@@ -16,7 +16,7 @@ namespace lockstep::bench {
 /// diagonal are not needed.
 double product_flops(const GptConfig& config, int batch);
 
-/// Computes the products of the linear layers with the CPU kernels, on data of its own.
+/// Computes the products of the linear layers with the CPU kernels, on separate data.
 class LinearProducts {
  public:
   LinearProducts(const GptConfig& config, int batch);

@@ -2,8 +2,8 @@
 //
 //   lockstep_bench_table OUTPUT.json INPUT.json ...
 //
-// The counters `value`, `at_least`, `at_most`, `low` and `high` have columns of their own; all
-// other counters follow on separate lines. Inputs without benchmarks are skipped.
+// The counters `value`, `at_least`, `at_most`, `low` and `high` get their own columns; all other
+// counters follow on separate lines. Inputs without benchmarks are skipped.
 
 #include <fmt/format.h>
 

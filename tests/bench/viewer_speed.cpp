@@ -28,8 +28,8 @@ namespace {
 
 using Key = decltype(viz::keys::w);
 
-/// What the user does for some seconds: holds a key of the timeline. Panning goes back and forth,
-/// so that the window stays within the run.
+/// The user's input for some seconds: holds a key of the timeline. Panning goes back and forth, so
+/// that the window stays within the run.
 struct Phase {
   const char* name;
   double seconds;

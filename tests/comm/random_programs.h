@@ -86,7 +86,7 @@ class Player {
   }
 
   /// Called before each step in which this rank takes part. Returns the step to execute, possibly
-  /// altered, or nothing if the rank is to skip the step.
+  /// altered, or nothing if the rank should skip the step.
   using Before = std::function<std::optional<Step>(std::size_t)>;
 
   /// Runs all steps. Throws std::runtime_error if a result is wrong.

@@ -1,6 +1,6 @@
 // The collectives of libraries: algorithms that know which members share a node, two trees, several
 // rings, and sums in the switch. Values are compared with a serial oracle, bytes with formulas by
-// the class of link, times on the CPU with those on the meta device, and with replays.
+// the class of link, and times on the CPU with those on the meta device and with replays.
 
 #include <doctest/doctest.h>
 
@@ -67,7 +67,7 @@ struct RandomCase {
   int below(int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); }
   int size() const { return static_cast<int>(members.size()); }
   bool has(int rank) const { return std::ranges::find(members, rank) != members.end(); }
-  /// By the definition: the group's blocks of equal length on one node each, or 0.
+  /// Returns the group's blocks of equal length on one node each, or 0, by the definition.
   int per_node() const {
     for (int block = 1; block < size(); ++block) {
       if (size() % block != 0) continue;
@@ -139,7 +139,7 @@ Elements expected(const RandomCase& c, int member) {
   return {c.dtype, values};
 }
 
-/// The group of a case on one rank, or its rings. Every rank of the run makes one.
+/// One rank's group in a case, or its rings. Every rank of the run creates one.
 struct Made {
   Made(Rank& rank, const RandomCase& c) {
     const int taken = c.kind == Kind::rings
@@ -207,7 +207,7 @@ std::optional<ByLink> by_formula(const RandomCase& c, int member) {
   }
 }
 
-/// What a rank has sent, by its trace.
+/// Returns what a rank has sent, according to its trace.
 ByLink seen_in_trace(Rank& rank, const RandomCase& c) {
   ByLink sent;
   const auto lanes = rank.trace.lanes();
@@ -356,7 +356,8 @@ TEST_CASE("libraries: the two trees span all members, and at most one has childr
 }
 
 TEST_CASE("libraries: a double tree takes (m + 2D - 1)(α + 2nβ/m) on a power of two") {
-  // One message of a round is the longest chain: each round has α once, and four pieces of a lane.
+  // A round's longest chain is one message: each round takes α once, and the time of four pieces on
+  // a lane.
   Cluster cluster;
   cluster.within = {2e-6, 1e9};
   for (const int N : {4, 8, 16})
@@ -498,7 +499,7 @@ TEST_CASE("libraries: the chosen algorithm is within 15 % of the fastest by exac
 
 namespace {
 
-/// Nodes whose links to others are so slow that a library's collectives are hierarchical.
+/// Nodes with such slow links to other nodes that a library's collectives are hierarchical.
 Cluster far_nodes(int per_node) {
   Cluster cluster{.name = "far nodes",
                   .nodes = 64,
@@ -531,7 +532,7 @@ TEST_CASE("reduce-scatter and all-gather between nodes leave the sums and the ch
     const std::string wrong = on_all(options, [&](Rank& rank) -> std::string {
       Tensor data{rank.memory, {n}, MemoryCategory::communication, dtype};
       std::vector<float> values(static_cast<std::size_t>(n));
-      // Small whole numbers, whose sums are exact in bf16, too.
+      // Small whole numbers, whose sums are exact even in bf16.
       for (std::size_t i = 0; i < values.size(); ++i)
         values[i] = static_cast<float>((i + static_cast<std::size_t>(rank.id) * 3) % 5);
       from_host(rank.device, values, data);

@@ -19,7 +19,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Random collectives and messages in random groups, issued in one global order, with random
+/// Issues random collectives and messages in random groups, in one global order, with random
 /// compute before each operation. Each rank waits for its operations at random points.
 class RandomRun {
  public:

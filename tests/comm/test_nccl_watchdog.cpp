@@ -1,4 +1,4 @@
-// core/comm/nccl/nccl_watchdog.h, with a GPU and a communicator that are made up.
+// Tests core/comm/nccl/nccl_watchdog.h with a fake GPU and a fake communicator.
 
 #include <doctest/doctest.h>
 
@@ -19,7 +19,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// A GPU whose marks are never passed. Once it hangs, it does not answer until it is let go.
+/// A GPU whose marks are never passed. Once it hangs, it does not answer until it is released.
 class StuckGpu final : public StubGpu {
  public:
   bool passed(const Mark&) override {
@@ -41,7 +41,7 @@ class StuckGpu final : public StubGpu {
   bool hangs_ = false;
 };
 
-/// Only remembers that it was aborted.
+/// Only records that it was aborted.
 class AbortedCommunicator final : public GpuCommunicator {
  public:
   std::optional<std::string> error() override { return std::nullopt; }
@@ -96,7 +96,7 @@ TEST_CASE("a driver that does not answer holds up neither the rank nor the end o
     gpu.hang(true);
     watchdog.expect(std::make_shared<Mark>());
     REQUIRE(comes_true([&] { return gpu.questions > 0; }));
-    // The rank's own thread goes on, although the watchdog's is inside the driver.
+    // The rank's own thread keeps running while the watchdog is stuck inside the driver.
     watchdog.check();
     watchdog.expect(std::make_shared<Mark>());
     CHECK(comes_true([&] { return has_failed(watchdog, "has not answered for 0.5 s"); }));

@@ -8,14 +8,14 @@
 #include "tests/support/portion.h"
 #include "tests/support/watchdog.h"
 
-// Runs on clusters whose ranks share links (Cluster::shared).
+// Runs on clusters with shared links (Cluster::shared).
 
 using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
 
-/// Nodes of three ranks, which share a port each and one card.
+/// Nodes of three ranks; each rank has a port, and the three share one card.
 Cluster sharing_cluster() {
   Cluster cluster{.name = "sharing",
                   .nodes = 64,

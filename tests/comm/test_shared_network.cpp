@@ -17,7 +17,7 @@ namespace {
 
 constexpr Picoseconds one_us = 1'000'000;
 
-/// A message on a stream of its own. SharedTimes are in µs; at 1 GB/s, 1000 bytes take 1 µs.
+/// A message on a separate stream. SharedTimes are in µs; at 1 GB/s, 1000 bytes take 1 µs.
 struct SentMessage {
   int from, to;
   double bytes;
@@ -31,7 +31,7 @@ struct SharedTimes final : SharedNetwork::Listener {
   void reached(int) override {}
 };
 
-/// Returns the times of messages, which are posted in the order of `order`.
+/// Returns the times of messages that are posted in the order of `order`.
 std::vector<SharedTimes> times_of(const Cluster& cluster, const std::vector<SentMessage>& messages,
                                   std::vector<std::size_t> order = {}) {
   SharedNetwork network{cluster};
@@ -53,8 +53,8 @@ std::vector<SharedTimes> times_of(const Cluster& cluster, const std::vector<Sent
   return times;
 }
 
-/// Returns when messages have left their senders, in µs; to the nanosecond, because rates are whole
-/// bytes per second.
+/// Returns the times at which messages have left their senders, in µs, to the nanosecond, because
+/// rates are whole bytes per second.
 std::vector<double> ends(const Cluster& cluster, const std::vector<SentMessage>& messages) {
   std::vector<double> all;
   for (const SharedTimes& each : times_of(cluster, messages))
@@ -64,7 +64,7 @@ std::vector<double> ends(const Cluster& cluster, const std::vector<SentMessage>&
 
 using Ends = std::vector<double>;
 
-/// Four nodes of four ranks, with links so fast that only what they share matters.
+/// Four nodes of four ranks, with links so fast that only shared resources matter.
 Cluster four_nodes(const SharedLinks& shared) {
   Cluster cluster{.nodes = 4, .ranks_per_node = 4, .within = {0, 1e13}, .between = {0, 1e13}};
   cluster.shared = shared;
@@ -79,18 +79,18 @@ SharedLinks cards(int per_node, std::vector<int> of_rank) {
 
 TEST_CASE("shared links, worked by hand: ports") {
   const Cluster cluster = four_nodes({.port = 1e9});
-  // Two messages leave by one port: each has half of it.
+  // Two messages leave through one port, and each gets half of it.
   CHECK(ends(cluster, {{0, 1, 1000}, {0, 2, 1000}}) == Ends{2, 2});
-  // The second starts when the first has sent half of its bytes.
+  // The second message starts when the first has sent half of its bytes.
   CHECK(ends(cluster, {{0, 1, 2000}, {0, 2, 1000, 1}}) == Ends{3, 3});
-  // One leaves early, and the other continues alone.
+  // One message leaves early, and the other continues alone.
   CHECK(ends(cluster, {{0, 1, 1000}, {0, 2, 3000}}) == Ends{2, 4});
-  // The two directions of a port are apart.
+  // The two directions of a port are separate.
   CHECK(ends(cluster, {{0, 1, 1000}, {1, 0, 1000}}) == Ends{1, 1});
-  // Two messages enter by one port.
+  // Two messages enter through one port.
   CHECK(ends(cluster, {{1, 0, 1000}, {2, 0, 1000}}) == Ends{2, 2});
-  // Three messages enter rank 2, so each has a third. Rank 0's other message has what is left of
-  // its port: two thirds.
+  // Three messages enter rank 2, so each gets a third. Rank 0's other message gets the rest of its
+  // port: two thirds.
   CHECK(ends(cluster, {{0, 1, 2000}, {0, 2, 1000}, {1, 2, 1000}, {3, 2, 1000}}) ==
         Ends{3, 3, 3, 3});
   // A message to another node does not pass a port.
@@ -106,7 +106,7 @@ TEST_CASE("shared links, worked by hand: cards, rails and uplinks") {
   SharedLinks both = cards(4, {0, 1, 2, 3});
   both.uplink = 2e9;  // four cards of 1 GB/s, of which the uplink carries half
   CHECK(ends(four_nodes(both), four) == Ends{2, 2, 2, 2});
-  // Messages from two nodes into one card.
+  // Messages from two nodes enter one card.
   CHECK(ends(four_nodes(cards(1, {0, 0, 0, 0})), {{4, 0, 1000}, {8, 1, 1000}}) == Ends{2, 2});
 }
 
@@ -120,9 +120,9 @@ TEST_CASE("shared links, worked by hand: a spine with oversubscription") {
 
   SharedLinks by_rail = cards(2, {0, 0, 1, 1});
   by_rail.leaves = SharedLinks::Leaves{.nodes = 2, .by_rail = true, .oversubscription = 2};
-  // On one rail, through one leaf.
+  // Two messages on one rail, through one leaf.
   CHECK(ends(four_nodes(by_rail), {{0, 4, 1000}, {5, 1, 1000}}) == Ends{1, 1});
-  // From rail 0 to rail 1: both pass rail 0's link to the spine, which has 1 GB/s.
+  // Two messages from rail 0 to rail 1: both pass rail 0's link to the spine, which has 1 GB/s.
   CHECK(ends(four_nodes(by_rail), {{0, 6, 1000}, {4, 2, 1000}}) == Ends{2, 2});
 }
 
@@ -191,7 +191,7 @@ TEST_CASE("a message that shares its links with no other takes as long as on lin
 }
 
 TEST_CASE("shared links: the fastest and the slowest resource give sensible times") {
-  // Faster than whole numbers can say: the message's own link decides.
+  // The port is faster than whole numbers can represent, so the message's own link decides.
   Cluster fast = four_nodes({.port = 1e19});
   fast.within = {0, 1e9};
   CHECK(ends(fast, {{0, 1, 1000}, {0, 2, 1000}}) == Ends{1, 1});

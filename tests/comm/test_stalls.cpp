@@ -18,7 +18,7 @@ namespace {
 
 constexpr double patience = 0.6;
 
-/// A run with a short time-out, and the notices that it has given. The last kernel of each test
+/// A run with a short time-out, and the notices that it has issued. The last kernel of each test
 /// ends by failing the run, so the short time-out does not apply to anything after that kernel.
 struct ImpatientRun {
   explicit ImpatientRun(int ranks, const std::optional<ModelledTime>& modelled = ModelledTime{},
@@ -130,7 +130,7 @@ TEST_CASE("stalls: a collective waits for a rank that computes") {
 }
 
 TEST_CASE("stalls: a rank that sleeps because of --pace has not stalled, and no notice is given") {
-  // One millisecond of modelled time takes 1.5 s.
+  // At this pace, one millisecond of modelled time takes 1.5 s.
   ImpatientRun paced{3, ModelledTime{{}, FixedTimes::parse("forward=1ms")}, 1e-3 / 1.5};
   const std::string failure = paced([&](Rank& rank) {
     if (rank.id < 2) return paced.receive(rank, rank.id + 1);

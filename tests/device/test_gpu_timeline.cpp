@@ -1,4 +1,5 @@
-// core/device/gpu_timeline.h, with a GPU whose clock runs at another rate than the host's.
+// Tests core/device/gpu_timeline.h with a GPU whose clock and the host's clock run at different
+// rates.
 
 #include <doctest/doctest.h>
 
@@ -14,7 +15,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// A GPU that is always idle. Its clock gains `ppm` microseconds per second on the host's.
+/// A GPU that is always idle. Its clock gains `ppm` microseconds per second relative to the host's
+/// clock.
 class DriftingGpu final : public StubGpu {
  public:
   DriftingGpu(const Clock& clock, double ppm) : clock_(clock), ppm_(ppm) {}
@@ -44,8 +46,8 @@ struct Recorded {
     trace.set_clock(clock);
   }
 
-  /// Records a span of no length, and returns the difference between its start in the trace and its
-  /// true time.
+  /// Records a span of zero length, and returns the difference between its start in the trace and
+  /// its true time.
   Picoseconds error_of_span() {
     const MarkPtr mark = gpu.record({});
     timeline.span({.lane = 0,

@@ -1,5 +1,5 @@
-// What fills a rank's memory: the parts that Memory accounts for, and the states that it writes to
-// the trace.
+// The contents of a rank's memory: the parts that Memory accounts for, and the states that it
+// writes to the trace.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -19,7 +19,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Bytes by category, kind and layer; without zeros.
+/// Bytes by category, kind and layer, without zeros.
 using Parts = std::map<std::tuple<MemoryCategory, std::string, int>, std::int64_t>;
 
 std::int64_t total_of(const Parts& parts) {
@@ -44,7 +44,7 @@ Parts parts_of(const MemoryBreakdown& breakdown) {
   return parts;
 }
 
-/// Reads what a rank has recorded.
+/// Reads the events that a rank has recorded.
 void read(Recorder& trace, Timeline& timeline) {
   std::string text;
   for (const TraceEvent& event : trace.drain()) append_line(text, 0, event);
@@ -179,7 +179,7 @@ TEST_CASE("random programs: the parts add up at every sample and at every peak")
     for (std::size_t step = 0; step < peaks.size(); ++step) {
       const auto found = peak_of_steps(seen, static_cast<int>(step), static_cast<int>(step));
       REQUIRE(found);
-      // A tensor that is renamed at the peak has its new name there.
+      // A tensor that is renamed at the peak is listed under its new name.
       CHECK(seen.memory_states.total(found->state) == total_of(peaks[step]));
     }
     const auto highest = peak_of_steps(seen, 0, 4);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr Picoseconds ms = 1'000'000'000;
 
-/// A stream and its trace, on a modelled clock where a FLOP takes 1 ps and launches cost nothing.
+/// A stream and its trace, on a modelled clock on which a FLOP takes 1 ps and launches cost
+/// nothing.
 struct Bench {
   explicit Bench(FixedTimes times = {}, DeviceKind device = DeviceKind::cpu)
       : clock(Clock::modelled(Cluster{.flops = 1e12}, times)), stream(clock, trace, 0, device) {

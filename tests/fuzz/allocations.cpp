@@ -17,8 +17,8 @@ void count(std::size_t bytes) {
 
 }  // namespace
 
-// Counts all allocations: with a sanitizer through its hooks, because it checks that each `delete`
-// matches its `new`, and otherwise in `new` and `delete`, whose other forms call these.
+// Counts all allocations. With a sanitizer, this happens in its hooks, because it checks that each
+// `delete` matches its `new`; otherwise, in `new` and `delete`, which all other forms call.
 #ifdef __SANITIZE_ADDRESS__
 
 extern "C" void __sanitizer_malloc_hook(const volatile void* data, std::size_t) {

@@ -4,8 +4,8 @@
 
 namespace lockstep::fuzz {
 
-/// Measures how much memory the program has allocated at most at the same time, beyond what it had
-/// when the measurement began.
+/// Measures the peak of the program's allocated memory, relative to the memory allocated when the
+/// measurement began.
 class PeakOfAllocations {
  public:
   PeakOfAllocations();

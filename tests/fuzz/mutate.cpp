@@ -1,11 +1,13 @@
-// Mutated and costly inputs for the parsers of files and messages that others may have written.
+// Mutated and costly inputs for the parsers of files and messages that other programs may have
+// written.
 //
 //   mutate [PARSER...] [--count N | --seconds N] [--seed N] [--first N]
 //   mutate [PARSER...] --costly BYTES
 //
-// An input may be refused, with one line of printable text. Reading it takes at most four times its
-// size and 64 MB of memory, and a time that is linear in its size. Exits with 1 if a parser does
-// worse. A failure names the command that repeats it: the seed and a number determine each input.
+// A parser may refuse an input, with one line of printable text. Reading it takes at most four
+// times its size and 64 MB of memory, and a time that is linear in its size. Exits with 1 if a
+// parser needs more. A failure names the command that repeats it: the seed and a number determine
+// each input.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -25,7 +27,7 @@
 #include "tests/support/temporary_folder.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// The sanitizers end the program by SIGABRT, so that the handler below names the input.
+// The sanitizers end the program with SIGABRT, so that the handler below names the input.
 extern "C" const char* __asan_default_options() {
   return "abort_on_error=1:handle_abort=0:detect_leaks=0";
 }
@@ -130,7 +132,7 @@ std::string mutated(const Parser& parser, Random& random) {
         for (std::size_t times = below(random, 20); times > 0; --times) text.insert(at, part);
         break;
       }
-      case 7: {  // goes on as another seed does
+      case 7: {  // continues as another seed does
         const std::string& other = parser.seeds[below(random, parser.seeds.size())];
         text = text.substr(0, at) + other.substr(below(random, other.size()));
         break;
@@ -144,10 +146,10 @@ std::string mutated(const Parser& parser, Random& random) {
   return text;
 }
 
-/// What parsing an input has taken.
+/// The cost of parsing an input, and any problem.
 struct Outcome {
   bool accepted = false;
-  std::string problem;  ///< why this must not happen; or ""
+  std::string problem;  ///< why this must not happen, or ""
   std::size_t bytes = 0;
   double seconds = 0;
 };

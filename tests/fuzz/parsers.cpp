@@ -32,7 +32,7 @@ const std::string shard = "rank-00000-of-00001.safetensors";
 const std::vector<std::string> json_words = {
     "{", "}", "[", "]", ",", ":", "\"", "\"\"", "{}", "[]", "null", "true", "\\u0000", "\\ud800"};
 
-/// JSON that is costly whatever its keys mean.
+/// JSON that is costly, whatever its keys mean.
 std::vector<Costly> costly_json(std::vector<Costly> more) {
   std::vector<Costly> all = {{"", "[", ""},         {"[", "[],", "0]"},
                              {"", "{\"a\":", ""},   {"{", "\"%\":0,", "\"a\":0}"},
@@ -42,7 +42,7 @@ std::vector<Costly> costly_json(std::vector<Costly> more) {
   return all;
 }
 
-/// Writes each input to a file, and lets a function read it.
+/// Writes each input to a file, and has a function read it.
 std::function<void(const std::string&)> by_file(const std::string& path,
                                                 const std::function<void()>& read) {
   return [path, read](const std::string& input) {
@@ -152,7 +152,7 @@ Parser safetensors(const std::string& folder) {
                     {{"{", R"("%":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)", R"("a":0})"},
                      {R"({"a":{"dtype":"F32","shape":[)", "0,", R"(0],"data_offsets":[0,0]}})"}}),
                 .parse = {}};
-  // The length of the header is the input's, or that of the seed's header if data follow.
+  // The length of the header is that of the input, or that of the seed's header if data follow.
   parser.parse = [path, file_of, length = header.bytes().size() - 8,
                   data](const std::string& input) {
     const bool has_data = input.size() > length && input.ends_with(data);
@@ -240,7 +240,7 @@ Parser trace(const std::string& name, TraceReader::Form form) {
   for (const std::string& line : {std::string{"{}"}, span, open, flow, state})
     costly.push_back({hello_line + "\n", line + "\n", ""});
   // The lines of a connection are limited. A file may be one document of any length, whose index
-  // takes six times as much.
+  // takes six times as much memory as the document.
   if (form == TraceReader::Form::lines)
     for (
         const char* before :
@@ -315,7 +315,8 @@ Parser operations() {
         group,
         {.operation = Operation::all_reduce, .algorithm = Algorithm::double_tree, .elements = 7}));
     log.end_section(0);
-    const std::int64_t mine = rank == 0 ? 1 : 2;  // each sends itself one element, the other two
+    const std::int64_t mine = rank == 0 ? 1 : 2;  // each rank sends itself one element and the
+                                                  // other rank two
     log.wait(log.collective(
         group, {.operation = Operation::all_to_all, .counts = {mine, 3 - mine, mine, 3 - mine}}));
     const OperationLog::Route route{.stream = 0, .channel = 1, .axis = "pp"};
@@ -348,7 +349,8 @@ Parser operations() {
                 R"({"groups":[],"sections":[[0,0],[0,0]]},)", "0]}"}}),
           .parse = [](const std::string& input) {
             const RunOperations read = parse_operations(input, "operations.json");
-            // A list may occur in many sections, so a replay takes more than its text.
+            // A list may occur in many sections, so a replay takes more time than the text's length
+            // suggests.
             if (input.size() > 1 << 16) return;
             const Scenario scenario{read.modelled};
             const Replay replay{read, scenario};

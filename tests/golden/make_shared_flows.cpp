@@ -1,6 +1,6 @@
-// Writes shared_flows.json: random messages on random clusters with shared links, and when SimGrid
-// says that they end. tests/time/test_fluid.cpp compares SharedNetwork with it. Not part of the
-// build; to make the file again:
+// Writes shared_flows.json: random messages on random clusters with shared links, and the times at
+// which they end according to SimGrid. tests/time/test_fluid.cpp compares SharedNetwork with the
+// file. Not part of the build; to make the file again:
 //
 //     apt-get install libsimgrid-dev
 //     g++ -std=c++20 -O1 tests/golden/make_shared_flows.cpp -lsimgrid -o build/make_shared_flows

@@ -34,8 +34,8 @@ inline int gpus() {
 void finish(Gpu& gpu, Queue queue, double seconds = 60.0);
 bool passes_within(Gpu& gpu, const Mark& mark, double seconds);
 
-/// Runs `mistake` in a child process. Returns what the emulator prints before it ends that process,
-/// or "" if it does not end it.
+/// Runs `mistake` in a child process. Returns the text that the emulator prints before it ends that
+/// process, or "" if it does not end it.
 std::string last_words(const std::function<void()>& mistake);
 
 /// Runs one thread per rank and joins them all. Rethrows the first exception.

@@ -11,8 +11,8 @@
 #include "tests/support/portion.h"
 
 // Attention's backward pass with five products (kernels/cuda/attention_backward_five.cu), whose
-// blocks wait for one another. The emulator starts blocks in random order and interleaves those
-// that wait or that let others go on; each call has another order.
+// blocks wait for one another. The emulator starts blocks in random order and interleaves blocks
+// that wait or that let others run; each call uses a different order.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* variable = "LOCKSTEP_ATTENTION_BACKWARD";
 
-/// Returns kernels made with $LOCKSTEP_ATTENTION_BACKWARD set to `value`.
+/// Returns kernels created with $LOCKSTEP_ATTENTION_BACKWARD set to `value`.
 Kernels made_with(const char* value) {
   struct Restore {
     std::optional<std::string> before;
@@ -72,8 +72,8 @@ TEST_CASE("five products: the oracle's gradients, and the bits of seven products
         t.forward();
         const Gradients want = gradients(t, seven()), got = gradients(t, five());
         CHECK(largest_error(t) < allowed(t));
-        // On a GPU, this also needs mma to sum an element in the same way whichever operand is on
-        // the left, as the test of kept probabilities does.
+        // On a GPU, this also requires that mma sums an element in the same way whichever operand
+        // is on the left, as the test of kept probabilities does.
         CHECK(got.dq == want.dq);
         dk_differs = dk_differs || got.dk != want.dk;
       }

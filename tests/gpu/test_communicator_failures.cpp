@@ -31,7 +31,8 @@ TEST_CASE("two ranks on one GPU are refused") {
       words = error.what();
     }
     INFO(words);
-    // The text of ncclGetLastError may be another one: the process has only one.
+    // The text of ncclGetLastError may be a different one, because the process has only one such
+    // text.
     CHECK(words.find("invalid usage") != std::string::npos);
   });
 }
@@ -67,7 +68,7 @@ TEST_CASE("emulated: the host does not wait inside NCCL for a connection") {
     const Queue queue = scope.queue();
     const View data{scope.device<float>(1, queue), Shape{1}};
     const MarkPtr before = gpu->record(queue);
-    // The other rank never receives, so the two are never connected.
+    // The other rank never receives, so the two ranks are never connected.
     CHECK_THROWS_WITH_AS(world->send(queue, data, 1), "enough", RunError);
     world->abort("a test");
     CHECK(passes_within(*gpu, *before, 20));
@@ -100,7 +101,7 @@ TEST_CASE("an allocation does not wait for memory that a stuck queue has yet to 
   on_ranks(2, [](const Rank& rank) {
     if (rank.index == 1) return;
     const Queue stuck = rank.scope.queue(), free = rank.scope.queue();
-    constexpr std::size_t bytes = 48U << 20U;  // a size that nothing else has
+    constexpr std::size_t bytes = 48U << 20U;  // a size that no other block has
     void* const data = rank.gpu.allocate(bytes, stuck);
     rank.world.all_reduce(stuck, View{data, Shape{10}});  // the other rank never joins
     rank.gpu.release(data, stuck);

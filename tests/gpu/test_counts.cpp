@@ -11,9 +11,10 @@
 #include "tests/gpu/emulator/counts.h"
 #include "tests/gpu/gpu_under_test.h"
 
-// Counts what a training step on one GPU asks of CUDA. Each launch, allocation and copy takes the
-// host some time, and while the host waits for the GPU it launches nothing. The counts depend on
-// the number of layers, not on their widths, so these models have GPT-2's 12 layers and are narrow.
+// Counts the requests of a training step on one GPU to CUDA. Each launch, allocation and copy takes
+// the host some time, and while the host waits for the GPU it launches nothing. The counts depend
+// on the number of layers, not on their widths, so these models have GPT-2's 12 layers and are
+// narrow.
 
 using namespace lockstep;
 
@@ -76,7 +77,7 @@ emulator::Counts counts_of_step(const Case& of, const Clock& clock) {
   Batch batch = random_batch(config, of.microbatches);
   move_to(device, batch);
   emulator::Counts step;
-  for (int i = 0; i < 2; ++i) {  // the first step also makes what later steps reuse
+  for (int i = 0; i < 2; ++i) {  // the first step also allocates memory that later steps reuse
     compute.synchronise();
     const emulator::Counts before = counts();
     model.zero_gradients();
@@ -101,7 +102,7 @@ TEST_CASE("launches, allocations, copies and waits of a training step of 12 laye
   if (!test::is_lazy()) return;
   const auto check = [](const Case& of, const emulator::Counts& want) {
     emulator::Counts seen = counts_of_step(of, Clock::wall());
-    // On the modelled clock, each block has three kernels more, which are otherwise fused: an
+    // On the modelled clock, each block launches three more kernels, which are otherwise fused: an
     // addition in the forward pass, and two in the backward pass. The GPU's timeline, which is
     // measured only on the wall clock, also waits.
     const emulator::Counts modelled = counts_of_step(of, Clock::modelled({}));
@@ -110,13 +111,13 @@ TEST_CASE("launches, allocations, copies and waits of a training step of 12 laye
     CHECK_MESSAGE(seen == want, std::string{name_of(of.dtype)}, ", V ", of.vocabulary, ", ",
                   of.microbatches, " microbatches: ", text(seen));
   };
-  // The one wait is for the gradients' norm, and the loss arrives with it.
+  // The only wait is for the gradients' norm, and the loss arrives with it.
   check({}, {.kernels = 324, .products = 147, .allocations = 488, .host_copies = 2, .waits = 1});
   check({.microbatches = 4},
         {.kernels = 1266, .products = 588, .allocations = 1943, .host_copies = 2, .waits = 1});
   check({.dtype = DType::bf16},
         {.kernels = 324, .products = 147, .allocations = 488, .host_copies = 2, .waits = 1});
-  // An odd vocabulary takes no copies of the logits.
+  // An odd vocabulary requires no copies of the logits.
   check({.dtype = DType::bf16, .vocabulary = 61},
         {.kernels = 324, .products = 147, .allocations = 488, .host_copies = 2, .waits = 1});
 }

@@ -105,7 +105,7 @@ __global__ void append(bool waits, int* tickets, int* turn, int* number) {
   lockstep::cuda::ptx::store_release(turn, ticket + 1);
 }
 
-/// Waits for the block of the previous index, which need not have started.
+/// Waits for the block with the previous index, which may not have started.
 __global__ void wait_for_neighbour(int* turn) {
   lockstep::cuda::ptx::wait_for(turn, static_cast<int>(blockIdx.x));
   lockstep::cuda::ptx::store_release(turn, static_cast<int>(blockIdx.x) + 1);

@@ -9,7 +9,7 @@
 #include "kernels/every_kernel.h"
 #include "tests/gpu/ptx_kernels.h"
 
-// A build that leaves out every kernel file (cmake/LeftOut.cmake).
+// Tests a build that omits every kernel file (cmake/LeftOut.cmake).
 
 using namespace lockstep;
 
@@ -46,7 +46,7 @@ TEST_CASE("every kernel and every fusion is there, and throws") {
   const auto throws = [&](const std::string& name, auto member) {
     CAPTURE(name);
     REQUIRE(kernels.*member);
-    // The stand-ins of attention are behind its checks of the arguments.
+    // The replacements of attention are called after its checks of the arguments.
     if (!name.starts_with("attention"))
       CHECK_THROWS_WITH_AS(call(kernels.*member),
                            doctest::Contains(("this build left out " + name).c_str()),

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t version = 7;
 constexpr std::int64_t rows = 5, inner = 700, columns = 8;
 
-/// Returns x w for fixed random matrices, as a rank with this table computes it.
+/// Returns x w for fixed random matrices, as computed by a rank with this table.
 std::vector<float> product(ProductTable& table) {
   Random random{30};
   std::vector<float> x(rows * inner), w(inner * columns), y(rows * columns);
@@ -50,7 +50,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-/// The table's text with another index of its only product.
+/// Returns the table's text with a different index of its only product.
 std::string with_index(std::string text, int index) {
   const std::size_t line = text.find('\n') + 1;
   return text.replace(line, text.find(' ', line) - line, std::to_string(index));

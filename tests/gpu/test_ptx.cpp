@@ -41,14 +41,14 @@ TEST_CASE("ldmatrix distributes matrices by rows or by columns, as in the manual
   Words matrices;
   for (std::uint16_t i = 0; i < 256; ++i) matrices.push_back(i);
   const auto rows = ldmatrix(matrices, false), columns = ldmatrix(matrices, true);
-  // Thread 0 has the first two elements of row 0, thread 1 the next two, and thread 31 the last two
-  // of row 7.
+  // Thread 0 holds the first two elements of row 0, thread 1 the next two, and thread 31 the last
+  // two of row 7.
   CHECK(rows[0] == 0x00010000U);
   CHECK(rows[4] == 0x00030002U);
   CHECK(rows[4 * 31] == 0x003f003eU);
   CHECK(rows[4 * 31 + 3] == 0x00ff00feU);
-  // Transposed: thread 0 has element 0 of rows 0 and 1, thread 1 has element 0 of rows 2 and 3, and
-  // thread 31 has element 7 of rows 6 and 7.
+  // Transposed: thread 0 holds element 0 of rows 0 and 1, thread 1 holds element 0 of rows 2 and 3,
+  // and thread 31 holds element 7 of rows 6 and 7.
   CHECK(columns[0] == 0x00080000U);
   CHECK(columns[4] == 0x00180010U);
   CHECK(columns[4 * 31] == 0x003f0037U);

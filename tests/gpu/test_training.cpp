@@ -206,7 +206,7 @@ TEST_CASE("collectives and messages between GPUs: by device copies, by NCCL, by 
   }
 }
 
-// Mapping memory may wait for NCCL's kernels (Gpu::reserve). The emulator then does wait.
+// Mapping memory may wait for NCCL's kernels (Gpu::reserve). In that case, the emulator does wait.
 TEST_CASE("a rank allocates memory while another's receive waits for it") {
   if (!enough_for(2)) return;
   Options options = on_gpus(tiny(small_copies(2), 2), /*wall=*/true);
@@ -342,7 +342,7 @@ TEST_CASE("reads that are asked for later arrive with the next wait, each with i
   Recorder silent{false};
   Stream compute{clock, silent, 0, *gpu};
   Memory memory{*gpu, compute.queue()};
-  // 40 reads of 4,000 bytes exceed the 64 KiB that can be on their way.
+  // 40 reads of 4,000 bytes exceed the 64 KiB that can be in flight.
   for (const int reads : {1, 2, 16, 40}) {
     Tensor tensor{memory, {1000}, MemoryCategory::activations};
     std::vector<LaterRead> later;
@@ -352,7 +352,7 @@ TEST_CASE("reads that are asked for later arrive with the next wait, each with i
                      [&](const Kernels& k, Queue q) { k.fill(q, Outs{tensor.view()}, number); });
       later.push_back(compute.read_later(tensor));
     }
-    // Overwrites what the reads have seen, and waits once for all of them.
+    // Overwrites the memory that the reads have read, and waits once for all of them.
     std::vector<float> last(1000);
     compute.launch(Span{.name = "fill"}, {},
                    [&](const Kernels& k, Queue q) { k.fill(q, Outs{tensor.view()}, -1.0F); });
@@ -362,7 +362,7 @@ TEST_CASE("reads that are asked for later arrive with the next wait, each with i
       CHECK(later[static_cast<std::size_t>(i)].get<float>() ==
             std::vector<float>(1000, static_cast<float>(i)));
   }
-  // A read that nobody asks for is no error, and neither is one that is too large to be delayed.
+  // A read whose result is never used is no error, nor is a read that is too large to be delayed.
   Tensor large{memory, {20'000}, MemoryCategory::activations};
   compute.launch(Span{.name = "fill"}, {},
                  [&](const Kernels& k, Queue q) { k.fill(q, Outs{large.view()}, 3.0F); });

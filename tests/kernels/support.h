@@ -22,7 +22,7 @@ using oracle::Doubles;
 inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
 
-/// The number of elements n, as an array wants it.
+/// Returns the number of elements n in the type that an array expects.
 inline std::size_t size(std::int64_t n) {
   return static_cast<std::size_t>(n);
 }

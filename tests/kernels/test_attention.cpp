@@ -85,7 +85,7 @@ TEST_CASE("a group's heads have the bits of heads with copies of its keys and va
     CAPTURE(n.groups);
     Attention copied{{.b = n.b, .s = n.s, .h = n.h, .heads = n.heads}, trial % 3, random};
     copied.q.set(grouped.q), copied.dy.set(grouped.dy);
-    // Calls visit(element of the copied keys, element of the group's).
+    // Calls visit(element of the copied keys, element of the group's keys).
     const auto for_keys = [&](auto visit) {
       for (std::size_t row = 0; row < n.b * n.s; ++row)
         for (std::size_t head = 0; head < n.heads; ++head)

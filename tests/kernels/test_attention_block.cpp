@@ -90,7 +90,7 @@ void mask(InBlocks& t, Random& random) {
   }
 }
 
-/// Returns error() of log-sum-exps, or ∞ unless the same ones are -∞.
+/// Returns error() of log-sum-exps, or ∞ unless both are -∞ for the same rows.
 double error_of_lse(Array lse, Doubles want) {
   for (std::size_t i = 0; i < want.size(); ++i) {
     float& got = lse[static_cast<std::int64_t>(i)];
@@ -252,7 +252,7 @@ TEST_CASE("a merge is correct for scores in the thousands, and changes no other 
   kernels().attention_merge({}, part, lse_part, 2, 3, y, lse);
   for (std::int64_t i = 0; i < 3 * h; ++i) CHECK(y[i] == before[i]);
   for (std::int64_t c = 0; c < 3; ++c) {
-    CHECK(y[3 * h + c] == before[3 * h + c]);  // e^-3003 is no part of the sum
+    CHECK(y[3 * h + c] == before[3 * h + c]);  // e^-3003 does not affect the sum
     CHECK(y[4 * h + c] == part[h + c]);
     CHECK(y[3 * h + 3 + c] == doctest::Approx((before[3 * h + 3 + c] + part[3 + c]) / 2));
     CHECK(y[4 * h + 3 + c] == before[4 * h + 3 + c]);

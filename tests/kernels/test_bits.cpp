@@ -57,7 +57,7 @@ std::vector<Array> run_all(std::int64_t offset, std::int64_t gap) {
     auto positions = random_indices(random, s, 20);
     kernels().rotary({}, x, 3, input({20, 12}), indices(positions, {s}), false);
   }
-  // Three heads of k, or one that all heads of q share.
+  // k has three heads, or one that all heads of q share.
   for (const std::int64_t of_k : {h, h / 3}) {
     const Array q = input({b, s, h}, gap), k = input({b, s, of_k}, gap),
                 v = input({b, s, of_k}, gap), dy = input({b, s, h});

@@ -8,7 +8,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Returns rows [first, first + count) of sequence b as a sequence of their own.
+/// Returns rows [first, first + count) of sequence b as a separate sequence.
 View rows_of(const View& view, std::int64_t b, std::int64_t first, std::int64_t count) {
   View rows{view.f32() + (b * view.shape[1] + first) * view.row_stride,
             {1, count, view.shape.last()}};
@@ -60,7 +60,7 @@ TEST_CASE("documents side by side in a sequence are documents by themselves") {
     CHECK(error(y, want_y.doubles()) < tolerance);
     CHECK(error(lse, want_lse) < tolerance);
     CHECK(error(dv, want_dv.doubles()) < tolerance);
-    // A token by itself has no gradient of its query and key, except for rounding errors.
+    // A single token has no gradient of its query and key, except for rounding errors.
     if (longest == 1) continue;
     CHECK(error(dq, want_dq.doubles()) < tolerance);
     CHECK(error(dk, want_dk.doubles()) < tolerance);

@@ -49,7 +49,7 @@ TEST_CASE("the router: softmax, and the k most probable experts; of equals, the 
     const std::int64_t rows = random.between(1, 40), experts = random.between(1, 20),
                        k = random.between(1, experts);
     Array logits{{rows, experts}}, probabilities{{rows, experts}}, gaps{{rows}};
-    // Few different values, so that ties are common.
+    // Uses few different values, so that ties are common.
     for (std::int64_t i = 0; i < logits.elements(); ++i)
       logits[i] = static_cast<float>(random.between(-3, 3));
     std::vector<std::int32_t> chosen(static_cast<std::size_t>(rows * k));

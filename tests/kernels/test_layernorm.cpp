@@ -60,7 +60,7 @@ TEST_CASE("layernorm_forward and its gradients, over random shapes") {
   }
 }
 
-// In every type, at every alignment; with rows too long for the registers of a GPU's block.
+// Tests every type and every alignment, and rows too long for the registers of a GPU's block.
 TEST_CASE("a fusion with an addition has the bits of the two kernels") {
   if (!kernels().add_layernorm_forward) return;
   Random random{23};

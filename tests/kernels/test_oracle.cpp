@@ -119,7 +119,7 @@ TEST_CASE("the oracle's attention backward is the derivative of its forward") {
     for (const bool documents : {false, true}) {
       oracle::Heads n{.b = 2, .s = 5, .h = 12, .heads = 4, .groups = groups};
       oracle::Visible visible = oracle::causal(n);
-      if (documents) {  // other keys than queries, and queries that see none
+      if (documents) {  // keys other than the queries', and queries that see no key
         n.keys = 4;
         for (auto& [begin, end] : visible) begin = end % 3, end = 2 * end % 5;
       }

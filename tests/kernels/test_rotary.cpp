@@ -10,7 +10,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Returns the cosines and sines of the angles p 10000^(-2i/d), as Su 2021 has them.
+/// Returns the cosines and sines of the angles p 10000^(-2i/d), as in Su 2021.
 Array rotary_table(std::int64_t positions, std::int64_t d) {
   Array table{{positions, d}};
   for (std::int64_t p = 0; p < positions; ++p)

@@ -29,7 +29,7 @@ Outcome check(const MeshShape& shape, const Composition& chosen, bool tied = fal
   return check(small_mesh(shape, tied, clip, chosen), chosen);
 }
 
-/// Draws a schedule for `options`, and changes the layers and microbatches to fit.
+/// Draws a schedule for `options`, and adapts the layers and microbatches to it.
 Schedule random_schedule(Options& options, const Composition& chosen, auto&& up_to) {
   const std::vector<KnownSchedule>& all = known_schedules();
   const KnownSchedule& known =
@@ -52,7 +52,7 @@ Outcome check_scheduled(const Scheduled& run, const Composition& chosen) {
   return outcome;
 }
 
-/// Checks a run against one device, and against a second run, which must have the same bits.
+/// Checks a run against one device, and against a second run, which must be bitwise identical.
 void check_twice(const MeshShape& shape, const Composition& chosen, bool tied = false,
                  float clip = 0) {
   const Outcome first = check(shape, chosen, tied, clip);
@@ -74,9 +74,9 @@ TEST_CASE("dp x pp x tp: near one device, bytes and memory as derived, repeatabl
     check_twice(shape, with_zero(zero));
 }
 
-// The momentum after one step shows the clipped gradients, and so the norm: it must count each
-// element once, although tp ranks have replicas of some parameters, dp ranks of all or of none, and
-// both ends of the pipeline have the tied table.
+// The momentum after one step shows the clipped gradients, and therefore the norm: it must count
+// each element once, although tp ranks hold replicas of some parameters, dp ranks of all or of
+// none, and both ends of the pipeline hold the tied table.
 TEST_CASE("dp x pp x tp with the norm of the whole model, and with tied weights") {
   for (const auto& [zero, shape] : portion(combinations(zero_stages, shapes), 2))
     check(shape, with_zero(zero), /*tied=*/true, /*clip=*/0.5F);
@@ -203,7 +203,7 @@ TEST_CASE("meta: any schedule matches the CPU's times, bytes, memory and trace")
   }
 }
 
-// On the meta device, which counts every byte but computes nothing.
+// Runs on the meta device, which counts every byte but computes nothing.
 TEST_CASE("random meshes, techniques and schedules: bytes and peaks as derived") {
   std::mt19937 random{15};
   const auto up_to = [&](int n) {

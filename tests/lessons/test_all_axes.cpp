@@ -34,7 +34,7 @@ struct Case {
   MixtureOfExperts moe{.experts = 0};
   int ep = 1;
 
-  /// Every run has a log of its own.
+  /// Every run uses a separate log.
   Options options() {
     chosen.log = std::make_shared<RoutingRecord>();
     chosen.moe = moe;
@@ -47,7 +47,7 @@ struct Case {
   }
 };
 
-/// Checks a run against one device, and against a second run, which must have the same bits.
+/// Checks a run against one device, and against a second run, which must be bitwise identical.
 void check_twice(Case each) {
   Outcome outcomes[2];
   for (Outcome& outcome : outcomes) {
@@ -208,7 +208,7 @@ TEST_CASE("meta: all axes match the CPU's times, bytes, memory and trace") {
   }
 }
 
-// On the meta device, which counts every byte but computes nothing.
+// Runs on the meta device, which counts every byte but computes nothing.
 TEST_CASE("random meshes and techniques on all axes: bytes and peaks as derived") {
   std::mt19937 random{16};
   const auto up_to = [&](int n) {

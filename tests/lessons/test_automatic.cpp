@@ -22,8 +22,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Random times of F, I and W from 1 to 11 ms, the same on all stages or not, and hops of at most
-/// `longest_hop`, in units of 10 µs.
+/// Returns random times of F, I and W from 1 to 11 ms, equal on all stages or not, and hops of at
+/// most `longest_hop`, in units of 10 µs.
 PipelineTimes random_times(std::mt19937& random, int ranks, bool equal, int longest_hop = 100) {
   const auto time = [&](int least, int most) {
     return Picoseconds{10'000'000} * std::uniform_int_distribution{least, most}(random);
@@ -115,7 +115,7 @@ std::optional<Picoseconds> bound(const std::vector<const std::vector<Action>*>& 
 }
 
 /// Returns the longest window of the best of all schedules, but at most `most`. Tries all orders of
-/// all ranks, and leaves out those whose first ranks alone have a window that is too long.
+/// all ranks, and skips those whose first ranks alone already have a window that is too long.
 Picoseconds exhaustive(const Search& search, Picoseconds most) {
   std::vector<std::vector<Action>> rows;
   each_row(search.microbatches, search.limit, [&](const auto& row) { rows.push_back(row); });
@@ -152,7 +152,7 @@ TEST_CASE("automatic: with the memory of ZB-H2, never worse than ZB-H2 and somet
   const int sets = portion_of(100, 6);
   for (int set = 0; set < sets; ++set) {
     CAPTURE(set);
-    // With dear messages, the search alone would not always reach ZB-H2.
+    // With expensive messages, the search alone would not always reach ZB-H2.
     const int longest_hop = set % 4 == 0 ? 2000 : 100;
     const PipelineTimes times = random_times(random, 8, set % 2 == 0, longest_hop);
     const Schedule found = automatic_schedule({.microbatches = 32, .limit = 15, .times = times});
@@ -205,7 +205,7 @@ TEST_CASE("automatic: within 1 % of the best of all schedules, for few ranks and
                           .limit = limit,
                           .times = random_times(random, ranks, set % 2 == 0, longest_hop)};
       const Picoseconds mine = longest_window(automatic_schedule(search), search.times);
-      // A search for something better than the schedule that was found.
+      // Searches exhaustively for a better schedule than the one that was found.
       const Picoseconds best = exhaustive(search, mine);
       CHECK(static_cast<double>(mine) <= 1.01 * static_cast<double>(best));
     }

@@ -12,7 +12,7 @@
 #include "tests/support/meta_checks.h"
 #include "tests/support/portion.h"
 
-// Any configuration of lesson 17: a mesh of all axes, with any schedule along pp.
+// Tests any configuration of lesson 17: a mesh of all axes, with any schedule along pp.
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -73,7 +73,7 @@ class Draw {
   std::mt19937 random_;
 };
 
-/// Draws experts, which ranks of dp x cp divide.
+/// Draws experts, which the ranks of dp x cp divide.
 void draw_experts(Draw& up_to, Configuration& run, int replicas, bool on_meta) {
   int ep = up_to(replicas);
   while (replicas % ep != 0) --ep;
@@ -113,7 +113,8 @@ Configuration draw_configuration(Draw& up_to, bool on_meta) {
   GptConfig model =
       random_model(shape, shape.tp * shape.cp, 2 * shape.tp * shape.cp, plan.model().tied, up_to);
   model.layers = shape.pp * chunks + up_to(3) - 1;
-  // If a norm covers only a few elements, rounding errors are too large to compare with one device.
+  // If a norm covers only a few elements, rounding errors are too large for a comparison with one
+  // device.
   if (!on_meta) model.hidden = std::max(model.hidden, 8 * model.heads);
   set_model(plan, model);
   plan.batch.microbatches = std::max(up_to(5), known.least_microbatches_per_rank * shape.pp);
@@ -143,7 +144,7 @@ TEST_CASE("random configurations: near one device, bytes and peaks as derived") 
   }
 }
 
-// On the meta device, which counts every byte but computes nothing.
+// Runs on the meta device, which counts every byte but computes nothing.
 TEST_CASE("random configurations on larger meshes: bytes and peaks as derived") {
   Draw up_to{1717};
   for (int trial = 0; trial < portion_of(300, 25); ++trial) {

@@ -14,8 +14,8 @@
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/ranks.h"
 
-// Combines data parallelism and pipelines on one mesh, also with several stages per rank. (Lesson
-// 15 has one stage per rank.)
+// Combines data parallelism and pipelines on one mesh, including several stages per rank. (Lesson
+// 15 supports one stage per rank.)
 using namespace lockstep;
 using namespace lockstep::testing;
 

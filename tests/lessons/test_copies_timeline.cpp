@@ -13,7 +13,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-// On the meta device, whose timeline is the CPU's (test_meta.cpp).
+// Runs on the meta device, whose timeline is the CPU's (test_meta.cpp).
 TEST_CASE("with communication as long as backward, overlap leaves little of it exposed") {
   for (const int ranks : {2, 4, 8}) {
     for (const int layers : {8, 16}) {

@@ -16,7 +16,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Checks a run against one device, and against a second run, which must have the same bits.
+/// Checks a run against one device, and against a second run, which must be bitwise identical.
 void check_twice(int dp, int ep, const MixtureOfExperts& moe,
                  const std::function<void(Options&)>& change = {}, int tp = 1) {
   CAPTURE(dp);
@@ -52,8 +52,8 @@ void check_twice(int dp, int ep, const MixtureOfExperts& moe,
 }  // namespace
 
 TEST_CASE("expert parallelism: near one device, rows, bytes and memory as derived") {
-  // By bit: ep is 2 or 4, there are 4 or 8 experts, k is 1 or 2, without or with a capacity. Among
-  // the first four cases, each value occurs twice.
+  // By bit: ep is 2 or 4, there are 4 or 8 experts, k is 1 or 2, and there is a capacity or none.
+  // Among the first four cases, each value occurs twice.
   const std::vector<int> cases{15, 0, 9, 6, 1, 2, 3, 4, 5, 7, 8, 10, 11, 12, 13, 14};
   for (const int bits : portion(cases, 4)) {
     const int ep = (bits & 1) != 0 ? 4 : 2;

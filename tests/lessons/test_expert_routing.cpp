@@ -22,7 +22,7 @@ struct Oracle {
     for (const std::int32_t choice : choices) {
       const auto e = static_cast<std::size_t>(choice);
       ++chosen[e];
-      // The expert takes one more if that many are at most ⌈share⌉, that is if `kept` < share.
+      // The expert takes one more choice if it then has at most ⌈share⌉, that is if `kept` < share.
       const bool takes =
           moe.capacity_factor == 0 || static_cast<double>(kept[e]) < share - 1e-9 * share;
       accepted.push_back(takes);
@@ -171,7 +171,7 @@ TEST_CASE("a choice that differs from the ranks' is reported; in a tie, one devi
             train_experts(rank, run, wrong);
             return wrong;
           }) == "");
-    // As if the second rank had chosen another expert for token 5 in layer 1.
+    // Pretends that the second rank had chosen another expert for token 5 in layer 1.
     std::int32_t& choice = run.log->calls(1, 1).front().choices[5];
     choice = (choice + 1) % 4;
     const Plan plan = run.options.plan.on_one_device();
@@ -200,7 +200,7 @@ TEST_CASE(
     "one device compares its choices only with recorded ones, and only until the replay ends") {
   ExpertRun run{2, 2, {.experts = 4, .top_k = 1}};
   run.options.run.steps = 1;
-  // In this model, all experts are equally probable, so one device would take any recorded choice.
+  // In this model, all experts are equally probable, so one device would adopt any recorded choice.
   const auto train_tied = [&] {
     const Plan plan = run.options.plan.on_one_device();
     SoloDevice device;

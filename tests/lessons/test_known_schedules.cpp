@@ -137,7 +137,8 @@ TEST_CASE("interleaving divides the bubble by the number of chunks") {
           const PipelineSize size{p, v, microbatches};
           return simulate(interleaved_1f1b(p, v, microbatches), equal_stages(size, work)).makespan;
         };
-        // (p - 1)/(v m) of the ideal time m T, and m rounded up to a multiple of p.
+        // A bubble of (p - 1)/(v m) of the ideal time m T, where m may be rounded up to a multiple
+        // of p.
         const Picoseconds least = m * one + (p - 1) * one / v;
         const int up = (m + p - 1) / p * p;
         if (m >= p) CHECK(step(m) == least);

@@ -9,7 +9,8 @@
 #include "tests/model/fixture.h"
 
 // The presets of published models: parameters by the plan, and FLOPs by the kernels. (Their sizes
-// by formula: tests/plan/test_model_presets.cpp.) And one of 16,384 ranks of Llama 3 405B.
+// are tested by formula in tests/plan/test_model_presets.cpp.) Also tests one of 16,384 ranks of
+// Llama 3 405B.
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -23,8 +24,8 @@ std::vector<GptConfig> published_models() {
   return found;
 }
 
-/// FLOPs of one step on one device, as the kernels report them: the modelled time on a clock that
-/// takes a picosecond per FLOP, and none for anything else.
+/// Returns the FLOPs of one step on one device, as the kernels report them: the modelled time on a
+/// clock on which a FLOP takes a picosecond and everything else takes no time.
 double flops_of_a_step(const GptConfig& config) {
   OneDevice meta{DeviceKind::meta, flop_clock()};
   Gpt model{config, meta.device(), StageLayers::whole(config), 1};
@@ -107,7 +108,7 @@ TEST_CASE("Llama 3 405B on 16,384 ranks: the memory of one, and the bytes round 
           gigabytes(MemoryCategory::communication), "; in all ",
           static_cast<double>(figures.peak.total()) * 1e-9);
 
-  // The first stage has the token table and 8 of 126 blocks, and 1/8 of each.
+  // The first stage holds the token table and 8 of 126 blocks, and a rank holds 1/8 of each.
   const std::int64_t h = 16384, f = 53248, kv = 1024, V = 128256;
   const std::int64_t block = (2 * h * h + 2 * kv * h + 3 * f * h) / 8 + 2 * h;
   const std::int64_t elements = 8 * block + V * h / 8;
@@ -122,8 +123,9 @@ TEST_CASE("Llama 3 405B on 16,384 ranks: the memory of one, and the bytes round 
   without_groups.llama->kv_heads = config.heads;
   const DryFigures ungrouped = one_rank(long_context_plan(without_groups), chosen);
   CHECK(bytes_along(ungrouped, "cp") == 16 * bytes_along(figures, "cp"));
-  // Keys and values go round twice, their gradients once and one hop further, each 2 c g d / t
-  // elements per layer and microbatch; full recomputation sends them a third time.
+  // Keys and values travel around the ring twice, their gradients once and one hop further, each
+  // with 2 c g d / t elements per layer and microbatch; full recomputation sends keys and values a
+  // third time.
   const std::int64_t c = 131072 / 16;
   const std::int64_t hop = 2 * c * kv / 8 * 2;
   CHECK(bytes_along(figures, "cp") == 16 * 8 * hop * (3 * 15 + 16));

@@ -4,7 +4,7 @@
 
 #include "lessons/13_ring_attention/experiment/attention_alone.h"
 
-// The modelled times of one attention layer. Each rank has c tokens; a full block of c x c scores
+// The modelled times of one attention layer. Each rank holds c tokens; a full block of c x c scores
 // takes T = 4 b c² h / F, a rank's own block T/2, and a hop of K and V takes τ. A block's backward
 // pass takes 2.5 times as long.
 
@@ -41,7 +41,7 @@ TEST_CASE(
   for (int trial = 0; trial < 40; ++trial) {
     const int n = 1 + up_to(11), c = 2 * up_to(20), h = up_to(16), b = up_to(3);
     const Picoseconds block = block_time(c, h, b);
-    // From free communication to a hop that takes exactly half a block's compute.
+    // Tests hops from free communication to exactly half a block's compute.
     const Picoseconds hop = block / 2 * (trial % 5) / 4;
     const Picoseconds latency = hop * up_to(4) / 8;
     CAPTURE(n);
@@ -53,7 +53,7 @@ TEST_CASE(
 
     const AttentionTimes contiguous = time_attention(alone);
     CHECK(contiguous.forward == (2 * n - 1) * block / 2);
-    // Of the 2N-1 halves of blocks that the last rank computes, N are its even share.
+    // Of the 2N-1 half blocks that the last rank computes, its even share is N.
     CHECK(seconds(contiguous.forward) * n / (2 * n - 1) ==
           doctest::Approx(alone.ideal_seconds(false)).epsilon(1e-12));
     const Picoseconds backward = (2 * n - 1) * block * 5 / 4;
@@ -65,7 +65,7 @@ TEST_CASE(
     CHECK(seconds(zigzag.forward) == doctest::Approx(alone.ideal_seconds(false)).epsilon(1e-12));
     CHECK(zigzag.with_backward == zigzag.forward + n * block * 5 / 4 + hop);
 
-    // The last rank has the whole triangle of every other rank.
+    // The last rank computes the whole triangle of every other rank.
     alone.layout = ContextLayout::striped;
     const AttentionTimes striped = time_attention(alone);
     CHECK(striped.forward == n * block / 2);
@@ -80,7 +80,8 @@ TEST_CASE("attention alone with dear hops: forward, every step takes the longer 
       CAPTURE(quarters);
       const Picoseconds block = block_time(16, 8, 1), hop = block * quarters / 4;
       AttentionAlone alone = alone_on(n, 16, 8, 1, hop, 0);
-      // The first step is a rank's own block, T/2; then whole blocks, and the last needs no hop.
+      // In the first step, a rank computes its own block, T/2; then whole blocks, and the last
+      // needs no hop.
       const Picoseconds contiguous = time_attention(alone).forward;
       CHECK(contiguous == hop + (n - 2) * std::max(hop, block) + block);
       alone.layout = ContextLayout::zigzag;
@@ -126,7 +127,7 @@ TEST_CASE("Ulysses and gathered keys expose their exchanges; Ulysses balances th
     alone.cluster.within.bandwidth = 16.0 * 8 * 4 / seconds(block / 4);
     CHECK(time_attention(alone).forward == 4 * block / 2 + 4 * (block / 4) * 3 / 4);
     alone.method = ContextMethod::gather;
-    // The block of the own keys, T/2, hides a part of the gather.
+    // The block of the rank's own keys, T/2, hides a part of the gather.
     CHECK(time_attention(alone).forward == (zigzag ? 3 : 6) * block / 2 + 3 * 2 * (block / 4));
     alone.method = ContextMethod::ring;
     CHECK(time_attention(alone).forward == (zigzag ? 4 : 7) * block / 2);

@@ -23,10 +23,10 @@ Options two_steps(const PipelineSize& size) {
   return options;
 }
 
-/// One small size of each schedule, and of the largest and all others with --all.
+/// Returns one small size of each schedule, and with --all the largest and all other sizes.
 std::vector<SizedSchedule> some_schedules() {
   std::vector<SizedSchedule> accepted = accepted_schedules();
-  // First, for each schedule, an m that p does not divide, which is the hardest.
+  // Starts with an m that p does not divide for each schedule, which is the hardest case.
   std::ranges::stable_partition(accepted, [](const SizedSchedule& each) {
     const auto& [p, v, m] = each.size;
     return p == 3 && m == 4 && v == each.known->least_chunks;

@@ -26,7 +26,7 @@ void show(const Options& options, Sharing sharing, const Deviation& deviation) {
              deviation.loss, deviation.parameter, deviation.gradient);
 }
 
-/// Checks a run against one device, and against a second run, which must have the same bits.
+/// Checks a run against one device, and against a second run, which must be bitwise identical.
 Outcome check_twice(const Options& options, Sharing sharing) {
   CAPTURE(name_of(sharing));
   CAPTURE(options.plan.mesh.size(Axis::tp));

@@ -33,7 +33,7 @@ inline GptConfig tiny_llama(bool tied = false) {
           .llama = LlamaConfig{.kv_heads = 1, .mlp_width = 6}};
 }
 
-/// A model on a device of its own, with the calls that save and load it.
+/// A model on its own device, with functions that save and load it.
 struct Model {
   explicit Model(const GptConfig& config, std::uint64_t seed = 1)
       : gpt(config, one.device(), StageLayers::whole(config), seed) {}
@@ -60,7 +60,7 @@ inline GptConfig config_of(const std::string& folder) {
           .llama = described.llama};
 }
 
-/// Exports a model that one rank holds.
+/// Exports a model that is on one rank.
 inline void export_alone(const Model& model, const std::string& flag, const std::string& path,
                          std::uint64_t most_bytes = most_bytes_of_file) {
   ThreadFabric fabric{1};

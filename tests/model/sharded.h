@@ -51,7 +51,7 @@ struct WholeState {
   std::map<int, std::array<std::vector<float>, 3>> values;  ///< by order: value, momentum, variance
 };
 
-/// What one rank of a plan stores: its slices or, with ZeRO, its shards of them.
+/// The parts that one rank of a plan stores: its slices or, with ZeRO, its shards of them.
 struct RankState {
   RankState(const Plan& plan_, int rank, bool zero) : plan(plan_) {
     for (const StoredParameter& stored : testing::stored_by(plan, rank, zero)) {
@@ -65,7 +65,7 @@ struct RankState {
     for (const auto& [order, part, k, view] : views())
       std::ranges::copy(testing::cut_of(whole.values.at(order)[k], part->slice), view.f32());
   }
-  /// Returns whether all values, and all moments, are the whole state's.
+  /// Returns whether all values, and all moments, equal those of the whole state.
   bool is(const WholeState& whole) const {
     for (const auto& [order, part, k, view] : views())
       if (!same_bits(floats(view), testing::cut_of(whole.values.at(order)[k], part->slice)))
@@ -105,8 +105,8 @@ struct Layout {
   bool zero = false;
 };
 
-/// All ranks save `whole`. Returns the run's error message, or the reason for which it did not
-/// save, or "".
+/// All ranks save `whole`. Returns the run's error message, or the reason why it did not save, or
+/// "".
 inline std::string save_sharded(const Layout& layout, const std::string& path,
                                 const WholeState& whole, std::int64_t step = 20,
                                 const std::function<void(int, RankState&)>& change = {}) {

@@ -61,7 +61,7 @@ TEST_CASE("costs: with document masks, attention takes 4 d FLOPs per head and vi
   CHECK(forward.flops == 4 * 4 * 3 * 17);
   CHECK(cost::attention_block_backward(q, 3, block, 4, 1, 17).flops == 2.5 * forward.flops);
   CHECK(cost::attention_block_forward(q, 3, block, 4, 1, 0).flops == 0);
-  // If every pair is visible, it is the cost without masks, and the ranges of 2 · 5 queries.
+  // If every pair is visible, the cost is that without masks, plus the ranges of 2 · 5 queries.
   const Cost all = cost::attention_block_forward(q, 3, block, 4, 3, 2 * 5 * 7);
   CHECK(all.flops == cost::attention_block_forward(q, 3, block).flops);
   CHECK(all.bytes == cost::attention_block_forward(q, 3, block).bytes + 8 * 2 * 5);
@@ -74,7 +74,7 @@ struct Charged {
   bool operator==(const Charged&) const = default;
 };
 
-/// Returns what `work` charges to the clock.
+/// Returns the cost that `work` charges to the clock.
 template <class Work>
 Charged charged(const Work& work) {
   const auto time_on = [&](const Cluster& cluster) {

@@ -8,7 +8,8 @@ using namespace lockstep::test;
 
 namespace {
 
-/// Returns the largest distance of a parameter's gradient, or of those that it stacks.
+/// Returns the distance of a parameter's gradient; if the parameter stacks several, the largest of
+/// their distances.
 Distance distance_of_gradient(SafetensorsFile& expected, const Parameter& parameter) {
   const Floats ours = floats(parameter.gradient);
   const ParameterSpec& spec = parameter;

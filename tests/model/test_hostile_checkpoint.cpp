@@ -1,5 +1,5 @@
-// Checkpoints that no run writes: values out of range, keys that appear twice, and files that are
-// costly to read.
+// Checkpoints that no run writes: values out of range, duplicate keys, and files that are costly to
+// read.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -167,7 +167,7 @@ TEST_CASE("100,000 tensors, boxes or files in a manifest take no longer than the
   const std::string files =
       members(many, R"("rank-%-of-99999.safetensors":{"bytes":8})") + "," + one_file;
   CHECK(parse_manifest(manifest_with(files, "\"t\":" + one_box), "run").files.size() == many + 1);
-  // Columns, so that all boxes have the same rows.
+  // Uses columns, so that all boxes have the same rows.
   std::string boxes;
   for (int i = 0; i < many; ++i)
     boxes += fmt::format(

@@ -11,8 +11,8 @@
 #include "tests/model/checkpoint_files.h"
 #include "tests/model/sharded.h"
 
-// Checkpoints of a Llama, whose files have other tensors than the model: q, k and v apart, and
-// SwiGLU's gate and factor, too.
+// Checkpoints of a Llama, whose files and model have different tensors: q, k and v are separate in
+// the file, as are SwiGLU's gate and factor.
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -83,8 +83,8 @@ NamedView& named(std::vector<NamedView>& tensors, const std::string& name) {
   return *found;
 }
 
-/// Loading this file into a model of this configuration must fail with one line that names the
-/// file, and leave the model as it is. Returns that line.
+/// Loading this file into a model with this configuration must fail with one line that names the
+/// file, and must leave the model unchanged. Returns that line.
 std::string why_not_loaded(const std::string& path, const GptConfig& config) {
   Model model{config, 9};
   const auto before = values(model.gpt);

@@ -25,7 +25,7 @@ struct ConfigFile {
     changed[key] = value;
     return read(changed);
   }
-  /// Returns the line that refuses this value. It must name the file.
+  /// Returns the one-line error that refuses this value. It must name the file.
   std::string refusal(const std::string& key, const json& value) const {
     const std::string message = usage_error([&] { with(key, value); });
     CHECK(contains(message, "--load " + path));
@@ -61,7 +61,7 @@ TEST_CASE("config.json describes the Llama that was exported, and transformers' 
     const ModelDescription same{config.layers,     config.hidden, config.heads, config.sequence,
                                 config.vocabulary, config.tied,   config.llama};
     CHECK(described_model(file.path) == same);
-    // As transformers 5 writes it.
+    // Writes the file as transformers 5 does.
     json newer = file.good;
     newer["rope_parameters"] = scaled ? newer["rope_scaling"] : json{{"rope_type", "default"}};
     newer["rope_parameters"]["rope_theta"] = 500000.0;

@@ -98,7 +98,7 @@ TEST_CASE("a mask has exactly the pairs of one document, whichever rank holds th
                                 DType::i32});
         const DocumentMasks& masks = *batch.masks.front();
         REQUIRE(masks.by_rank.size() == static_cast<std::size_t>(n == 1 ? 0 : n));
-        // All pairs (query, key) of the masks, in positions, by sequence.
+        // The masks' (query, key) pairs, as positions, by sequence.
         for (std::size_t i = 0; i < sequences.size(); ++i) {
           std::vector<int> document;  // of each position
           for (std::size_t d = 0; d < sequences[i].size(); ++d)

@@ -7,7 +7,8 @@
 #include "tests/support/complaints.h"
 #include "tests/support/portion.h"
 
-// A checkpoint that the ranks of one mesh save, each its part, loads on the ranks of another.
+// A checkpoint that the ranks of one mesh save, each rank its part, loads on the ranks of another
+// mesh.
 
 using namespace lockstep;
 using namespace lockstep::test;
@@ -183,7 +184,8 @@ TEST_CASE("a missing, truncated or foreign shard is refused, and the line names 
       RankState mine{one.plan, 0, false};
       CHECK(unlike(complaint_of<UsageError>([&] {
                      check_checkpoint_fits(run, one.plan, values);
-                     // Without the check of all values, loading finds the fault, or reads it.
+                     // Without the check of all values, loading either finds the fault or loads the
+                     // faulty value.
                      if (!values) load_checkpoint(run, one.plan, mine.one.device(), mine.pointers);
                      if (!values) check_checkpoint_fits(run, one.plan);
                    }),
@@ -213,7 +215,7 @@ TEST_CASE("a missing, truncated or foreign shard is refused, and the line names 
     refused({"tensor transformer.", "] of " + shard + " has the CRC-32"});
     spill(path, good);
   }
-  // Two shards have changed places.
+  // Swaps two shards.
   const std::string a = run + "/" + shards[0], b = run + "/" + shards[1];
   const std::string first = slurp(a), second = slurp(b);
   spill(a, second);

@@ -38,7 +38,7 @@ TEST_CASE("gradients and optimizer state of a part of a parameter") {
   AdamW optimizer{{&part}, one.device()};
   const Box row{.begin = {1, 0}, .extent = {1, 8}}, half{.begin = {2, 0}, .extent = {1, 4}};
 
-  // All gradients stay: only the optimizer's state is sharded.
+  // All gradients remain: only the optimizer's state is sharded.
   auto stored = stored_state({&whole}, optimizer).all();
   REQUIRE(stored.size() == 2);
   CHECK(stored[0].bytes_per_element == BytesByKind{4, 4, 0});
@@ -53,7 +53,7 @@ TEST_CASE("gradients and optimizer state of a part of a parameter") {
   CHECK(stored[0].bytes_per_element == BytesByKind{4, 0, 0});
   CHECK(stored[1].bytes_per_element == BytesByKind{0, 4, 8});
 
-  // Of the values, too, only the part is stored.
+  // The values, too, are stored only in part.
   stored = stored_state({&part}, optimizer).all();
   REQUIRE(stored.size() == 1);
   CHECK(stored[0].bytes_per_element == BytesByKind{4, 4, 8});

@@ -11,7 +11,7 @@
 #include "core/pipeline/simulator.h"
 #include "core/pipeline/validate.h"
 
-/// Random schedules that are valid by construction, and random costs with which to time them.
+/// Random schedules that are valid by construction, and random costs for timing them.
 namespace lockstep {
 
 inline int pick(std::mt19937& random, int least, int most) {
@@ -78,8 +78,8 @@ inline Schedule random_full_schedule(std::mt19937& random) {
   }
 }
 
-/// Joins random neighbours, a forward and an independent backward, and leaves those out with which
-/// the schedule would deadlock. Returns the number of joined pairs.
+/// Joins random neighbours (a forward and an independent backward), skipping pairs that would
+/// deadlock the schedule. Returns the number of joined pairs.
 inline int join_some(std::mt19937& random, Schedule& schedule) {
   int joined = 0;
   for (auto& row : schedule.actions)

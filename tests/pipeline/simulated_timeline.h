@@ -9,8 +9,8 @@
 namespace lockstep {
 
 /// Returns the timeline that executing a simulated schedule would record, as step 0. `simulation`
-/// needs its messages. An activation uses lane 1 + 4 · peer of its sender and the next lane of its
-/// receiver; a gradient uses the two lanes after those.
+/// must contain its messages. An activation uses lane 1 + 4 · peer of its sender and the next lane
+/// of its receiver; a gradient uses the two lanes after those.
 inline Timeline timeline_of(const Schedule& schedule, const Simulation& simulation) {
   Timeline timeline;
   timeline.run().clock = "modelled";

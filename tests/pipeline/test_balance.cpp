@@ -24,7 +24,7 @@ StageTimes random_times(Random& random, int most) {
   return times;
 }
 
-/// Blocks that are equal, as a model's are, or all different.
+/// Returns blocks that are equal, as in a model, or all different.
 PartTimes random_parts(Random& random, int layers) {
   const bool equal = pick(random, 0, 1) == 0;
   PartTimes parts{.embedding = random_times(random, 100), .head = random_times(random, 1000)};
@@ -34,7 +34,7 @@ PartTimes random_parts(Random& random, int layers) {
   return parts;
 }
 
-/// Calls `visit` with every split of so many blocks.
+/// Calls `visit` with every split of that many blocks.
 void every_split(int layers, int stages,
                  const std::function<void(const std::vector<int>&)>& visit) {
   std::vector<int> split;
@@ -176,7 +176,7 @@ TEST_CASE("the proposal for a model with a large head has fewer blocks on the la
       better.split = proposal.better;
       better.validate();
       CHECK(proposal.better_step == simulate(schedule, pipeline_times(better, 8)).makespan);
-      // From there, nothing is better.
+      // From that split on, no better one is found.
       CHECK(propose_split(better, schedule).better == proposal.better);
     }
   }

@@ -15,9 +15,8 @@
 #include "tests/support/portion.h"
 #include "tests/support/timeline_of.h"
 
-// The critical path and the microbatches in flight. Most cases use
-// simulated timelines, which are quickly made in any number; one case compares them with executed
-// ones.
+// The critical path and the microbatches in flight. Most cases use simulated timelines, which are
+// quick to create in any number; one case compares them with executed ones.
 
 using namespace lockstep;
 
@@ -63,7 +62,7 @@ std::string words(const CriticalPath& path) {
   return all;
 }
 
-/// Returns the position of the action of a link in its rank's list.
+/// Returns the position, in its rank's list, of the action that a link refers to.
 std::size_t position(const Schedule& schedule, const PathLink& link) {
   const auto& row = schedule.actions[static_cast<std::size_t>(link.rank)];
   return static_cast<std::size_t>(
@@ -77,8 +76,8 @@ std::size_t position(const Schedule& schedule, const PathLink& link) {
 }
 
 /// Compares the account of an executed step with its simulation: a rank waits where the simulation
-/// has gaps between its actions. What it waits for is a bubble until the other stage has computed
-/// the awaited result, unless the lane brings an earlier one.
+/// has gaps between its actions. The wait is a bubble until the other stage has computed the
+/// awaited result, unless the lane brings an earlier result.
 void check_account(const Schedule& schedule, const Timeline& executed, const Timeline& simulated) {
   const StepAccount account = step_account(executed, 0);
   REQUIRE(account.ranks.size() == schedule.actions.size());

@@ -78,7 +78,7 @@ TEST_CASE("a fault in the messages of a file is named") {
        "0SEND_F1"},
       {with("0RECV_B0", "1RECV_F0"),
        "file: row 1, column 6: '1RECV_F0' belongs to rank 1, which has stage 1"},
-      // Nothing is sent.
+      // No message is sent.
       {"0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n",
        "file: 0SEND_F0 is missing; rank 0 should send it after 0F0"},
       // Rank 0 waits for two ranks that wait for each other.

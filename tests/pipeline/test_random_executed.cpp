@@ -75,7 +75,7 @@ TEST_CASE("random schedules, half of them shuffled, run by the wall clock or are
     ran += fault.empty();
     deadlocks += fault.find("deadlock: rank ") != std::string::npos;
   }
-  // None of these may be rare, or the test would prove nothing.
+  // Each of these must be frequent, or the test would prove nothing.
   CHECK(ran > count / 2);
   CHECK(ran < count);
   CHECK(deadlocks > count / 20);

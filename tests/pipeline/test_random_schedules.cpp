@@ -136,7 +136,7 @@ TEST_CASE("a schedule with one rank shuffled is rejected exactly if no fixpoint 
     CHECK((deadlock || contains(said, " before ") || misjoined));
     CHECK_THROWS_AS(simulate(schedule, times), ScheduleError);
   }
-  // Neither outcome may be rare, or the test would prove nothing.
+  // Both outcomes must be frequent, or the test would prove nothing.
   CHECK(refused > 400);
   CHECK(refused < 1600);
   CHECK(deadlocks > 200);

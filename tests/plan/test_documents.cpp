@@ -23,7 +23,7 @@ Documents random_documents(std::mt19937& random, int sequence, double mean, int 
   return documents;
 }
 
-/// The scores of each position, counted one by one.
+/// Returns the scores of each position, counted one by one.
 std::vector<int> scores_of_positions(const Documents& documents) {
   std::vector<int> scores;
   for (const int length : documents)
@@ -101,7 +101,7 @@ TEST_CASE("a balanced layout keeps its bound, however long the documents are") {
     CHECK(balance_of(ContextLayout::balanced, documents, n).excess <=
           balance_bound(documents, n) + 1e-9);
   }
-  // One document: the last blocks of the sequence, 32 per rank, differ by 3 blocks' lengths
+  // For one document, the last blocks of the sequence, 32 per rank, differ by 3 blocks' lengths
   // squared.
   const int block = balanced_block(1024, 4);
   CHECK(block == 8);

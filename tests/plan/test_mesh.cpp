@@ -53,7 +53,8 @@ TEST_CASE("rows of dp ranks share one copy of the states, columns have the same 
   CHECK(sharers_of(8, 4) == std::vector{8, 10, 12, 14});
   CHECK(replicas_of_shard(plan.place(8), 4) == std::vector{8});
   CHECK(replicas_of_shard(plan.place(8), 1) == std::vector{8, 10, 12, 14});
-  // Plain layers are not divided among tp ranks, so a model is on the stages and the sharers.
+  // Plain layers are not divided among tp ranks, so a copy of a model is spread over the stages and
+  // over the sharers on each stage.
   CHECK(ranks_of_model(plan, 0) == std::vector{0, 8});
   CHECK(ranks_of_model(plan, 0, 2) == std::vector{0, 2, 8, 10});
   for (int rank = 0; rank < 16; ++rank)

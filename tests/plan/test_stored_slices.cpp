@@ -1,4 +1,4 @@
-// What a rank tells in its trace about the slices that it stores: written, read, and damaged.
+// The slices that a rank reports in its trace: written, read, and damaged.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -13,7 +13,7 @@
 #include "tests/support/portion.h"
 #include "tests/support/ranks.h"
 
-// The judge of exercise 29: what it says of plausible plans, of impossible ones, and at toy scale.
+// The judge of exercise 29: its verdicts on plausible plans, on impossible ones, and at toy scale.
 
 using namespace lockstep;
 using namespace lockstep::exercises;
@@ -23,7 +23,7 @@ using lockstep::testing::portion;
 
 namespace {
 
-/// Plans that somebody might propose, by case.
+/// Plans that a user might propose, by case.
 const std::vector<std::vector<TrainingPlan>> plausible{
     // 70B on 64 GPUs
     {{.dp = 4, .tp = 4, .pp = 2, .cp = 2, .zero = 1},
@@ -119,8 +119,8 @@ const std::vector<std::vector<TrainingPlan>> plausible{
       .schedule = "interleaved",
       .chunks = 4}}};
 
-/// The peak of the ranks that are first along all axes but pp, each by a dry run of its own, as
-/// lesson 17 predicts it. (The others of a stage hold no more.)
+/// Returns the peak of the ranks that are first along all axes but pp, each computed by a separate
+/// dry run, as lesson 17 predicts it. (The others of a stage hold no more.)
 std::int64_t peak_by_dry_runs(const PlannedRun& run) {
   std::int64_t peak = 0;
   for (const int rank : run.plan.mesh.group(0, Axis::pp))
@@ -129,14 +129,15 @@ std::int64_t peak_by_dry_runs(const PlannedRun& run) {
   return peak;
 }
 
-/// The step, without the planner's accounts of it.
+/// Returns the step's time by replay, without the planner's accounts of it.
 Picoseconds step_by_replay(const PlannedRun& run, const Folding& folding) {
   const RunOperations operations = record_step(run, folding);
   const Replay replay{operations, Scenario{operations.modelled}};
   return replay.step_time(replay.last_step());
 }
 
-/// The most passes whose activations a pipeline's rank holds at a time, by the schedule's actions.
+/// Returns the largest number of passes whose activations a pipeline's rank holds at once,
+/// according to the schedule's actions.
 int most_in_flight(const Schedule& schedule, int rank) {
   std::set<std::pair<int, int>> held;
   std::size_t most = 0;
@@ -156,7 +157,7 @@ bool says(const std::string& text, const std::string& words) {
   return text.find(words) != std::string::npos;
 }
 
-/// What the judge says of a plan that does not fit, against its figures.
+/// Compares the judge's verdict on a plan that does not fit with its figures.
 void check_memory_verdict(const Case& each, const Judgement& judgement) {
   const StepFigures& figures = judgement.figures;
   const std::int64_t memory = *each.task.cluster.memory;
@@ -176,7 +177,7 @@ void check_memory_verdict(const Case& each, const Judgement& judgement) {
   CHECK(says(judgement.why, fmt::format("up to {} ", most_in_flight(schedule, rank))));
 }
 
-/// What the judge says of a plan that is too slow, against its figures.
+/// Compares the judge's verdict on a plan that is too slow with its figures.
 void check_time_verdict(const Case& each, const Judgement& judgement) {
   CHECK(says(judgement.what, detail::seconds(judgement.figures.step)));
   CHECK(says(judgement.what, detail::seconds(judgement.reference.step)));
@@ -222,7 +223,7 @@ TEST_CASE("plausible plans are judged as the planner's figures say") {
         check_memory_verdict(each, judgement);
         continue;
       }
-      // Where it is cheap, each rank is replayed, and none stands for another.
+      // If replaying is cheap, each rank is replayed, and none stands for another.
       const bool folds = run.plan.mesh.ranks() > 32;
       const Picoseconds step = step_by_replay(run, folds ? folding_of(run) : Folding{});
       CHECK(judgement.figures.step == step);
@@ -376,7 +377,7 @@ TEST_CASE("whatever is possible can be judged and trained at toy scale") {
             return std::string{};
           }) == "");
     CHECK(difference_from_one_device(run, shares) == "");
-    // A share that is missing is noticed.
+    // The judge notices a missing share.
     for (std::vector<float>& rank : shares)
       if (rank.front() != 0) {
         rank.front() = 0;
@@ -421,7 +422,7 @@ TEST_CASE("the numbers of the exercise's page are those of the models and the cl
 }
 
 TEST_CASE("the search finds no plan that is more than 1 % better than the known one") {
-  // In all cases, this takes minutes.
+  // Testing all cases takes minutes.
   const std::vector<std::size_t> order{4, 1, 2, 0, 3};
   for (const std::size_t i : portion(order, 2)) {
     const Case& each = training_cases()[i];

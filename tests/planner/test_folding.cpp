@@ -1,4 +1,4 @@
-// Folded runs: a few ranks stand for all, and have the same times.
+// Folded runs: a few ranks stand for all ranks, with the same times.
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@ using lockstep::testing::complaint_of;
 
 namespace {
 
-/// A cluster on whose links everything contends.
+/// A cluster with contention on all links.
 Cluster contended(int per_node, bool cards, bool leaves) {
   Cluster cluster{.name = "contended",
                   .nodes = 64,
@@ -75,8 +75,8 @@ TEST_CASE("A shift takes a rank to its representative, and others to their place
   CHECK(folding.representative(4 * 5 + 3) == 4 * 1 + 3);
   CHECK(folding.keeps(7));
   CHECK_FALSE(folding.keeps(8));
-  // Rank (dp 4, tp 1) goes to (0, 1); its neighbour (dp 5, tp 1) to (1, 1), (3, 1) around to (5,
-  // 1).
+  // Rank (dp 4, tp 1) maps to (0, 1); its neighbour (dp 5, tp 1) maps to (1, 1), and (3, 1) wraps
+  // around to (5, 1).
   CHECK(folding.seen_from(17, 21) == 5);
   CHECK(folding.seen_from(17, 13) == 21);
   CHECK(folding.seen_from(1, 13) == 13);
@@ -151,8 +151,8 @@ TEST_CASE("Under ZeRO, a run is exact if its folded replicas own the same, and c
   CHECK(folding_of(planned_run(task, c)).folds());
   check_equal(task, c, folding_of(planned_run(task, c)));
 
-  // With sequence parallelism, the gradients of norms are summed by the replica that owns them, and
-  // only some own any.
+  // With sequence parallelism, the replica that owns the norms sums their gradients, and only some
+  // replicas own any.
   c.sequence_parallel = true;
   CHECK_FALSE(folding_of(planned_run(task, c)).folds());
   CHECK(step_figures(planned_run(task, c)).exact);

@@ -3,7 +3,7 @@
 #include "core/base/error.h"
 #include "lessons/17_choosing/plan/configuration.h"
 
-// A configuration as a run of lesson 17, or why there is none.
+// A configuration as a run of lesson 17, or the reason why there is none.
 
 using namespace lockstep;
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto no_change = [](Configuration&) {};
 
-/// Returns why a toy task on 8 ranks has no run of this configuration; "" if it has one.
+/// Returns the reason why a toy task on 8 ranks can't run this configuration; "" if it can.
 std::string refusal_of(void (*change)(Configuration&)) {
   Configuration configuration{.dp = 2, .tp = 2, .pp = 2};
   change(configuration);
@@ -33,7 +33,8 @@ TEST_CASE("a configuration that lesson 17 can't run is refused in one line") {
   CHECK(refusal_of([](C& c) { c.microbatch = 0; }) == "microbatch 0 is less than 1");
   CHECK(refusal_of([](C& c) { c.chunks = 0; }) == "chunks 0 is less than 1");
   CHECK(refusal_of([](C& c) { c.schedule = "2f2b"; }) == "there is no schedule '2f2b'");
-  // Attention along cp can't keep all probabilities: a plan that seems to would train without cp.
+  // Attention along cp can't keep all probabilities: a plan that claims to do so would train
+  // without cp.
   const auto keeping = [](C& c) {
     c.cp = 2;
     c.recompute = Recompute::none;

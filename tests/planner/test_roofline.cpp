@@ -1,4 +1,4 @@
-// The decision tree's figures, worked out by hand.
+// The decision tree's figures, compared with values worked out by hand.
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,8 @@ using namespace lockstep;
 
 namespace {
 
-/// GPUs of 1 TFLOP/s, four to a node; a GPU sends 100 GB/s in its node and 10 GB/s out of it.
+/// GPUs of 1 TFLOP/s, four per node; a GPU sends 100 GB/s within its node and 10 GB/s to other
+/// nodes.
 Cluster round_numbers() {
   return {.name = "round",
           .nodes = 8,
@@ -53,7 +54,7 @@ TEST_CASE("A GPU sends what its own link, its port and its share of the cards al
 
 TEST_CASE("Where each axis hides its communication") {
   const TrainingTask task = small_gpt();
-  // 8·64·2 bytes per token against 6·49,152 FLOPs; t - 1 = 3, and 7 between nodes.
+  // The ratio is 8·64·2 bytes per token to 6·49,152 FLOPs; t - 1 is 3, or 7 between nodes.
   CHECK(near(tensor_share(task, 4), 1024.0 * 3 * 1e12 / (294'912 * 1e11)));
   CHECK(near(tensor_share(task, 8), 1024.0 * 7 * 1e12 / (294'912 * 1e10)));
   // 3/4 of 2 bytes at 100 GB/s while a token takes 2 FLOPs per parameter: 7.5 tokens.
@@ -63,7 +64,7 @@ TEST_CASE("Where each axis hides its communication") {
   CHECK(near(data_tokens(task, 8, 1), 7.0 / 8 * 100));
   // 64·2 bytes per token against 2·49,152 FLOPs per block.
   CHECK(near(pipeline_blocks(task, true), 128 * 1e12 / (98'304 * 1e11)));
-  // A key and a value are 2·64·2 bytes; a query's scores and sums with them, 4·64 FLOPs.
+  // A key and a value take 2·64·2 bytes; a query's scores and sums with them take 4·64 FLOPs.
   CHECK(near(context_tokens(task, false), 256 * 1e12 / (256 * 1e10)));
 }
 

@@ -1,4 +1,4 @@
-// The search, against all configurations of small tasks.
+// Compares the search with all configurations of small tasks.
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@ using namespace lockstep;
 
 namespace {
 
-/// A task on few ranks of a cluster on which communication is slow in comparison with compute.
+/// A task on few ranks of a cluster whose communication is slow compared with its compute.
 TrainingTask small_task(const std::string& cluster, int ranks, bool llama, int batch,
                         double memory = 1e18) {
   TrainingTask task;
@@ -117,11 +117,12 @@ TEST_CASE("The search finds the best of all configurations") {
     INFO("best: " << best->configuration.text() << " " << best->figures.step
                   << ", found: " << found.plans.front().configuration.text() << " "
                   << found.plans.front().figures.step << ", left " << found.left);
-    // Bounds cut nothing that is better.
+    // Bounds never cut a better configuration.
     const SearchResult thorough = search(task, {}, all.size());
     CHECK(thorough.left == 0);
     CHECK(thorough.plans.front().figures.step == best->figures.step);
-    // The twenty that an estimate chooses have one that is as good, or nearly.
+    // The twenty configurations that an estimate selects include one that is as good as the best,
+    // or nearly so.
     CHECK(static_cast<double>(found.plans.front().figures.step) <=
           1.02 * static_cast<double>(best->figures.step));
     if (found.left == 0) CHECK(found.plans.front().figures.step == best->figures.step);

@@ -1,5 +1,5 @@
-// Replays of small programs, whose times are worked out by hand. tests/replay/campaign compares
-// replays of whole runs with their traces.
+// Replays of small programs, with times worked out by hand. tests/replay/campaign compares replays
+// of whole runs with their traces.
 
 #include <doctest/doctest.h>
 
@@ -175,7 +175,7 @@ TEST_CASE("a collective is played once all members have called it") {
   const Scenario scenario{run.modelled};
   const Replay replay{run, scenario};
   // A ring of two, with two chunks of 8 bytes. Rank 0 sends at 100 and then at 1308, when rank 1's
-  // first chunk is there; rank 1 sends at 300 and at 1108.
+  // first chunk has arrived; rank 1 sends at 300 and at 1108.
   CHECK(replay.section(0, 0).end == 2116);
   CHECK(replay.section(1, 0).end == 2316);
   CHECK(path_of(replay) == Parts{{compute, 1, 0, 300},

@@ -22,7 +22,7 @@ inline std::unique_ptr<Options> parse(const std::vector<std::string>& flags,
   return parser.parse(static_cast<int>(words.size()), words.data());
 }
 
-/// The line with which a lesson refuses these flags.
+/// Returns the line with which a lesson refuses these flags.
 inline std::string refusal(const std::vector<std::string>& flags,
                            const LessonInfo& info = pipeline_lesson) {
   return complaint_of<UsageError>([&] { parse(flags, info); });

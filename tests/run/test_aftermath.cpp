@@ -116,7 +116,7 @@ TEST_CASE("if MPI can't start, one line says why") {
   CHECK_FALSE(aftermath.could_not_start());
   aftermath.line(failed);
   CHECK(aftermath.could_not_start());
-  // An error that does no harm.
+  // A harmless error.
   Aftermath starts{1};
   starts.line(error);
   CHECK(starts.line(line_of(Kind::location, 0, "a", "")) == error);
@@ -195,7 +195,7 @@ TEST_CASE("a rank that ended silently is named with its exit code") {
             .at_end.empty());
   CHECK(output_of(2, std::vector{line_of(Kind::already_reported, 0, "a", "")} + ended)
             .at_end.empty());
-  // OpenMPI 5 names it in another way.
+  // OpenMPI 5 names the rank in a different way.
   ended[1] = "prterun detected that one or more processes exited with non-zero status,";
   ended[4] = "   Process name: [prterun-vm-8518@1,1]";
   CHECK(output_of(2, here + ended)

@@ -79,7 +79,7 @@ TEST_CASE("the remainder is messages") {
 }
 
 TEST_CASE("all causes at once: each has its share") {
-  // Stage 1 takes twice as long, its second forward takes 1 more, and each message takes 2.
+  // Stage 1 takes twice as long, its second forward takes 1 more, and each message takes 2:
   //   by stages    0.4, as above
   //   by actions   F 0-1 1-2 | 1-3 3-6, B | 6-10 10-14, 10-12 14-16: 16 in all, 6 + 13 of 32
   //   observed     20 in all, 19 of 40

@@ -57,8 +57,8 @@ TEST_CASE("an offset is wrong by no more than its uncertainty, however asymmetri
 }
 
 TEST_CASE("ranks learn each host's clock, and ranks of one host share it") {
-  // Ranks 0 and 2 share a host. Ranks 1 and 4 share another, whose clock is far ahead. Rank 3 is on
-  // a third host, whose clock is behind.
+  // Ranks 0 and 2 share a host. Ranks 1 and 4 share another host, whose clock is far ahead. Rank 3
+  // is on a third host, whose clock is behind.
   const std::string hosts[] = {"a", "b", "a", "c", "b"};
   const std::int64_t ahead[] = {0, 3'600'000'000'000, 0, -5'000'000'000, 3'600'000'000'000};
   std::vector<std::vector<HostClock>> found(5);

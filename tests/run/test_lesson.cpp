@@ -175,8 +175,8 @@ TEST_CASE("a difference that the lesson's own comparison finds fails the parity 
     });
     return std::tuple{code, at_comparison, models};
   };
-  // The rank's model, the single-device run's, and the one that generates text: the comparison
-  // comes before the last.
+  // The rank's model, the single-device run's model, and the model that generates text: the
+  // comparison comes before the last one.
   CHECK(run("", "on") == std::tuple{0, 2, 3});
   CHECK(!nlohmann::json::parse(read_file(report))["parity"].contains("difference"));
   CHECK(run("two choices differ", "on") == std::tuple{1, 2, 3});

@@ -52,7 +52,7 @@ TEST_CASE("--model names a family or a published model, whose shape the other fl
   CHECK(model({"--model", "gpt3-175b", "--sequence", "1024", "--tied"}) == gpt);
   CHECK(model({"--model", "llama3-70b"}).parameter_count() == 70'553'706'496);
   CHECK(model({"--model", "llama3-405b"}).parameter_count() == 405'853'388'800);
-  // --tp divides what no flag gives.
+  // Tests that --tp divides sizes that no flag sets.
   const auto shape = [&](const std::vector<std::string>& flags) {
     const GptConfig llama = parse(flags, tensor_lesson)->plan.model();
     return std::pair{llama.kv_heads(), llama.mlp_width()};

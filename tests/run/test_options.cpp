@@ -469,7 +469,7 @@ TEST_CASE("a lesson's own flags are checked like the shared ones") {
   const auto options = with({"--compare", "0", "--overlap", "bucket"}, number, word);
   CHECK(number == 0);
   CHECK(word == "bucket");
-  // The trace and the report list them, given or not.
+  // The trace and the report list these flags, whether given or not.
   using Flags = std::vector<std::pair<std::string, std::string>>;
   CHECK(options->run.lesson_flags == Flags{{"--compare", "0"}, {"--overlap", "bucket"}});
   CHECK(with({}, number, word)->run.lesson_flags ==

@@ -8,8 +8,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Writes GPipe on two equal stages with two microbatches, F = 1 and B = 2, free messages, and
-/// `delay` between the two forwards of the first rank, for which nothing in the trace accounts.
+/// Writes GPipe on two equal stages with two microbatches, F = 1 and B = 2, free messages, and a
+/// gap of `delay` between the first rank's two forwards that nothing in the trace explains.
 void write_step(HandWritten& written, int begin, int step, int delay = 0) {
   const int b = begin;
   written.forward(0, 0, b, b + 1, step).forward(1, 0, b + 1, b + 2, step);

@@ -14,8 +14,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// Ranks take steps at different speeds, and some rank is asked to stop at a random moment. Returns
-/// the numbers of steps that the ranks have done.
+/// Ranks take steps at different speeds, and at a random moment, some rank is asked to stop.
+/// Returns the numbers of steps that the ranks have completed.
 std::set<int> steps_done(std::mt19937& random, bool processes, int ranks, int steps) {
   std::vector<std::unique_ptr<Stop>> stops;
   for (int rank = 0; rank < (processes ? ranks : 1); ++rank)

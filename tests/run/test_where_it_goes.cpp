@@ -9,7 +9,7 @@ namespace {
 
 constexpr Picoseconds ms_ = 1'000'000'000;
 
-/// Two ranks, whose step takes 10 ms: rank 1 waits for tp, and has ended before rank 0.
+/// Two ranks whose step takes 10 ms: rank 1 waits for tp, and ends before rank 0.
 StepAccount account_by_hand() {
   StepAccount account{.step = 3, .length = 10 * ms_, .axes = {"tp", "dp"}};
   account.ranks = {{.rank = 0, .time = {0, 10 * ms_}, .pieces = {}, .sums = {}, .overlaps = {}},

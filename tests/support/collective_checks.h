@@ -15,8 +15,8 @@
 #include "core/run/rank.h"
 #include "tests/support/collective_oracle.h"
 
-/// Requirements on collectives with real ranks, in a form that both threads and processes can run:
-/// each check is called on every rank and returns the errors found there, or "".
+/// Checks of collectives that run under both threads and processes: each check is called on every
+/// rank and returns the errors found there, or "".
 namespace lockstep::testing {
 
 inline View view(std::vector<float>& values) {

@@ -40,7 +40,7 @@ inline int children(int place, int ranks) {
 }
 
 /// Number of elements that member r sends. In a reduce-scatter, it sends all chunks except the one
-/// whose sum it ends up with; in an all-gather, all chunks except the one it receives last.
+/// whose sum it completes; in an all-gather, all chunks except the one it receives last.
 inline std::int64_t ring_reduce_scatter(std::int64_t n, int ranks, int r) {
   return n - chunk(n, ranks, r);
 }

@@ -8,7 +8,7 @@
 #include "tests/support/portion.h"
 #include "tests/support/tensor_checks.h"
 
-/// Requirements on context parallelism, in a form that both threads and processes can run.
+/// Checks of context parallelism that run under both threads and processes.
 namespace lockstep::testing {
 
 /// A way to divide sequences and to reach other ranks' tokens.

@@ -20,8 +20,7 @@
 #include "tests/support/bytes.h"
 #include "tests/support/portion.h"
 
-/// Requirements on data parallelism and the stages of ZeRO, in a form that both threads and
-/// processes can run.
+/// Checks of data parallelism and the ZeRO stages that run under both threads and processes.
 namespace lockstep::testing {
 
 enum class Scheme { bucket, overlap, zero_1, zero_2, zero_3, tensors };
@@ -227,7 +226,7 @@ inline Outcome train_copies(Rank& rank, const Options& options, Scheme scheme,
     if (step > 1) continue;  // later steps give the same values
     compare_with_prediction(rank, before, copies.predicted, complain);
   }
-  // For 16-bit types, compares the master weights, which only their owners have.
+  // For 16-bit types, compares the master weights, which only their owners hold.
   for (const Parameter* parameter :
        is_narrow(options.plan.model().dtype) ? copies.updated() : copies.parameters())
     record.parameters.push_back(

@@ -11,7 +11,7 @@
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
 
-/// Requirements on expert parallelism, in a form that both threads and processes can run.
+/// Checks of expert parallelism that run under both threads and processes.
 namespace lockstep::testing {
 
 /// A run of a mixture of experts, with the log that its ranks and its reference share.
@@ -30,7 +30,7 @@ struct ExpertRun {
     options.plan.modelled = {Cluster::load("classroom")};
     settle();
   }
-  /// Call this after changing the options. `replayed`: one device will replay the run.
+  /// Call this after changing the options. `replayed` says whether one device will replay the run.
   void settle(bool replayed = true) {
     log = std::make_unique<RoutingRecord>();
     if (replayed)
@@ -150,8 +150,8 @@ inline std::vector<NamedValues> first_expert_gradients(const ExpertRun& run) {
   return gradients;
 }
 
-/// Each row that a rank sends is received once, and by the rank that has its expert; what an expert
-/// keeps is within its capacity.
+/// Each row that a rank sends is received exactly once, by the rank that holds its expert, and each
+/// expert keeps at most its capacity.
 inline std::string check_conservation(const Plan& plan, const MixtureOfExperts& moe,
                                       RoutingLog& log) {
   std::string wrong;
@@ -186,7 +186,7 @@ inline std::string check_conservation(const Plan& plan, const MixtureOfExperts& 
   return wrong;
 }
 
-/// How far a run is from one device.
+/// The deviation of a run from one device.
 struct ExpertDeviation {
   double loss = 0, parameter = 0, gradient = 0;
   std::size_t flips = 0;

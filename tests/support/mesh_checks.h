@@ -14,8 +14,8 @@
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
 
-/// Requirements on data, pipeline, context and tensor parallelism on one mesh, in a form that both
-/// threads and processes can run. `Chosen` is lesson 15's Composition or LoggedAxes.
+/// Checks of data, pipeline, context and tensor parallelism on one mesh that run under both threads
+/// and processes. `Chosen` is lesson 15's Composition or LoggedAxes.
 namespace lockstep::testing {
 
 /// Lesson 16's techniques, with the log that its ranks and its reference share.
@@ -26,7 +26,7 @@ inline std::shared_ptr<const ModelBuilder> builder_of(const LoggedAxes& chosen) 
   return lockstep::builder_of(chosen, *chosen.log);
 }
 
-/// Sets what the experts need to know of the run. Call it once the other options are set.
+/// Sets the properties of the run that the experts need. Call it once the other options are set.
 inline void settle_experts(Options& options, LoggedAxes& chosen) {
   Plan& plan = options.plan;
   const int dp = plan.mesh.size(Axis::dp), cp = plan.mesh.size(Axis::cp);
@@ -97,7 +97,7 @@ inline Predicted predicted_step(const RankContext& rank, const Schedule& schedul
                                 const Composition& chosen) {
   return predict_3d(rank.plan, rank.place, schedule, chosen);
 }
-/// The routing of the step that follows completes this prediction (Predicted::at_end).
+/// The routing of the following step completes this prediction (Predicted::at_end).
 inline Predicted predicted_step(const RankContext& rank, const Schedule& schedule,
                                 const LoggedAxes& chosen) {
   return predict_all_axes(rank, schedule, chosen, *chosen.log);
@@ -108,8 +108,8 @@ inline void gather_routing(Rank& rank, const Options& options, const LoggedAxes&
   if (chosen.has_experts() && options.platform.launch == Launch::mpi)
     collect_routing(rank, *chosen.log);
 }
-/// Returns the number of tokens for which the ranks and one device chose other experts, and not
-/// because of a near-tie.
+/// Returns the number of tokens for which the ranks and one device chose different experts for a
+/// reason other than a near-tie.
 inline std::size_t flips_of(const Composition&) {
   return 0;
 }
@@ -189,7 +189,7 @@ inline Scheduled scheduled(const MeshShape& shape, const char* word, int chunks,
   return run;
 }
 
-/// Gathers all ranks' tensors on rank 0. Fails if replicas are not bitwise equal.
+/// Gathers all ranks' tensors on rank 0. Fails if replicas are not bitwise identical.
 inline std::vector<NamedValues> collected(Rank& rank, std::vector<NamedValues> tensors) {
   RankResults mine{.rank = rank.id};
   mine.parameters = std::move(tensors);

@@ -26,8 +26,8 @@
 #include "tests/support/bytes.h"
 #include "tests/support/portion.h"
 
-/// Requirements on a pipeline with real ranks, in a form that both threads and processes can run:
-/// each check is called on every rank and returns the errors found there, or "".
+/// Checks of a pipeline with real ranks that run under both threads and processes: each check is
+/// called on every rank and returns the errors found there, or "".
 namespace lockstep::testing {
 
 /// A model that is small enough to train a few hundred times but still learns.

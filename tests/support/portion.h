@@ -21,8 +21,8 @@ std::vector<Case> portion(std::vector<Case> cases, std::size_t quick) {
   return cases;
 }
 
-/// Returns each of `firsts` with each of `seconds`. Of the first |firsts| cases, each has another
-/// first, and neighbours have different seconds; so a portion covers much of both.
+/// Returns each element of `firsts` with each element of `seconds`. The first |firsts| cases all
+/// have different firsts, and neighbours have different seconds, so a portion covers much of both.
 template <class First, class Second>
 std::vector<std::pair<First, Second>> combinations(const std::vector<First>& firsts,
                                                    const std::vector<Second>& seconds) {
@@ -40,14 +40,14 @@ Number portion_of(Number all, Number quick) {
   return all_cases() ? all : quick;
 }
 
-/// Returns how many steps a test trains, which is `all` only if all_cases() is true. Eight steps
-/// show a wrong gradient or update as well as twenty.
+/// Returns the number of steps that a test trains, which is `all` only if all_cases() is true.
+/// Eight steps show a wrong gradient or update as well as twenty.
 inline int training_steps(int all = 20) {
   return portion_of(all, std::min(all, 8));
 }
 
 /// Returns the upper bound on the final loss, relative to the initial loss, after training_steps().
-/// After all of them, it is `left`.
+/// After all steps, it is `left`.
 inline double learned(double left = 0.8) {
   return portion_of(left, 1 - (1 - left) / 5);
 }

@@ -51,7 +51,7 @@ class SplitModel : public ModelBuilder {
   int experts_;
 };
 
-/// Returns a Plan::split for so many blocks; empty in half of the cases.
+/// Returns a Plan::split for this number of blocks; empty in half of the cases.
 inline std::vector<int> random_split(std::mt19937& random, int layers, int stages) {
   if (random() % 2 == 0) return {};
   std::vector<int> split(static_cast<std::size_t>(stages), 1);

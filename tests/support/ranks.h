@@ -39,7 +39,7 @@ struct ThreadRun {
     return fabric.failure();
   }
 
-  /// Sleeps until the run has failed, for a rank that is supposed to hang.
+  /// Sleeps until the run has failed; for a rank that is supposed to hang.
   void sleep_until_failure() const {
     while (fabric.failure().empty()) std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }

@@ -9,7 +9,8 @@
 
 namespace lockstep::testing {
 
-/// A GPU without any functions, from which tests derive one with those that they need.
+/// A GPU without any functions; tests derive classes from it that implement the functions they
+/// need.
 class StubGpu : public Gpu {
  public:
   int index() const override { return 0; }

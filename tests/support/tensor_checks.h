@@ -10,8 +10,7 @@
 #include "tests/support/copies_checks.h"
 #include "tests/support/portion.h"
 
-/// Requirements on tensor and sequence parallelism, in a form that both threads and processes can
-/// run.
+/// Checks of tensor and sequence parallelism that run under both threads and processes.
 namespace lockstep::testing {
 
 enum class Sharing { tensor, sequence, regathered };
@@ -51,7 +50,7 @@ inline Options small_tensors(int t, Sharing sharing) {
 }
 
 /// One rank of a run. With several replicas (dp), their gradients are summed during the backward
-/// pass; `predicted` is then without these sums.
+/// pass; `predicted` then excludes these sums.
 class SharedLayers {
  public:
   SharedLayers(Rank& rank, const Options& options, Sharing sharing)
@@ -62,7 +61,7 @@ class SharedLayers {
         optimizer_(model_.parameters(), rank.device, options.plan.optimizer) {
     if (rank.place.size(Axis::dp) > 1)
       replicas_.emplace(model_, rank.group(Axis::dp), unit_buckets);
-    // After the replicas' hooks, so that they see the summed gradients.
+    // Registered after the replicas' hooks, so that they see the summed gradients.
     if (sharing != Sharing::tensor) sums_.emplace(model_, rank.group(Axis::tp));
   }
 
@@ -119,14 +118,14 @@ Outcome train_layers(Rank& rank, const Options& options, Layers& layers, const c
 
   const std::vector<RankResults> records = gathered(rank, record), firsts = gathered(rank, first);
   if (rank.id != 0) return {};
-  // collect_parameters() fails if replicas of a parameter are not bitwise equal.
+  // collect_parameters() fails if replicas of a parameter are not bitwise identical.
   return {collect_losses(records, options.run.steps),
           collect_parameters(records),
           collect_parameters(firsts),
           {}};
 }
 
-/// How far a run is from one device.
+/// The deviation of a run from one device.
 struct Deviation {
   double loss = 0, parameter = 0, gradient = 0;
 };

@@ -19,7 +19,7 @@
 namespace lockstep::testing {
 
 // Writers of whole tensors: safetensors files as transformers writes them, and checkpoints in the
-// older form, which today's code still reads.
+// older form, which the current code still reads.
 
 /// A tensor to write. The view must be host memory, contiguous, f32 or i32.
 struct NamedView {

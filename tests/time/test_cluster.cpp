@@ -91,7 +91,7 @@ TEST_CASE("a message takes the cheapest protocol that is used for its size") {
     CHECK(cluster.latency(0, 1, bytes) == latency);
     CHECK(cluster.transfer(0, 1, bytes) == of_a_byte * bytes);
   };
-  // 1 + n = 4 + n/4 at n = 4 (µs and kB), and 4 + n/4 = 10 + n/10 at n = 40.
+  // The costs are equal, 1 + n = 4 + n/4, at n = 4 (µs and kB), and 4 + n/4 = 10 + n/10 at n = 40.
   costs(0, 1'000'000, 1000);
   costs(3'999, 1'000'000, 1000);
   costs(4'001, 4'000'000, 250);
@@ -334,8 +334,8 @@ TEST_CASE("measured rates: a kernel's time follows from its kind and shape") {
   CHECK(time(1024, 1024, 1024) == picoseconds(1.2e12 / 2.4e14));
   CHECK(time(1, 7, 9) == time(128, 1024, 64));  // beyond the measured sizes, the nearest
   CHECK(time(9999, 9999, 9999) == time(1024, 1024, 1024));
-  // Half way in logarithms, the rate is the geometric mean: of 2 and 10 between k = 64 and 1024, of
-  // 2 and 8 between m = 128 and 1024, and of all four.
+  // Halfway on a logarithmic scale, the rate is the geometric mean: of 2 and 10 between k = 64 and
+  // 1024, of 2 and 8 between m = 128 and 1024, and of all four.
   const auto rate = [&](std::int64_t m, double k) {
     return 1.2e12 / seconds(time(m, 1024, static_cast<std::int64_t>(k)));
   };
@@ -481,7 +481,7 @@ TEST_CASE(
       CHECK(rate(8192, 8192, thin) < 0.25 * peak);
     }
     CHECK(rate(128, 128, 128) < 0.25 * peak);
-    // A matrix times a vector reads each element of the matrix once: memory sets its pace.
+    // A matrix times a vector reads each element of the matrix once, so memory limits its speed.
     const double elements = 8192.0 * 8192;
     CHECK(2 * elements / rate(8192, 1, 8192) ==
           doctest::Approx(2 * elements / memory).epsilon(0.02));

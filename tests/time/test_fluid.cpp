@@ -6,8 +6,8 @@ using namespace lockstep;
 
 namespace {
 
-/// When a flow of 100 bytes ends that shares a resource with others, of which each has `bytes` and
-/// follows the one before without a pause.
+/// Returns the end of a flow of 100 bytes that shares a resource with others, each of which has
+/// `bytes` and follows the previous one without a pause.
 Picoseconds end_beside(double bytes) {
   constexpr double slow = 7, unlimited = 1e9;  // bytes per second
   Fluid fluid;
@@ -28,8 +28,9 @@ Picoseconds end_beside(double bytes) {
 }  // namespace
 
 TEST_CASE("a flow beside which others follow one another without a pause has one rate") {
-  // 3 whole bytes per second of 7 are left for it, whatever the others' lengths. Each of the short
-  // ones ends between two parts of a byte, and must not cost the flow such a part.
+  // Of 7 bytes per second, 3 whole bytes are left for the flow, whatever the others' lengths. Each
+  // of the short flows ends between two parts of a byte, and must not cost the long flow such a
+  // part.
   CHECK(end_beside(1e6) == 33'333'333'333'334);
   CHECK(end_beside(1) == end_beside(1e6));
   CHECK(end_beside(0.7) == end_beside(1e6));

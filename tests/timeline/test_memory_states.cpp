@@ -1,4 +1,4 @@
-// Reading what fills a rank's memory, also from traces that no run writes.
+// Reads the contents of a rank's memory, also from traces that no run writes.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -81,7 +81,7 @@ TEST_CASE("states that no run writes are left out") {
   CHECK(count(good + good) == 1);                                      // not the next number
   CHECK(count(state_line(1, two_parts, "0,1")) == 0);                  // the same
   CHECK(count(state_line(0, two_parts, "2,1")) == 0);                  // no such part
-  CHECK(count(state_line(0, two_parts, "0,-1")) == 0);                 // fewer than no bytes
+  CHECK(count(state_line(0, two_parts, "0,-1")) == 0);                 // a negative number of bytes
   CHECK(count(state_line(0, two_parts, "0,99999999999999999")) == 0);  // too many bytes
   CHECK(count(state_line(0, R"(["nothing","qkv",0])", "")) == 0);      // no such category
   CHECK(count(state_line(0, R"(["activations","qkv"])", "")) == 0);    // no layer

@@ -111,7 +111,8 @@ TEST_CASE("a message behind a late one on its lane is not latency meanwhile") {
 
 TEST_CASE("a message is held up by one that is sent only after the step") {
   // Rank 1's step ends at 20, while its own send leaves from 16 to 20. A message to it was sent at
-  // 6, but rank 0 sends the one before it on the lane only at 30, so it is not on its way yet.
+  // 6, but rank 0 sends the previous message on the lane only at 30, so the message is not in
+  // flight yet.
   Written written{"modelled"};
   written.span(1, 0, Category::step, 0, 20).span(1, 0, Category::forward, 0, 16);
   written.span(1, 0, Category::wait, 16, 20);
@@ -141,7 +142,7 @@ TEST_CASE("modelled: time between named spans is compute; after its own step a r
 }
 
 TEST_CASE("on the wall clock a send that waits for its receiver is waiting for a late peer") {
-  // A rendezvous: rank 0 posts at 2, rank 1 only at 9, and the bytes move from 9 to 11.
+  // In a rendezvous, rank 0 posts at 2, rank 1 only at 9, and the bytes move from 9 to 11.
   for (const char* clock : {"wall", "modelled"}) {
     CAPTURE(clock);
     Written written{clock};
@@ -213,7 +214,7 @@ TEST_CASE("a step's parts are never negative and add up to the step, whatever th
 }
 
 TEST_CASE("each axis is charged for its own waits, and only its own messages divide them") {
-  // Rank 0 waits for tp from 4 to 10, while a message of dp is on its way and arrives.
+  // Rank 0 waits for tp from 4 to 10, while a message of dp is in flight and arrives.
   Timeline timeline;
   timeline.run().clock = "modelled";
   timeline.run().ranks = 2;

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// The viewer's screen in a Dear ImGui context without a window, operated with mouse and keyboard.
-/// Each call draws the frames that the input needs to take effect.
+/// Each call draws the frames that are needed for the input to take effect.
 class Interactive : public Headless {
  public:
   viz::Model model;

@@ -43,8 +43,8 @@ class FakeRank {
       bytes.remove_prefix(static_cast<std::size_t>(count));
     }
   }
-  /// Sends as many bytes as the connection accepts now, waiting briefly if it accepts none. Returns
-  /// their number.
+  /// Sends as many bytes as the connection accepts now, after a brief wait if it accepts none.
+  /// Returns their number.
   std::size_t offer(std::string_view bytes) const {
     const auto count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) return static_cast<std::size_t>(count);

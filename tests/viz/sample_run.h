@@ -26,7 +26,7 @@ struct SampleRun {
 /// Simulates 1F1B on `stages` ranks, with 1 ms per forward and 2 ms per backward.
 SampleRun sample_1f1b(int stages = 4, int microbatches = 8, int steps = 6);
 
-/// The same run with GPipe's order: all forwards before all backwards.
+/// The same run in GPipe's order: all forwards before all backwards.
 SampleRun sample_gpipe(int stages = 4, int microbatches = 8, int steps = 6);
 
 /// The same run with interleaved 1F1B: the same work in `chunks` chunks per rank.

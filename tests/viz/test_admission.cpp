@@ -175,7 +175,7 @@ TEST_CASE("300 idle connections keep no rank out, and are closed") {
 }
 
 TEST_CASE("a storm of hellos of another user is refused unread, in few passes over the sockets") {
-  // Blocks the server's thread until the whole storm is waiting to be accepted.
+  // Blocks the server's thread until all connections of the storm are waiting to be accepted.
   std::promise<void> storm_is_there;
   std::shared_future<void> released = storm_is_there.get_future().share();
   LiveServer server{

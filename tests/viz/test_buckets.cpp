@@ -1,5 +1,5 @@
-// The collectives of data parallelism, and what hides them: against an example worked by hand,
-// against core/trace's analysis, and in a context without a window.
+// The collectives of data parallelism and the compute that hides them: compared with an example
+// worked out by hand, with the analysis of core/timeline, and in a context without a window.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -30,9 +30,9 @@ void add(Timeline& timeline, int rank, int tid, Category category, Interval time
   timeline.add(rank, tid, span);
 }
 
-/// Four all-reduces of two ranks, the last one of half the size. A message takes 1 µs longer to
+/// Two ranks run four all-reduces, the last one of half the size. A message takes 1 µs longer to
 /// arrive than to leave. The backward pass ends at 60 µs on rank 0 and at 55 µs on rank 1; both
-/// ranks then wait for the third all-reduce until 71 µs, and at once issue the fourth and wait for
+/// ranks then wait for the third all-reduce until 71 µs, immediately issue the fourth, and wait for
 /// it until 77 µs.
 void buckets_by_hand(Timeline& timeline) {
   timeline.run().clock = "modelled";
@@ -129,7 +129,7 @@ TEST_CASE("the buckets of a step, worked by hand") {
   CHECK(bucket_words(timeline, step, 0).back() == "Compute never stalls for it.");
   check_sums(timeline, 0);
   check_sums(timeline, 1);
-  // Rank 1's backward pass is shorter, so less is hidden.
+  // Rank 1's backward pass is shorter, so it hides less.
   const StepAccount account = step_account(timeline, 0);
   CHECK(most_exposed(account)->rank == 1);
   CHECK(most_exposed({}) == nullptr);

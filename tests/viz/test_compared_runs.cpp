@@ -1,4 +1,4 @@
-// Two runs side by side: what they share, and the keys and buttons of the comparison.
+// Two runs side by side: their shared state, and the keys and buttons of the comparison.
 #include <doctest/doctest.h>
 
 #include "tests/support/temporary_folder.h"
@@ -254,7 +254,7 @@ TEST_CASE("a selected range and marks are at the same place in both runs") {
   Comparing viewer;
   ComparedRuns& runs = viewer.runs;
   Model &a = runs.model(Side::a), &b = runs.model(Side::b);
-  // Different steps, so that the same place is another time.
+  // Different steps, so that the same place is a different time.
   runs.go_by_steps(Side::b, -2);
   viewer.frame();
   CHECK(runs.origin(Side::a) != runs.origin(Side::b));

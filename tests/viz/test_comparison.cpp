@@ -1,4 +1,5 @@
-// The comparison of two steps, against examples worked by hand and core/timeline's analysis.
+// The comparison of two steps, compared with examples worked out by hand and with core/timeline's
+// analysis.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -80,7 +81,7 @@ const ComparedValue* find(const std::vector<ComparedValue>& values, const std::s
   return nullptr;
 }
 
-/// Returns whether a sentence has exactly these values, but for the last digits.
+/// Returns whether a sentence has exactly these values, except for the last digits.
 using Values = std::map<std::string, double>;
 bool has_values(const Sentence& sentence, const Values& expected) {
   const Values values{sentence.values.begin(), sentence.values.end()};
@@ -328,7 +329,7 @@ TEST_CASE("1F1B is no faster than GPipe, has the same parts, and needs less memo
   CHECK(same[0].text == "Both steps take 37.11 ms.");
   CHECK(same[1].text.starts_with("All parts are equal as well: compute 24.00 ms"));
   CHECK(same[2].text == "Peak memory is the same, 2672.9 kB.");
-  // A report of no bytes is not the same as a report of some.
+  // A report of zero bytes differs from a missing report.
   StepMetrics without = step_metrics(run, 0);
   for (RankMetrics& rank : without.ranks) rank.memory = 0;
   CHECK(comparison_sentences(without, step_metrics(run, 0), {}, false)[2].text ==
@@ -343,7 +344,7 @@ TEST_CASE("1F1B is no faster than GPipe, has the same parts, and needs less memo
 
 namespace {
 
-/// Metrics of a step whose ranks all have these parts.
+/// Returns the metrics of a step whose ranks all have these parts.
 StepMetrics metrics_with(StepSums sums, std::vector<std::string> axes, std::size_t ranks = 2) {
   StepMetrics metrics{.step = 0};
   metrics.account.step = 0;
@@ -382,13 +383,13 @@ TEST_CASE("the largest changes are named until they make up nine tenths") {
                               {"tp", "dp"})) ==
         "Of the 24.00 ms added, dp's exposed communication accounts for 15.00 ms, tp's exposed "
         "communication 5.00 ms and the bubble 4.00 ms (means over ranks).");
-  // Against each other.
+  // Two parts change in opposite directions.
   CHECK(words(a, metrics_with({.compute = 90 * ms, .axes = {{.transfer = 22 * ms}}}, {"dp"})) ==
         "Per rank, dp's exposed communication takes 12.00 ms more and compute 10.00 ms less; all "
         "parts together 2.00 ms more.");
   CHECK(words(a, metrics_with({.compute = 90 * ms, .axes = {{.transfer = 20 * ms}}}, {"dp"})) ==
         "Per rank, compute takes 10.00 ms less and dp's exposed communication 10.00 ms more.");
-  // Differences that do not show in the printed times are none.
+  // Differences that the printed times do not show are ignored.
   CHECK(words(a, metrics_with({.compute = 100 * ms + 3 * us, .axes = {{.transfer = 10 * ms}}},
                               {"dp"})) ==
         "All parts are equal as well: compute 100.0 ms and exposed dp 10.00 ms per rank.");
@@ -396,7 +397,7 @@ TEST_CASE("the largest changes are named until they make up nine tenths") {
       a, metrics_with({.compute = 100 * ms + 3 * us, .axes = {{.transfer = 10 * ms}}}, {"dp"}), {},
       false);
   CHECK(close[0].text == "Both steps take 110.0 ms.");
-  // A difference that shows, but not as a share.
+  // A difference that the times show, but the share does not.
   const auto small = comparison_sentences(metrics_with({.compute = 9'990 * us}, {}),
                                           metrics_with({.compute = 9'994'900'000}, {}), {}, false);
   CHECK(small[0].text == "Both steps take 9.99 ms.");
@@ -514,7 +515,7 @@ TEST_CASE("numbers in flight are not compared if the chunks differ, but activati
             ->text.ends_with(" At the peak, activations take 1510.0 kB instead of 1030.0 kB."));
   // Two runs with the same number of chunks can be compared.
   CHECK(find(compare_steps(b, b, false), pairs->name)->difference() == 0);
-  // Activations are no reason if something else makes up most of the difference.
+  // Activations are no reason if another category makes up most of the difference.
   StepMetrics parameters = a;
   for (RankMetrics& rank : parameters.ranks) *rank.memory += 5'000'000;
   const auto other = comparison_sentences(parameters, b, {}, false);

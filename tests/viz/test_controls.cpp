@@ -227,7 +227,7 @@ TEST_CASE("a tooltip covers no part of the row that it explains") {
       const TimelineSpan forward = viewer.action(rank, 1, Category::forward, 2);
       REQUIRE(viewer.y_of(rank, (forward.start + forward.end) / 2) > 0);
       viewer.frame();
-      // The tooltip is all that is drawn in front.
+      // The tooltip is the only object drawn in front.
       const ImDrawList& front = *ImGui::GetForegroundDrawList();
       REQUIRE(front.VtxBuffer.Size > 0);
       float top = 1e9f, bottom = 0;
@@ -299,7 +299,8 @@ TEST_CASE("pinned ranks stay while the others scroll") {
 }
 
 TEST_CASE("what follows the lanes is drawn on the whole screen") {
-  // A clip rectangle of the lanes that is not taken back would hide the cards and the legend.
+  // A clip rectangle that is not removed after drawing the lanes would hide the cards and the
+  // legend.
   const Interactive viewer{sample_1f1b(4, 8, 3)};
   const ImDrawData& data = *ImGui::GetDrawData();
   int below = 0;

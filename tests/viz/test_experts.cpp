@@ -1,4 +1,5 @@
-// The load of the experts: against an example worked by hand, and in a context without a window.
+// The load of the experts: compared with an example worked out by hand, and in a context without a
+// window.
 #include <doctest/doctest.h>
 
 #include "core/timeline/reader.h"
@@ -44,7 +45,7 @@ void routed_by_hand(Timeline& timeline) {
     else
       count(3, {{"expert 0", 8}, {"expert 1", 7}, {"expert 2", 8}, {"expert 3", 7}});
     for (const char* name : {"expert", "expert x", "expert 1 lost", "tokens"})
-      count(3, {{name, 1}});  // no series of an expert
+      count(3, {{name, 1}});  // not the series of an expert
     std::string text;
     recorder.take([&](const TraceEvent& event) { append_line(text, rank, event); });
     TraceReader reader{timeline};

@@ -1,4 +1,4 @@
-// What a rank does at each time, as the timeline shades and explains it.
+// A rank's activity at each time, as the timeline shades and explains it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ TEST_CASE("exposed communication is explained by its axis and part") {
   CHECK(words_at(40)[0] == "transfer, dp");
   CHECK(words_at(40)[2] == "19.00 µs");
   CHECK(words_at(52)[0] == "AdamW");
-  // Beside a wait of less than a pixel, the rank computes.
+  // Next to a wait of less than a pixel, the rank computes.
   Finding beside = find_at(*timeline.find_rank(0), *timeline.find_rank(0)->compute(), Band::action,
                            15.0 * us, 30.0 * us);
   beside.kind = Finding::Kind::span;
@@ -184,7 +184,7 @@ TEST_CASE("a step of many spans is explained by another thread") {
   for (int rank = 0; rank < ranks; ++rank) {
     for (const bool forward : {true, false}) {
       for (int i = 0; i < microbatches; ++i) {
-        // A pipeline with gaps between actions, all forward ones first.
+        // A pipeline with gaps between actions, in which all forward actions come first.
         const int slot = forward ? i + rank : 2 * microbatches + i + ranks - rank;
         TimelineSpan span{.start = 1000 * slot, .end = 1000 * slot + 900 - (i * 7 + rank) % 50};
         span.category = forward ? Category::forward : Category::backward;
@@ -218,7 +218,7 @@ TEST_CASE("a step of many spans is explained by another thread") {
   CHECK(same(found->account, expected));
   CHECK_FALSE(found->path);
 
-  // A picture waits for the analysis.
+  // A picture waits until the analysis is complete.
   Explanations patient;
   patient.update(std::chrono::hours{1});
   found = patient.find(timeline, step);

@@ -96,7 +96,7 @@ TEST_CASE("the CSV has the account of each visible step by rank, to the picoseco
           exact(sums.ended),
           std::to_string(bytes_sent(timeline, *timeline.find_rank(rank.rank), account.step))};
       CHECK(cells == expected);
-      // The parts add up, as a script would add them.
+      // The parts add up when a script adds them.
       Picoseconds sum = 0;
       for (std::size_t i = 3; i < 15; ++i)
         if (i != 8 && i != 9) sum += picoseconds(cells[i]);
@@ -172,7 +172,7 @@ TEST_CASE("the SVG has each visible action at its place, and every rank") {
   }
   CHECK(svg.find(">step 1<") != std::string::npos);
   CHECK(svg.find("url(#part6)") != std::string::npos);  // warm-up
-  // Another window has another picture.
+  // A different window gives a different picture.
   model.viewport.fit_steps(model.timeline, 0, 2);
   model.viewport.advance(model.timeline, 0, true);
   CHECK(timeline_svg(model, layout, 1600) != svg);

@@ -1,4 +1,4 @@
-// What is under the cursor, and what the viewer says about it.
+// The object under the cursor, and the viewer's description of it.
 #include <doctest/doctest.h>
 
 #include "core/timeline/reader.h"
@@ -38,7 +38,7 @@ TEST_CASE("the item under the cursor, in words") {
 }
 
 TEST_CASE("if the cursor covers more than what it names, the words say so") {
-  // A forward of 1 ms with a wait of 11 µs in it, at 7 µs per pixel: the cursor covers 21 µs.
+  // A forward of 1 ms that contains a wait of 11 µs, at 7 µs per pixel: the cursor covers 21 µs.
   Timeline timeline;
   const auto add = [&](Category category, Picoseconds start, Picoseconds end) {
     TimelineSpan span{.start = start, .end = end, .step = 0};
@@ -61,9 +61,9 @@ TEST_CASE("if the cursor covers more than what it names, the words say so") {
   CHECK(words(505 * us, 10'500'000) ==
         "idle, waiting\n11.00 µs\none of 2 spans in the 21.00 µs that the cursor covers; zoom in\n"
         "500.0 µs to 511.0 µs\nrank 0, compute, step 0\n");
-  // Zoomed in, the wait fills what the cursor covers.
+  // Zoomed in, the wait fills the area that the cursor covers.
   CHECK(words(505 * us, us).starts_with("idle, waiting\n11.00 µs\n500.0 µs"));
-  // An action is longer than what the cursor covers.
+  // An action is longer than the area that the cursor covers.
   CHECK(words(300 * us, 10'500'000).starts_with("forward\n1.00 ms\n0 µs to 1.00 ms"));
   CHECK(words(ms + 4 * us, 10'500'000)
             .starts_with("idle\n9.00 µs\nbeside 2 spans in the 21.00 µs that the cursor covers; "

@@ -86,8 +86,8 @@ std::vector<double> busy(const SpanRow& row, const TimeWindow& window, std::size
 }  // namespace
 
 TEST_CASE("every pixel column shows its busy fraction, also with many spans in a column") {
-  // Between one span in many columns and many thousands in one. Columns that look alike are merged,
-  // which changes a column's work by less than a sixteenth.
+  // Tests from one span in many columns to many thousands of spans in one column. Columns that look
+  // alike are merged, which changes a column's work by less than a sixteenth.
   std::mt19937 random{2};
   for (const int spans : {20, 300, 5000, 60000}) {
     const SpanRow row = random_row(random, spans, 50);
@@ -126,8 +126,8 @@ TEST_CASE("every pixel column shows its busy fraction, also with many spans in a
 }
 
 TEST_CASE("a bubble narrower than a pixel stays visible between wide spans") {
-  // At ten pixels per 1000: a gap of 0.3 pixels within column 10, and one of 0.4 across columns 20
-  // and 21.
+  // At ten pixels per 1000, there is a gap of 0.3 pixels within column 10, and one of 0.4 across
+  // columns 20 and 21.
   const SpanRow row{
       {.start = 0, .end = 1050}, {.start = 1080, .end = 2080}, {.start = 2120, .end = 3000}};
   std::vector<SpanBox> boxes;

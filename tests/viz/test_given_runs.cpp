@@ -35,7 +35,7 @@ TEST_CASE("paths are divided into the runs to compare, and those that are left o
         "the viewer compares two runs: " + a0.string() +
             " and 1 more belong to other runs and are not shown");
 
-  // The same path again: two steps of one run are compared.
+  // The same path again: the viewer compares two steps of one run.
   CHECK(divide_into_runs({a0, a0}).b == Paths{a0});
   CHECK(divide_into_runs({a0, a1, a0}).a == Paths{a0, a1});
   CHECK(divide_into_runs({a0, a1, a0}).b == Paths{a0});

@@ -1,4 +1,4 @@
-// Tests traces that no run writes: mutated traces, and traces with extreme values in a field. The
+// Tests traces that no run writes: mutated traces, and traces with an extreme value in a field. The
 // viewer must open and draw each of them. With LOCKSTEP_HOSTILE=all in the environment, there are
 // thousands of traces (the slow test, intended for the sanitizers); otherwise there are a hundred.
 #include <doctest/doctest.h>

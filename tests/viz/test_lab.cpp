@@ -1,4 +1,4 @@
-// The what-if simulation: it starts from the trace, and agrees with the textbook.
+// The what-if simulation starts from the trace, and agrees with the textbook.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -22,7 +22,7 @@ TEST_CASE("the trace, the simulator and the series agree on the bubble") {
   for (std::size_t i = 0; i < 5; ++i)
     CHECK(series.find(timeline, i)->bubble.share() == doctest::Approx(simulated));
 
-  // With the original run's settings, the lab computes the same bubble.
+  // With the settings of the original run, the lab computes the same bubble.
   const LabQuestion question = question_from(timeline, 4);
   CHECK(question.size().stages() == 4);
   CHECK(question.schedule->name == "1F1B");
@@ -102,12 +102,12 @@ TEST_CASE("of a run with many stages, only the microbatches that are left out ar
   const LabQuestion question = question_from(timeline, 0);
   CHECK(question.microbatches == 64);
   CHECK(limit_words(question) == "simulated: 64 of the run's 128 microbatches; more take too long");
-  // The bubble is shown under the size that it belongs to: 63 / (64 + 63).
+  // The bubble is labelled with the size to which it applies: 63 / (64 + 63).
   CHECK(bubble_words(question, answer(question)) == "bubble of 64 stages, 64 microbatches: 49.6 %");
 }
 
 TEST_CASE("the run's schedule is checked against the run's microbatches") {
-  // DualPipeV takes at least two microbatches per rank.
+  // DualPipeV requires at least two microbatches per rank.
   Timeline timeline;
   timeline.predict({.schedule = "DualPipeV"});
   for (int rank = 0; rank < 8; ++rank)
@@ -150,7 +150,7 @@ TEST_CASE("the lab's textbook answers") {
   CHECK(answer(question).formula.value() == doctest::Approx(3.0 / 27));
   CHECK(answer(question).most_live == 5.5);
 
-  // The same model, measured with another number of stages.
+  // The same model, measured with a different number of stages.
   question.measured.assign(
       4, {.forward = ms, .backward = 2 * ms, .backward_input = ms, .backward_weight = ms});
   CHECK(answer(question).simulation.bubble == doctest::Approx(3.0 / 27));

@@ -1,4 +1,4 @@
-// The bar of the mean step and its sentences, against a step worked by hand.
+// The bar of the mean step and its sentences, compared with a step worked out by hand.
 #include <doctest/doctest.h>
 
 #include <set>

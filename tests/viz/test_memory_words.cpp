@@ -1,4 +1,4 @@
-// What the memory card says under the cursor.
+// The memory card's text under the cursor.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@ using TipLines = std::vector<std::string>;
 
 namespace {
 
-/// One rank and one step of 10 µs. The rank has 40 kB of weights, keeps activations from 2 µs to
-/// 8 µs, and has a scratch of 100 kB that no sample sees.
+/// One rank and one step of 10 µs. The rank holds 40 kB of weights, keeps activations from 2 µs to
+/// 8 µs, and allocates scratch of 100 kB that no sample sees.
 std::string memory_trace(bool with_parts) {
   const auto sample_of = [&](int at, int state, int activations) {
     return fmt::format(R"({{"ph":"C","name":"memory","pid":0,"tid":0,"ts":{},{})"

@@ -29,7 +29,8 @@ TEST_CASE("an open span grows between its announcements") {
   CHECK(end_after(milliseconds{60}) == 90 * ms);
   CHECK(end_after(milliseconds{70}) == 100 * ms);
   CHECK(end_after(milliseconds{70}, false) == 90 * ms);
-  // Modelled time passes only while a rank works, so the span ends where the run has come.
+  // Modelled time passes only while a rank works, so the span ends at the latest time that the run
+  // has reached.
   timeline.run().clock = "modelled";
   TimelineSpan other{.start = 0, .end = 95 * ms};
   timeline.add(1, 0, other);

@@ -1,4 +1,4 @@
-// The palettes: for colour-blind people, and for contrast.
+// Tests the palettes for colour-blind users, and their contrast.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -35,8 +35,8 @@ double contrast(ImU32 a, ImU32 b) {
   return std::max(one, other) / std::min(one, other);
 }
 
-/// How a colour appears with each kind of colour vision: normal, protanopia, deuteranopia and
-/// tritanopia, by the matrices for full severity of Machado, Oliveira and Fernandes (2009), "A
+/// The appearance of a colour under each kind of colour vision: normal, protanopia, deuteranopia
+/// and tritanopia, by the matrices for full severity of Machado, Oliveira and Fernandes (2009), "A
 /// Physiologically-based Model for Simulation of Color Vision Deficiency".
 using Matrix = std::array<Rgb, 3>;
 constexpr Matrix visions[] = {
@@ -116,7 +116,7 @@ TEST_CASE("the parts of a step remain distinct with any kind of colour vision") 
           CAPTURE(j);
           CHECK(distance(seen(parts[i], vision), seen(parts[j], vision)) > 10);
         }
-    // Their names are drawn on them.
+    // The axes' names are drawn on their colours.
     for (const ImU32 colour : each->axes) CHECK(contrast(each->text_on_box, colour) > 4.5);
     CHECK(contrast(each->text_on_box, each->bubble) > 4.5);
     CHECK(contrast(each->text, each->other) > 3);
@@ -135,7 +135,7 @@ TEST_CASE("text is legible in both themes") {
     for (const ImU32 box : {each->forward, each->backward, each->backward_weight, each->recompute,
                             each->optimizer, each->communication, each->kernel, each->accent})
       CHECK(contrast(each->text_on_box, box) > 4.5);
-    // What is drawn over boxes differs from their ground.
+    // Objects drawn over boxes contrast with their background.
     CHECK(contrast(each->critical_path, each->lane) > 3);
     CHECK(contrast(each->highlight, each->lane) > 7);
   }

@@ -1,4 +1,4 @@
-// The panels that each kind of run gets, and the words on them.
+// The panels of each kind of run, and their text.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -58,10 +58,10 @@ TEST_CASE("a pipeline gets the bubble and the what-if simulation") {
   CHECK(panels.next(std::nullopt) == Panel::traffic);
   CHECK(panels.next(Panel::traffic) == Panel::retime);
   CHECK(panels.next(Panel::retime) == Panel::what_if);
-  // Without messages there is no traffic to choose.
+  // Without messages, the traffic panel is not offered.
   CHECK(panels_of(timeline).shown(Panel::traffic) == Panel::what_if);
   CHECK(PanelRow{}.shown(Panel::traffic) == std::nullopt);
-  // The description of the run says so before any span arrives.
+  // The description of the run already says so before any span arrives.
   Timeline announced;
   announced.predict({.stages = 2, .microbatches = 4});
   CHECK(contents_of(announced).pipeline);
@@ -75,7 +75,7 @@ TEST_CASE("data, tensor and expert parallelism get the overlap of communication"
   }
   CHECK(panels_of(timeline) ==
         row({Panel::communication, Panel::loss, Panel::memory}, {Panel::traffic, Panel::retime}));
-  // Stages with one number are no pipeline.
+  // Stages that all have the same number form no pipeline.
   Timeline staged;
   train(staged, 0, 0);
   train(staged, 1, 0);
@@ -130,7 +130,7 @@ TEST_CASE("a run without communication, without compute or without anything gets
   Timeline alone;
   train(alone, 0);
   CHECK(panels_of(alone) == row({Panel::loss, Panel::memory}, {Panel::retime}));
-  // Collectives alone have no compute that could hide them.
+  // Collectives alone leave no compute that could hide them.
   Timeline collectives;
   add(collectives, 0, 1, Category::communication, 0, 5);
   CHECK(panels_of(collectives) == row({}, {Panel::traffic, Panel::retime}));

@@ -98,7 +98,7 @@ TEST_CASE("Space, the buttons and the time axis control the playback") {
   viewer.press(keys::space);
   CHECK_FALSE(playback.playing());
   CHECK(playback.active());
-  // A drag in the axis scrubs; what is behind the cursor is not found.
+  // A drag in the axis moves the playback's cursor; objects after the cursor are not found.
   const StepWindow step = viewer.model.timeline.steps()[1];
   const auto middle = (step.start + step.end) / 2;
   viewer.drag(300, 50 + 34 + 8 + 34 + 2 + 12, viewer.x_of(middle), 50 + 34 + 8 + 34 + 2 + 12);

@@ -1,4 +1,4 @@
-// The statistics of a selected range, against a timeline worked by hand.
+// The statistics of a selected range, compared with a timeline worked out by hand.
 #include <doctest/doctest.h>
 
 #include "core/timeline/reader.h"
@@ -72,7 +72,8 @@ TEST_CASE("a range over several steps adds them up, and the time in no step") {
   Timeline timeline;
   add_worked_step(timeline, 0, 0);
   add_worked_step(timeline, 1, 60);
-  // Rank 0: all of step 0, 6 in no step, and of step 1 the forward pass and 2 of the wait for tp.
+  // Rank 0: all of step 0, 6 outside of steps, and of step 1 the forward pass and 2 of the wait for
+  // tp.
   const RangeStatistics range = range_statistics(timeline, {0, 72 * us});
   CHECK(range.axes == std::vector<std::string>{"dp", "tp"});
   const StepSums& sums = range.ranks[0].sums;
@@ -84,7 +85,7 @@ TEST_CASE("a range over several steps adds them up, and the time in no step") {
   CHECK(range.ranks[0].in_no_step == 6 * us);
   CHECK(range.ranks[1].in_no_step == 16 * us);
   CHECK(range.ranks[1].sums.compute == (28 + 12) * us);
-  // Exactly the step of a rank.
+  // The range is exactly the step of a rank.
   const StepAccount account = step_account(timeline, 1);
   CHECK(range_statistics(timeline, account.ranks[0].time).ranks[0].sums == account.ranks[0].sums);
 }
@@ -131,7 +132,7 @@ TEST_CASE("neighbouring ranges add up, and a rank's whole step equals the accoun
     CHECK(a.communication + b.communication == all.communication);
     CHECK(a.hidden + b.hidden == all.hidden);
     CHECK(a.sent + b.sent == all.sent);
-    // What follows the rank's own step is in the next one.
+    // Time after the rank's own step belongs to the next step.
     const RankAccount& mine = account.ranks[rank];
     const RangeStatistics own = range_statistics(timeline, mine.time);
     StepSums expected = mine.sums;

@@ -1,4 +1,4 @@
-// Retiming: the viewer's figures are those of Replay, whatever the order in which it is asked.
+// Retiming: the viewer's figures equal those of Replay, whatever the order of the requests.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -212,7 +212,7 @@ TEST_CASE("a slider is dragged, and another replay answers") {
   };
   drag(2, 1);      // latency
   drag(8, -0.5f);  // memory-bound kernels
-  drag(5, -5);     // rank 0: as far as it goes
+  drag(5, -5);     // rank 0: as far as the slider goes
   const std::vector<std::string> changes = changes_of(view.sliders());
   REQUIRE(changes.size() == 3);
   CHECK(changes[0] == "latency=free");

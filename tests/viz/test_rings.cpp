@@ -1,5 +1,5 @@
-// Collectives that ran as rings: against an example worked by hand, and in a context without a
-// window.
+// Collectives that ran as rings: compared with an example worked out by hand, and in a context
+// without a window.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -15,8 +15,8 @@ using namespace lockstep::viz;
 namespace {
 
 /// Rings on four ranks, two on each node. A message takes 1 µs + 2 µs within a node and 1 µs + 4 µs
-/// between nodes; 8 bytes in each. In step 0, all four ranks run an all_reduce, and ranks 0, 1 and
-/// 2, 3 then an all_gather in groups of the same name.
+/// between nodes; 8 bytes in each. In step 0, all four ranks run an all_reduce, and then ranks 0, 1
+/// and ranks 2, 3 run an all_gather in groups of the same name.
 struct WorkedRings {
   Timeline timeline;
   std::uint64_t messages = 0;
@@ -103,7 +103,7 @@ TEST_CASE("the rings of a step, worked by hand") {
   CHECK(ring.time_of_step(0) == Interval{0, 5 * us});
   CHECK_FALSE(ring.links_alike());
   CHECK(ring.complete());
-  // Rank 1 sends chunk 0 first, adds to chunks 3 and 2 on their way, and then passes on the sums,
+  // Rank 1 sends chunk 0 first, adds to chunks 3 and 2 as they pass, and then passes on the sums,
   // its own first.
   for (const auto& [step, chunk] : {std::pair{0, 0}, {1, 3}, {2, 2}, {3, 1}, {4, 0}, {5, 3}})
     CHECK(ring.chunk(1, static_cast<std::size_t>(step)) == static_cast<std::size_t>(chunk));
@@ -141,7 +141,7 @@ TEST_CASE("a ring's time in sentences") {
         "step 1 of 6: reduce-scatter\nrank 0 sends chunk 3, rank 1 chunk 0, and so on\nfrom 0 s to "
         "5.00 µs after the start\n"
         "slowest: rank 1 to rank 2 (between nodes), 8 B in 5.00 µs");
-  // All links of a ring within a node are alike.
+  // All links of a ring within a node are equal.
   const Ring within = ring_of(hand.timeline, 0, all[1]);
   CHECK(in_lines(ring_sentences(within)) ==
         "all_gather on 2 ranks: 3.00 µs"
@@ -210,7 +210,7 @@ TEST_CASE("the rings panel explains links, steps and the collective under the cu
   viewer.move(bar.x, bar.y);
   CHECK(view.explanation().front() == "step 5 of 6: all-gather");
 
-  // A selected span chooses its collective, also after the selection has ended.
+  // A selected span chooses its collective, even after the selection has ended.
   const RankTimeline* rank = viewer.model.timeline.find_rank(2);
   const SpanRow& sent = rank->lanes[1]->rows(Band::action).front();
   viewer.model.selected = {.kind = Finding::Kind::span,

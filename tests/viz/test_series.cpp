@@ -1,4 +1,4 @@
-// What the viewer draws over time: memory, losses, and its own latency.
+// The viewer's drawings over time: memory, losses, and its own latency.
 #include <doctest/doctest.h>
 
 #include "viz/data/latency.h"

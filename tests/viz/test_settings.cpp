@@ -127,7 +127,7 @@ TEST_CASE("what the user changes holds at the next start, unless the command lin
   CHECK(given.theme == Theme::dark);
   CHECK(given.scale == 2);
   CHECK(given.width == 1600);
-  // Flags hold for one start only.
+  // Flags apply to one start only.
   third.save(given, state_of(given), {given.width, given.height});
   CHECK(load_settings(settings_file()).theme == Theme::light);
 }

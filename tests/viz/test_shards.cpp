@@ -1,5 +1,5 @@
-// Who stores which slice of a tensor: against examples worked by hand, against plans, and in a
-// context without a window.
+// The ranks that store each slice of a tensor: compared with examples worked out by hand and with
+// plans, and in a context without a window.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ Slice half_of_columns(int part) {
 
 /// Four ranks with two blocks. Ranks 0 and 2 store the left columns of "h.*.w", ranks 1 and 3 the
 /// right ones; rank 0 keeps optimizer state for the upper half of its part, rank 2 for the lower
-/// half, and so on. All store "ln.bias" whole, without gradient.
+/// half, and so on. All ranks store "ln.bias" in full, without its gradient.
 void tell_shards(Timeline& timeline) {
   for (int rank = 0; rank < 4; ++rank) {
     StoredSlices stored;
@@ -42,7 +42,7 @@ void tell_shards(Timeline& timeline) {
   }
 }
 
-/// Tells from when to when rank 0 holds all of block 0.
+/// Records the time during which rank 0 holds all of block 0.
 void tell_whole(Timeline& timeline) {
   const NameId name = timeline.intern(whole_parameters_counter);
   const auto tell = [&](Picoseconds at, const char* module, double bytes) {
@@ -121,7 +121,7 @@ TEST_CASE("who stores which part, worked by hand") {
 }
 
 TEST_CASE("flat ranges of a column slice cover the tensor once") {
-  // Each of 2 x 3 ranks stores a third of the elements of its columns; 128 is no multiple of 3.
+  // Each of 2 x 3 ranks stores a third of the elements of its columns; 128 is not a multiple of 3.
   Timeline timeline;
   for (int rank = 0; rank < 6; ++rank) {
     const std::int64_t third = rank / 2, first = third * 128 / 3;
@@ -147,7 +147,8 @@ TEST_CASE("flat ranges of a column slice cover the tensor once") {
 }
 
 TEST_CASE("a box of a tensor as parts of its matrix") {
-  // Heads 2 and 3 of a (4, 4, 5) tensor, all of it: one part. Of each head only rows 1 and 2: two.
+  // Heads 2 and 3 of a (4, 4, 5) tensor in full are one part. Only rows 1 and 2 of each head are
+  // two parts.
   const Shape whole{4, 4, 5};
   CHECK(in_matrix({.begin = {2, 0, 0}, .extent = Shape{2, 4, 5}}, whole, 9) ==
         std::vector<MatrixBox>{{8, 0, 8, 5}});
@@ -159,7 +160,7 @@ TEST_CASE("a box of a tensor as parts of its matrix") {
 }
 
 TEST_CASE("damaged lists of slices give no impossible sizes, and take no time") {
-  // Each of 2,000 entries stands for some 50,000 names, which the others name too.
+  // Each of 2,000 entries stands for some 50,000 names, which the other entries name, too.
   std::string entries;
   for (int i = 0; i < 2000; ++i)
     entries += fmt::format(
@@ -204,7 +205,7 @@ TEST_CASE("a rank's memory for parameters through a step") {
   CHECK_FALSE(parameter_memory(timeline, 1, 0));
   CHECK_FALSE(parameter_memory(timeline, 0, 1));
 
-  // If the trace tells, also which tensors are whole, and when.
+  // If the trace contains them, also shows which tensors are held in full, and when.
   CHECK(memory->whole.empty());
   tell_whole(timeline);
   const auto told = parameter_memory(timeline, 0, 0);
@@ -224,7 +225,7 @@ TEST_CASE("a rank's memory for parameters through a step") {
         "At 25.00 µs, rank 0 holds 3000 B, 2000 B of it gathered from other ranks, but not this "
         "tensor; an all-gather is in flight.");
 
-  // Without a change, no gather of parameters is in the step, whatever else is gathered.
+  // Without a change of memory, no gather in the step counts as one of parameters.
   ParameterMemory flat = *memory;
   flat.most = flat.least;
   CHECK(lines(memory_sentences(flat, shards)) ==
@@ -277,7 +278,7 @@ TEST_CASE("the shards panel explains the part under the cursor") {
   REQUIRE(lower);
   viewer.move(lower->x, lower->y);
   CHECK(view.explanation().front() == "rank 2");
-  // The wheel goes through the tensors, and stops at both ends.
+  // The wheel moves through the tensors, and stops at both ends.
   viewer.wheel(-1);
   CHECK(view.shown().tensor == "h.1.w");
   viewer.wheel(-1);
@@ -290,12 +291,12 @@ TEST_CASE("the shards panel explains the part under the cursor") {
   viewer.click(list.x, list.y);
   viewer.click(list.x, list.y + 24);
   CHECK(view.shown().tensor == "h.0.w");
-  // Ranks that tell more keep the choice.
+  // If ranks report more slices, the choice is kept.
   viewer.model.timeline.rank(0).slices = viewer.model.timeline.rank(1).slices + " ";
   viewer.move(5, 5);
   CHECK(view.shown().tensor == "h.0.w");
   CHECK(view.shown().layouts[0].holders[0].ranks == std::vector{0, 1, 3});
-  // The memory is that of the rank under the cursor.
+  // The memory shown is that of the rank under the cursor.
   const TimelineSpan& action = viewer.action(2, 1, Category::forward, 0);
   const float y = viewer.y_of(2, action.start);
   viewer.move(viewer.x_of(action.start) + 2, y);

@@ -1,4 +1,5 @@
-// Who sends how much to whom: against examples worked by hand, and in a context without a window.
+// The bytes that ranks send to one another: compared with examples worked out by hand, and in a
+// context without a window.
 #include <doctest/doctest.h>
 
 #include <string_view>
@@ -64,7 +65,7 @@ TEST_CASE("the traffic of a step") {
   CHECK(sums[0].messages == 2);
   CHECK(sums[1].words == "dp all_reduce");
   CHECK(sums[2].words == "pp send");
-  // The sums of the rows are the bytes that core/trace counts.
+  // The sums of the rows are the bytes that core/timeline counts.
   for (const auto& rank : hand.timeline.ranks()) {
     std::int64_t row = 0;
     for (const auto& to : hand.timeline.ranks()) row += matrix.bytes(rank->rank, to->rank);

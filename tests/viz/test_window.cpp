@@ -128,7 +128,7 @@ TEST_CASE("the picture of a run has every action at its place in its colour") {
   const auto x_of = [&](double time) {
     return left + (time - viewport.window().begin) / viewport.window().width() * width;
   };
-  // Each rank runs its optimizer at another time, so a column of pixels there crosses its lane.
+  // Each rank runs its optimizer at a different time, so a column of pixels there crosses its lane.
   std::vector<int> lanes;  // the middle of each rank's lane
   for (int rank = 0; rank < 4; ++rank) {
     const SpanRow& first = timeline.find_rank(rank)->compute()->rows(Band::action).front();

@@ -15,8 +15,8 @@ namespace lockstep {
 ///
 /// For tp, rank 0 sends from 10 to 11 and then waits 1 for a late peer: rank 1 sends from 12 to 13.
 /// Both messages arrive from 13 to 14, after a latency. For dp, rank 0 waits 1 for the latency and
-/// 19 for the transfer, rank 1 only 10 for the transfer. The step takes 54; on rank 1 it ends 10
-/// earlier.
+/// 19 for the transfer, and rank 1 waits only 10 for the transfer. The step takes 54; on rank 1 it
+/// ends 10 earlier.
 inline void add_worked_step(Timeline& timeline, int step = 0, Picoseconds begin = 0) {
   timeline.run().clock = "modelled";
   timeline.run().ranks = 2;

@@ -301,7 +301,7 @@ void App::click() {
   next();
   window_->hold_button(false);
   next();
-  // Without --hover, the cursor would leave a tooltip over what was clicked.
+  // Without --hover, the cursor would leave a tooltip over the clicked object.
   const auto away = options_.hover.value_or(std::pair{0, 0});
   window_->hold_cursor(away.first, away.second);
   next();
@@ -343,7 +343,7 @@ void App::export_wanted() {
   ViewState& view = leading().view;
   const Export what = std::exchange(view.wanted, Export::nothing);
   const auto write_picture = [&](const std::filesystem::path& file) {
-    // Without the choice of exports over it.
+    // The picture must not show the choice of exports.
     view.exports = false;
     window_->begin_frame();
     draw();

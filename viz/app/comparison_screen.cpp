@@ -13,14 +13,14 @@ constexpr float cards_height = 300;
 constexpr float cards_share = 0.35f;  // of the window height, at most
 constexpr float edge = 12;
 constexpr float between = 6;  // the two timelines
-/// Shares of the width for the cards: what differs, the step, the ranks, why.
+/// The cards' shares of the width: the differences, the step, the ranks, and the explanations.
 constexpr std::array card_shares{0.21f, 0.3f, 0.17f, 0.32f};
 /// The same in a narrow window, which has no room for the ranks.
 constexpr float narrow = 1150;
 constexpr std::array narrow_shares{0.25f, 0.4f, 0.0f, 0.35f};
 
-/// Returns the y between the two timelines. If only A's has a time axis, it is taller by this axis,
-/// so that the lanes of both are equally tall.
+/// Returns the y between the two timelines. If only A's timeline has a time axis, it is taller by
+/// the height of this axis, so that the lanes of both are equally tall.
 float middle_of(const Painter& painter, const Rect& rect, const ComparedRuns& runs) {
   const float axis = runs.configurations().clocks_differ ? 0 : TimelineView::axis_height;
   return (rect.top + rect.bottom + painter.px(axis - between)) / 2;
@@ -107,7 +107,7 @@ void ComparisonScreen::choose_leader(const Painter& painter, const Rect& rect,
     return;
   }
   const ImVec2 mouse = ImGui::GetIO().MousePos;
-  // A drag that leaves its timeline stays with it.
+  // A drag that leaves its timeline still belongs to it.
   if (!rect.contains(mouse) || ImGui::IsAnyMouseDown()) return;
   runs.lead(mouse.y < middle_of(painter, rect, runs) ? Side::a : Side::b);
 }

@@ -13,7 +13,7 @@
 namespace lockstep::viz {
 
 /// The views of a comparison, and their positions in the window: two timelines, or one at a time,
-/// and below them what differs.
+/// and below them the differences.
 class ComparisonScreen {
  public:
   void draw(ComparedRuns& runs, const Look& look);
@@ -24,7 +24,7 @@ class ComparisonScreen {
 
  private:
   void draw_timelines(const Painter& painter, const Rect& rect, ComparedRuns& runs);
-  /// Draws the selection, or else the explanation of what differs.
+  /// Draws the selection, or else the explanation of the differences.
   void draw_last_card(const Painter& painter, const Rect& card, ComparedRuns& runs) const;
   void choose_leader(const Painter& painter, const Rect& rect, ComparedRuns& runs) const;
 

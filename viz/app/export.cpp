@@ -60,7 +60,7 @@ void export_files(const ViewerOptions& options) {
       throw UsageError("--export " + file.string() +
                        (compares ? ": compares two runs; give the traces of two"
                                  : ": is of one run; give the traces of one"));
-    // Without --steps, of all steps, though the screen would open at the last ones.
+    // Without --steps, exports all steps, although the screen would open at the last ones.
     const Timeline& timeline = model.timeline;
     const TimeWindow window =
         options.steps.empty()

@@ -22,7 +22,7 @@ std::string export_comparison(
     Export what, const ViewerOptions& options, ComparedRuns& runs, const ComparisonScreen& screen,
     const std::function<void(const std::filesystem::path&)>& write_picture);
 
-/// Writes the files of --export, whose endings state their kind. Needs no display.
+/// Writes the files of --export, whose extensions select their formats. Needs no display.
 void export_files(const ViewerOptions& options);
 
 }  // namespace lockstep::viz

@@ -50,7 +50,7 @@ std::pair<int, int> range_of(const std::string& steps) {
   return {first, last};
 }
 
-/// Compares the steps of --steps, or those that fit best.
+/// Compares the steps of --steps, or the steps that match best.
 std::unique_ptr<ComparedRuns> compare(const std::string& steps, Model& a,
                                       std::unique_ptr<Model> b) {
   auto runs = std::make_unique<ComparedRuns>(a, std::move(b));

@@ -20,7 +20,7 @@ void Preferences::save(const ViewerOptions& options, const ViewState& view,
                        std::pair<int, int> window_size) {
   if (file_.empty()) return;
   Settings now = settings_;
-  // What was given on the command line holds for this start only, unless it was changed since.
+  // Values from the command line apply to this start only, unless the user has changed them since.
   if (view.theme != options.theme.value_or(Theme::dark)) now.theme = view.theme;
   if (view.scale != options.scale.value_or(0)) now.scale = view.scale;
   if (window_size != std::pair{options.width, options.height}) {

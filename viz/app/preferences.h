@@ -10,7 +10,7 @@ namespace lockstep::viz {
 /// Pictures and tests neither read nor write it.
 class Preferences {
  public:
-  /// Fills in what the command line leaves open.
+  /// Fills in the options that the command line leaves open.
   explicit Preferences(ViewerOptions& options);
   void save(const ViewerOptions& options, const ViewState& view, std::pair<int, int> window_size);
   const Settings& settings() const { return settings_; }

@@ -41,7 +41,7 @@ void watch_input(GLFWwindow* window) {
   glfwSetWindowRefreshCallback(window, note_input);
 }
 
-/// Asks fontconfig for a TrueType font that has the glyphs that the viewer prints.
+/// Asks fontconfig for a TrueType font that contains the glyphs that the viewer prints.
 std::filesystem::path proposed_font(bool bold) {
   const std::string command =
       std::string{"fc-match --format='%{file}' ':fontformat=TrueType:charset=3b2 2190 2026"} +

@@ -14,7 +14,7 @@ struct GLFWwindow;
 
 namespace lockstep::viz {
 
-/// How everything in the window looks.
+/// The appearance of everything in the window.
 struct Appearance {
   Theme theme = Theme::dark;
   double scale = 0;              ///< 0: as the screen asks; see scale_of_window()

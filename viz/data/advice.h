@@ -7,7 +7,8 @@
 
 namespace lockstep::viz {
 
-/// What the report of a run says would shorten its last step (core/explain/counterfactuals.h).
+/// The changes that would shorten a run's last step, according to its report
+/// (core/explain/counterfactuals.h).
 struct Advice {
   std::string run;                     ///< its name, as in the trace
   int step = -1;                       ///< -1 if the report says nothing
@@ -16,7 +17,7 @@ struct Advice {
 
 /// Reads the advice from a report.json. Returns none if the text is not a report.
 Advice parse_advice(std::string_view report);
-/// Reads the report beside these traces, if it is of the run named `run`.
+/// Reads the report beside these traces, if it belongs to the run named `run`.
 Advice find_advice(const std::vector<std::filesystem::path>& traces, const std::string& run);
 
 }  // namespace lockstep::viz

@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::size_t most_others = 3;
 
-/// Returns whether a group has replicas that sum gradients, or the sharers of their state. "world"
-/// is the group of all ranks, and has them if the mesh has no axis but dp, cp and, within dp, ep.
+/// Returns whether a group consists of replicas that sum gradients, or of ranks that share their
+/// state. "world" is the group of all ranks, and counts if the mesh has no axes but dp, cp and,
+/// within dp, ep.
 bool along_dp(const RunInfo& run, std::string_view group) {
   if (run.mesh.empty()) return true;
   if (group == "world") {
@@ -33,13 +34,14 @@ bool along_dp(const RunInfo& run, std::string_view group) {
   return std::ranges::count(groups, group) > 0;
 }
 
-/// Identifies a collective on one rank. Without a sequence number, each span is its own.
+/// Identifies a collective on one rank. Without a sequence number, each span is a separate
+/// collective.
 using Key = std::tuple<NameId, NameId, int, Picoseconds>;
 Key key_of(const TimelineSpan& span) {
   return {span.group, span.name, span.sequence, span.sequence < 0 ? span.start : 0};
 }
 
-/// Returns those intervals that touch a window, so that the functions of core/timeline/analysis.h
+/// Returns the intervals that touch a window, so that the functions of core/timeline/analysis.h
 /// need not visit the others.
 Intervals touching(const Intervals& intervals, const Interval& window) {
   const auto first = std::ranges::partition_point(
@@ -104,7 +106,7 @@ std::string hidden_words(const Overlap& overlap) {
   return percent_words(overlap.share()) + " hidden by compute";
 }
 
-/// When compute waits for communication on one axis.
+/// The times when compute waits for communication on one axis.
 struct AxisTimes {
   Intervals transfer, latency, late_peer;
   Intervals all() const {

@@ -10,14 +10,13 @@
 
 namespace lockstep::viz {
 
-/// Returns whether a span belongs to a collective by which replicas sum gradients or exchange the
+/// Returns whether a span belongs to a collective with which replicas sum gradients or exchange the
 /// parts of sharded tensors: an all_reduce, reduce_scatter or all_gather of a group along the axis
 /// `dp` of the run's mesh, or of any group if the mesh is unknown.
 bool is_of_bucket(const Timeline& timeline, const TimelineSpan& span);
 
-/// One such collective, as one rank takes part in it. An instant in which several collectives
-/// communicate counts for the one that started first, so that sums over buckets count nothing
-/// twice.
+/// One such collective, as seen by one rank. Time in which several collectives communicate counts
+/// for the one that started first, so that sums over buckets count no time twice.
 struct Bucket {
   NameId operation = 0;  ///< such as "all_reduce"
   NameId group = 0;
@@ -35,7 +34,7 @@ struct Bucket {
   Picoseconds communication() const { return length(hidden) + length(not_hidden); }
 };
 
-/// The buckets of a step on one rank, and what hides them.
+/// The buckets of a step on one rank, and the compute that hides them.
 struct StepBuckets {
   int step = -1;
   int rank = -1;
@@ -45,13 +44,13 @@ struct StepBuckets {
   Exposed exposed;                  ///< of the buckets
   Overlap other_overlap;            ///< of the rank's other communication
   Exposed other_exposed;            ///< likewise
-  std::vector<std::string> others;  ///< operations that are no buckets: "tp all_reduce", "send"
-  /// Computing, by kind. `other` has the optimizer and kernels.
+  std::vector<std::string> others;  ///< operations that are not buckets: "tp all_reduce", "send"
+  /// Computing, by kind. `other` contains the optimizer and kernels.
   Intervals forward, backward, other;
   Intervals forward_passes, backward_passes;  ///< including the waits within them
 };
 
-/// Returns the buckets of one rank in a step. `account` is the step's.
+/// Returns the buckets of one rank in a step. `account` is the account of the step.
 StepBuckets step_buckets(const Timeline& timeline, const StepAccount& account,
                          const RankTimeline& rank);
 
@@ -59,8 +58,8 @@ StepBuckets step_buckets(const Timeline& timeline, const StepAccount& account,
 /// the account has no ranks.
 const RankAccount* most_exposed(const StepAccount& account);
 
-/// Explains the buckets in sentences: what the rank sends, how much of it compute hides, and during
-/// which passes it stalls.
+/// Explains the buckets in sentences: the bytes that the rank sends, the share of their time that
+/// compute hides, and the passes during which compute stalls.
 std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBuckets& step);
 
 /// Returns the lines that explain one bucket. Times count from the step's start.

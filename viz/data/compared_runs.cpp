@@ -101,7 +101,7 @@ void ComparedRuns::follow() {
   Model& to = model(follower);
   const auto theirs = static_cast<double>(origin(leads_));
   const auto mine = static_cast<double>(origin(follower));
-  // Times of different clocks have no common scale: both steps are equally wide.
+  // Times of different clocks have no common scale, so both steps are drawn equally wide.
   const bool scaled =
       configurations_.clocks_differ && metrics(leads_).time() > 0 && metrics(follower).time() > 0;
   const double scale = scaled ? static_cast<double>(metrics(follower).time()) /

@@ -18,14 +18,14 @@ constexpr Side other_side(Side side) {
   return side == Side::a ? Side::b : Side::a;
 }
 
-/// Two runs side by side: a step of each, aligned so that both start at the same x, and what
-/// differs between them. The runs share the zoom, the marks, the selected range and the controls:
-/// the run that the user works with leads, and the other follows. If their clocks differ, both
-/// steps are equally wide.
+/// Two runs side by side: a step of each, aligned so that both start at the same x, and the
+/// differences between the runs. The runs share the zoom, the marks, the selected range and the
+/// controls: the run that the user works with leads, and the other follows. If their clocks differ,
+/// both steps are equally wide.
 class ComparedRuns {
  public:
-  /// Both models have been read. Compares the steps of steps_to_compare(), and shows them. `a` must
-  /// outlive this object.
+  /// Both models must have been read. Compares the steps of steps_to_compare(), and shows them. `a`
+  /// must outlive this object.
   ComparedRuns(Model& a, std::unique_ptr<Model> b);
 
   Model& model(Side side) { return side == Side::a ? a_ : *b_; }
@@ -62,7 +62,7 @@ class ComparedRuns {
   const std::vector<Sentence>& sentences() const { return sentences_; }
   /// A sentence, if times cannot be compared; otherwise "".
   const std::string& warning() const { return warning_; }
-  /// Returns the time that is at the same x in both runs: the start of the compared step.
+  /// Returns the time that both runs show at the same x: the start of the compared step.
   Picoseconds origin(Side side) const { return metrics(side).window.start; }
 
  private:

@@ -30,8 +30,8 @@ std::string number_words(int number) {
   return number > 0 ? std::to_string(number) : "";
 }
 
-/// Returns a configuration's entries in the order in which they are shown: the schedule first,
-/// which a comparison is usually about.
+/// Returns a configuration's entries in the order in which they are shown: first the schedule,
+/// which is usually the subject of a comparison.
 Entries entries_of(const Timeline& timeline, int step) {
   const RunInfo& run = timeline.run();
   const Prediction& predicted = timeline.prediction(step);
@@ -57,7 +57,8 @@ Entries entries_of(const Timeline& timeline, int step) {
   return entries;
 }
 
-/// Adds how long one rank runs weight gradients, and how long after its last input gradient.
+/// Adds the time for which one rank runs weight gradients, in all and after its last input
+/// gradient.
 void add_weights(const Timeline& timeline, const RankTimeline& rank, StepMetrics& metrics) {
   const Lane* compute = rank.compute();
   const StepWindow* window = timeline.find_step(metrics.step);
@@ -247,7 +248,7 @@ const ComparedValue* ComparedRank::marked() const {
   for (const ComparedValue* value : {&idle, &memory, &sent}) {
     const auto by = value->difference();
     if (!by || *by == 0) continue;
-    // From 0 to anything is the largest difference.
+    // A change from 0 counts as the largest difference.
     const double size = std::abs(value->relative().value_or(1e9));
     if (size < least_marked || size <= largest) continue;
     most = value;

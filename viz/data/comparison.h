@@ -11,7 +11,7 @@
 namespace lockstep::viz {
 
 // The comparison of a step of one run, A, with a step of another run, B. Every number comes from
-// the analysis in core/trace.
+// the analysis in core/timeline.
 
 /// An entry of the configuration: its name, and its values in A and in B ("" if the trace has
 /// none).
@@ -20,22 +20,24 @@ struct ConfigurationEntry {
   bool operator==(const ConfigurationEntry&) const = default;
 };
 
-/// What differs between the configurations of two runs, as their traces' own headers say.
+/// The differences between the configurations of two runs, according to the headers of their
+/// traces.
 struct Configurations {
   std::vector<ConfigurationEntry> different;
   std::vector<std::string> same;  ///< names of the entries that both traces have, with equal values
   bool clocks_differ = false;     ///< if so, times cannot be compared
-  /// Which of the traces do not name the model: "A", "B", "A and B" or "".
+  /// The traces that do not name the model: "A", "B", "A and B" or "".
   std::string without_model;
 };
 Configurations compare_configurations(const Timeline& a, int step_a, const Timeline& b, int step_b);
 
-/// What one rank did in a step.
+/// One rank's figures for a step.
 struct RankMetrics {
   int rank = 0;
   Picoseconds idle = 0;                     ///< the step without computing, see not_computing()
   std::int64_t sent = 0;                    ///< bytes; see bytes_sent()
-  std::optional<std::int64_t> memory;       ///< the peak's total; exact if the trace tells
+  std::optional<std::int64_t> memory;       ///< the peak's total; exact if the trace divides memory
+                                            ///< into parts
   std::optional<std::int64_t> activations;  ///< of the same sample
   int in_flight = 0;                        ///< the highest number; see InFlight
 };
@@ -43,15 +45,15 @@ struct RankMetrics {
 /// The metrics of a step.
 struct StepMetrics {
   int step = -1;
-  StepAccount account;             ///< where the step goes; without pieces
+  StepAccount account;             ///< where the step's time goes; without pieces
   Interval window;                 ///< see longest_step()
   std::optional<Bubble> bubble;    ///< of a pipeline's actions
   std::vector<RankMetrics> ranks;  ///< in timeline order
-  /// Whether weight gradients are actions of their own, and how long they run after the last input
-  /// gradient of their rank: a sum over ranks.
+  /// Whether weight gradients are separate actions, and how long they run after the last input
+  /// gradient of their rank, summed over ranks.
   bool separate_weights = false;
   Picoseconds weights_at_end = 0;
-  Picoseconds weights = 0;  ///< how long they run in all: likewise
+  Picoseconds weights = 0;  ///< how long they run in all, summed over ranks
   int chunks = 0;           ///< of a pipeline; see most_chunks()
 
   /// The step's length, which its parts add up to on each rank.
@@ -71,9 +73,9 @@ struct ComparedValue {
   std::string name;
   Unit unit = Unit::count;
   std::optional<double> a, b;  ///< picoseconds, shares from 0 to 1, bytes or numbers
-  bool part = false;           ///< a part of the value before it that is not a part
-  /// False for times if the clocks differ, and for what is in flight if the numbers of chunks do:
-  /// the activations of a microbatch are then divided differently.
+  bool part = false;           ///< a part of the last preceding value that is not a part
+  /// False for times if the clocks differ, and for microbatches in flight if the numbers of chunks
+  /// differ: the activations of a microbatch are then divided differently.
   bool comparable = true;
 
   std::optional<double> difference() const;
@@ -106,24 +108,24 @@ struct ComparedRank {
   const ComparedValue* marked() const;
 };
 constexpr double least_marked = 0.005;
-/// Returns the ranks that one of the steps has, ascending.
+/// Returns the ranks of either step, ascending.
 std::vector<ComparedRank> compare_ranks(const StepMetrics& a, const StepMetrics& b,
                                         bool clocks_differ);
 
-/// The words for a value, such as "3.25 ms", "32.1 %", "16.4 kB"; "-" if it is unknown.
+/// A value as text, such as "3.25 ms", "32.1 %", "16.4 kB"; "-" if it is unknown.
 std::string value_words(ComparedValue::Unit unit, std::optional<double> value);
 /// The difference B - A with its sign: "+1.20 ms", "-4.8 pts" (percentage points); "=" if there is
 /// none.
 std::string difference_words(const ComparedValue& value);
 /// The relative difference: "-45.1 %", "×14.3" from ten times on, or "".
 std::string relative_words(const ComparedValue& value);
-/// The difference in few letters: "-41 %", "-0.3 %", "=", or in units if A is 0.
+/// The difference in short form: "-41 %", "-0.3 %", "=", or in units if A is 0.
 std::string brief_words(const ComparedValue& value);
 
-/// A pair of steps to compare: the last complete steps of both runs that carry out the same number
-/// of microbatches on the same number of stages, or else the last complete steps. If both are the
-/// same run: its last complete step, as B, and the last step of the phase before (or, if there is
-/// only one phase, the step before). Values are indices into steps(); empty if one has none.
+/// A pair of steps to compare: the last complete steps of both runs that process the same number of
+/// microbatches on the same number of stages, or else the last complete steps. If both are the same
+/// run: its last complete step, as B, and the last step of the phase before (or, if there is only
+/// one phase, the step before). Values are indices into steps(); empty if one run has no such step.
 struct StepPair {
   std::size_t a = 0, b = 0;
 };

@@ -15,7 +15,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t longest_name = 60;  // bytes; a longer text is no name
+constexpr std::size_t longest_name = 60;  // bytes; a longer text is not a name
 constexpr double named_share = 0.9;       // of the changes that changed_parts() names
 
 using Values = std::vector<std::pair<std::string, double>>;
@@ -56,7 +56,7 @@ Sentence step_times(const StepMetrics& a, const StepMetrics& b, const ComparedNa
   sentence.values = {{"a", in_seconds(before)}, {"b", in_seconds(after)}};
   const std::string words_a = time_words(before), words_b = time_words(after);
   if (words_a == words_b) {
-    // Without names, nothing that could make a difference is known.
+    // Without names, nothing is known that could cause a difference.
     sentence.text = names.a == "A" ? fmt::format("Both steps take {}.", words_b)
                                    : fmt::format("{} is no faster than {}: both steps take {}.",
                                                  names.b, names.a, words_b);
@@ -70,8 +70,9 @@ Sentence step_times(const StepMetrics& a, const StepMetrics& b, const ComparedNa
   return sentence;
 }
 
-/// Says how much of both peaks are activations, if they make up at least half of the difference;
-/// and, if the numbers can be compared, how many microbatches the ranks with these peaks keep.
+/// Says how much of both peaks are activations, if they account for at least half of the
+/// difference, and, if the numbers can be compared, how many microbatches the ranks with these
+/// peaks hold.
 void add_activations(const StepMetrics& a, const StepMetrics& b, Sentence& sentence) {
   const RankMetrics &most_a = *a.most_memory(), &most_b = *b.most_memory();
   const auto part_a = static_cast<double>(most_a.activations.value_or(0));
@@ -111,8 +112,8 @@ std::string name_in_sentence(const ComparedPart& part) {
   return part.name;
 }
 
-/// The largest changes, until they make up most of all changes. None if no change shows in the
-/// printed times.
+/// The largest changes, which together account for most of the total change. None if no change
+/// shows in the printed times.
 std::vector<ComparedPart> largest_changes(std::vector<ComparedPart> parts) {
   if (std::ranges::all_of(
           parts, [](const ComparedPart& part) { return time_words(part.a) == time_words(part.b); }))
@@ -176,8 +177,8 @@ std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b
   return sentence;
 }
 
-/// If only one of the steps has weight gradients of their own: how long these run at the end, and
-/// both bubbles.
+/// If only one of the steps has separate weight gradients, says how long these run at the end, and
+/// gives both bubbles.
 std::optional<Sentence> weight_gradients(const StepMetrics& a, const StepMetrics& b,
                                          const ComparedNames& names) {
   if (a.separate_weights == b.separate_weights || !a.bubble || !b.bubble) return {};
@@ -313,7 +314,7 @@ std::string sentences_json(const std::vector<Sentence>& sentences) {
     list.push_back(
         {{"claim", name_of(sentence.claim)}, {"text", sentence.text}, {"values", values}});
   }
-  // A hostile trace may have names that are no UTF-8.
+  // A hostile trace may contain names that are not UTF-8.
   return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

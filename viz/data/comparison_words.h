@@ -17,9 +17,9 @@ ComparedNames compared_names(const Timeline& a, int step_a, const Timeline& b, i
 /// One sentence that says that times cannot be compared, or "" if they can.
 std::string clock_warning(const Timeline& a, const Timeline& b);
 
-/// Says what differs between the two steps, or that it is the same: step time and its parts, weight
-/// gradients, memory and bytes. The values have the names of the numbers in the text, and are in
-/// seconds and bytes. Leaves out times if the clocks differ.
+/// Describes the differences between the two steps, or says that there are none: step time and its
+/// parts, weight gradients, memory and bytes. The values have the same names as the numbers in the
+/// text, and are in seconds and bytes. Leaves out times if the clocks differ.
 std::vector<Sentence> comparison_sentences(const StepMetrics& a, const StepMetrics& b,
                                            const ComparedNames& names, bool clocks_differ);
 

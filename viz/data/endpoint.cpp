@@ -79,8 +79,8 @@ struct TableAddress {
   }
 };
 
-/// The pairs of addresses to look for, as a table prints them ("LOCAL REMOTE"), and which of the
-/// results is each one's.
+/// The pairs of addresses to look for, as a table prints them ("LOCAL REMOTE"), and the index of
+/// each pair's result.
 using Wanted = std::unordered_map<std::string, std::size_t>;
 
 /// Finds the owners of sockets. After its process has closed a socket, the socket stays in the

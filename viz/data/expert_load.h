@@ -9,7 +9,7 @@
 
 namespace lockstep::viz {
 
-/// Where tokens go in one layer with experts, summed over the ranks and microbatches of a step.
+/// The tokens that each expert of one layer gets, summed over the ranks and microbatches of a step.
 struct LayerLoad {
   int layer = -1;                      ///< -1 if the trace does not say
   std::vector<std::int64_t> accepted;  ///< tokens, by expert
@@ -29,7 +29,7 @@ struct ExpertLoad {
   std::vector<LayerLoad> layers;  ///< ascending
   std::int64_t highest() const;   ///< chosen() of the busiest expert of all layers
 
-  /// Returns the index of the layer with the largest imbalance. Needs a layer.
+  /// Returns the index of the layer with the largest imbalance. There must be at least one layer.
   std::size_t least_balanced() const;
 };
 

@@ -40,7 +40,7 @@ void copy_kernels(const Lane& lane, int rank, const Interval& window, Timeline& 
     }
 }
 
-/// Copies the messages that are on their way during a window. Returns when the last one arrives.
+/// Copies the messages that are in flight during a window. Returns when the last one arrives.
 Picoseconds copy_messages(const Timeline& timeline, const Interval& window, Timeline& copy) {
   Picoseconds last = window.end;
   const auto& messages = timeline.messages();

@@ -13,8 +13,8 @@
 
 namespace lockstep::viz {
 
-/// The analysis of a completed step by core/timeline: where it goes and, of a pipeline, what
-/// determined its length, and how many microbatches were in flight.
+/// The analysis of a completed step by core/timeline: where its time goes and, for a pipeline, its
+/// critical path and the numbers of microbatches in flight.
 struct ExplainedStep {
   int step = -1;
   StepAccount account;
@@ -33,7 +33,7 @@ constexpr std::ptrdiff_t most_explained_spans = 50'000;
 bool is_small(const Timeline& timeline, const StepWindow& step,
               std::ptrdiff_t most = most_explained_spans);
 
-/// Returns a timeline that contains what step_account() and microbatches_in_flight() need to
+/// Returns a timeline with the data that step_account() and microbatches_in_flight() need to
 /// analyse a step, for an analysis on another thread. Kernels are merged.
 Timeline copy_of_step(const Timeline& timeline, const StepWindow& step);
 
@@ -51,11 +51,11 @@ class Explanations {
   /// takes about 0.3 s.
   static constexpr std::ptrdiff_t most_spans = 500'000;
   /// Returns the explanation of a step, valid until the next update(). Null if the step has not
-  /// completed or is not explained yet. A step of more than `most_spans` spans has an empty one.
+  /// completed or is not explained yet. It is empty for a step of more than `most_spans` spans.
   const ExplainedStep* find(const Timeline& timeline, const StepWindow& step);
   /// Returns whether find() ran out of budget since update(), so that another frame is due.
   bool behind() const { return behind_; }
-  /// Returns whether another thread analyses a step now.
+  /// Returns whether another thread is analysing a step.
   bool analyses() const { return job_ != nullptr; }
 
  private:
@@ -81,7 +81,7 @@ class Explanations {
 constexpr bool is_idle(StepPart part) {
   return part != StepPart::compute && part != StepPart::optimizer;
 }
-/// Names the part and, of exposed communication, the axis: "transfer, tp".
+/// Names the part and, for exposed communication, the axis: "transfer, tp".
 std::string piece_title(const StepPiece& piece, const std::string& axis);
 /// Says in one sentence what the rank does or waits for in a piece.
 std::string piece_sentence(const StepPiece& piece, const std::string& axis);

@@ -9,11 +9,10 @@
 
 namespace lockstep::viz {
 
-/// Returns the statistics as CSV: a line per rank of each completed step that has a part in the
-/// window, with the step's parts (core/timeline/step_account.h), which add up to its length; or, if
-/// a range is selected, a line per rank of the range (RangeStatistics). Times are in seconds, with
-/// all digits of a picosecond, so that their sums are exact. Columns of an axis begin with its
-/// name.
+/// Returns the statistics as CSV: a line per rank of each completed step that overlaps the window,
+/// with the step's parts (core/timeline/step_account.h), which add up to its length; or, if a range
+/// is selected, a line per rank of the range (RangeStatistics). Times are in seconds, with all
+/// digits of a picosecond, so that their sums are exact. Columns of an axis begin with its name.
 std::string statistics_csv(const Timeline& timeline, const TimeWindow& window,
                            const std::optional<Interval>& selection);
 

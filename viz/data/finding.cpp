@@ -131,7 +131,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   const auto times =
       fmt::format("{} to {}", axis_words(static_cast<double>(span.start - origin), grain),
                   axis_words(static_cast<double>(span.end - origin), grain));
-  // The object may be only a part of what the cursor covers.
+  // The object may be only a part of the area that the cursor covers.
   const auto add_others = [&] {
     const bool narrow = static_cast<double>(span.duration()) < finding.around;
     if (!narrow || finding.open) return;

@@ -11,7 +11,7 @@ namespace lockstep::viz {
 namespace {
 
 // Adjacent columns whose opacity differs by less are merged. Waits look much like idle time, so
-// more of them look alike.
+// larger differences between them are invisible.
 constexpr double same_work = 1.0 / 32, same_waits = 1.0 / 8;
 
 /// The work in a pixel column, or the waits.
@@ -123,7 +123,8 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
     if (column + 1 > pixels) return 0;
     const auto inside = [&](const SpanRow::Block& block) { return x(block.end) <= column + 1; };
     const auto begin = blocks.begin() + first;
-    // Bracket the first block outside, by steps that double from where it is likely to be.
+    // Bracket the first block outside, with steps that start where it is likely to be and double
+    // each time.
     auto low = begin, high = begin + std::min(likely, blocks.end() - begin);
     for (std::ptrdiff_t step = 1; high > low && !inside(*std::prev(high)); step *= 2)
       high -= std::min(step, high - low);
@@ -143,7 +144,7 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
       const auto category = static_cast<Category>(c);
       folder.part(column, category).add(category, static_cast<double>(time) * scale);
     }
-    // The category of each span is not known here; count them where most of the time is.
+    // The category of each span is not known here, so all count with the category of the first.
     const Category kind = row[first * SpanRow::block_size].category;
     folder.part(column, kind).count += static_cast<int>(count * SpanRow::block_size);
     return count;
@@ -190,7 +191,7 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
 void fold_idle(const std::vector<StepPiece>& pieces, const std::vector<int>& slots,
                const TimeWindow& window, double pixels, std::vector<IdleBox>& boxes) {
   const double scale = pixels / window.width();
-  // Of the column, in pixels: by part and, of exposed communication, by slot.
+  // The times in the column, in pixels: by part and, for exposed communication, by slot.
   std::array<double, step_part_count + axis_slot_count> times{};
   double column = -1;
   const auto put = [&](double left, double right, std::size_t kind) {

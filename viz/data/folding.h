@@ -45,8 +45,8 @@ struct IdleBox {
   bool operator==(const IdleBox&) const = default;
 };
 
-/// Appends the pixel columns that the pieces of a rank's step touch in which it does not compute.
-/// The three parts of exposed communication count together; `slots` are those of the axes.
+/// Appends the pixel columns touched by the pieces of a rank's step in which it does not compute.
+/// The three parts of exposed communication count together; `slots` are the slots of the axes.
 void fold_idle(const std::vector<StepPiece>& pieces, const std::vector<int>& slots,
                const TimeWindow& window, double pixels, std::vector<IdleBox>& boxes);
 

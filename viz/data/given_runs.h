@@ -15,8 +15,8 @@ struct GivenRuns {
 };
 
 /// Divides traces by the run name in their first event. Files of other tools (PyTorch) have no name
-/// and count as one run, but each folder of them is a run. A path that is given again is a run too:
-/// two steps of one run can be compared. Throws UsageError if a path has no trace.
+/// and count as one run, but each folder of them is a run. A path that is given twice counts as two
+/// runs, so that two steps of one run can be compared. Throws UsageError if a path has no trace.
 GivenRuns divide_into_runs(const std::vector<std::filesystem::path>& paths);
 
 /// Returns a message that names a path that is left out, or "" if there is none.

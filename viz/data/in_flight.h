@@ -26,7 +26,7 @@ std::vector<InFlightRank> in_flight_in_view(Model& model);
 std::string in_flight_words(int chunks);
 
 /// Returns the number of microbatches in flight over a window, one column per pixel: the highest in
-/// the column, or -1 where no step runs. A step runs from its first to its last change.
+/// the column, or -1 if no step runs there. A step runs from its first to its last change.
 std::vector<int> in_flight_columns(const InFlightRank& rank, const TimeWindow& window,
                                    std::size_t pixels);
 

@@ -62,7 +62,7 @@ void limit(LabQuestion& question, int here, std::int64_t stages, std::int64_t mi
 void set_schedule(LabQuestion& question, const std::string& name, int stages, int stages_of_rank) {
   question.ranks = stages;
   const KnownSchedule* known = find_schedule(name);
-  // The first rank of a trace may have no part in the pipeline.
+  // The first rank of a trace may not take part in the pipeline.
   if (known == nullptr || stages_of_rank < 1 || stages % stages_of_rank != 0) return;
   const PipelineSize size{stages / stages_of_rank, stages_of_rank, question.microbatches};
   if (!refusal(*known, size).empty()) return;
@@ -146,7 +146,7 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   }
   question.forward = forward.value();
   question.backward = backward.value();
-  // Without a cluster, everything takes no time.
+  // Without a cluster, nothing takes time.
   question.cluster = described_cluster(timeline.run()).value_or(Cluster{});
   if (!fits(question)) {
     question = {.too_long = true};

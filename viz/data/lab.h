@@ -41,24 +41,24 @@ struct LabAnswer {
 };
 
 /// Returns the schedules that the question's ranks can run, each with its number of chunks: the
-/// question's or, if the schedule does not take this number, the least that it takes.
+/// question's number or, if the schedule does not support it, the smallest number that it supports.
 std::vector<std::pair<const KnownSchedule*, int>> lab_schedules(const LabQuestion& question);
 
 /// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
 /// per stage, message size and cluster. Uses textbook values (backward = 2 forward) if the step has
-/// none, and fewer stages or microbatches, and says so, if the step has too many. Opens no file:
+/// none. If the step has too many stages or microbatches, uses fewer, and says so. Opens no file:
 /// the cluster is described in the trace, or is a preset.
 LabQuestion question_from(const Timeline& timeline, int step);
 
 LabAnswer answer(const LabQuestion& question);
 
-/// Says what is simulated of a run that is too large; "" if all of it is.
+/// Says which part of a run that is too large is simulated; "" if all of it is.
 std::string limit_words(const LabQuestion& question);
 /// Names the bubble: "bubble 27.3 %". If not all of the run is simulated, also names the size:
 /// "bubble of 64 stages, 64 microbatches: 49.6 %".
 std::string bubble_words(const LabQuestion& question, const LabAnswer& answer);
 /// Says how long a step takes, and how many microbatches rank 0 holds, in units of its activations
-/// for one microbatch: a chunk of several holds a part of them.
+/// for one microbatch: each of several chunks holds a part of them.
 std::string verdict_words(const LabQuestion& question, const LabAnswer& answer);
 
 }  // namespace lockstep::viz

@@ -175,7 +175,7 @@ void LiveServer::accept_some() {
   most_waiting_ = std::max<int>(most_waiting_, static_cast<int>(strangers));
 }
 
-/// Finds out who is at the other end of new connections, before any byte of theirs is read.
+/// Identifies the peers of new connections before any of their bytes are read.
 void LiveServer::identify(std::span<const std::unique_ptr<Connection>> fresh) {
   if (fresh.empty()) return;
   if (!admission_.token.empty()) {
@@ -196,7 +196,7 @@ void LiveServer::identify(std::span<const std::unique_ptr<Connection>> fresh) {
   }
 }
 
-/// Returns the oldest stranger of the peer that has the most; null if there are no strangers.
+/// Returns the oldest stranger of the peer with the most strangers; null if there are no strangers.
 LiveServer::Connection* LiveServer::evictable() const {
   std::map<std::string, std::vector<Connection*>> by_peer;
   for (const auto& each : connections_)

@@ -28,7 +28,8 @@ struct Arrival {
   std::string bytes;
 };
 
-/// Which ranks the viewer accepts, and how many connections it keeps that have not sent a hello.
+/// The rules of admission: which ranks the viewer accepts, and how many connections without a hello
+/// it keeps.
 struct Admission {
   std::string token{};  ///< required of every rank, if not empty
   /// Without a token the viewer listens on this machine only, and accepts only this user's ranks,
@@ -36,9 +37,10 @@ struct Admission {
   uid_t user = ::getuid();
   std::chrono::milliseconds hello_within{5000};  ///< the deadline for a hello, after connecting
   /// The largest number of connections that have not sent a hello yet. Another connection evicts
-  /// the oldest one of the peer that has the most (a peer is a user of this machine, or with a
-  /// token an address). So no peer can keep another one's ranks out, and idle connections none of
-  /// the same peer: a rank sends its hello immediately.
+  /// the oldest one of the peer with the most such connections (a peer is a user of this machine,
+  /// or with a token an address). Therefore, a peer cannot keep another peer's ranks out, and idle
+  /// connections can't keep out ranks of their own peer, because a rank sends its hello
+  /// immediately.
   std::size_t most_strangers = 128;
 };
 

@@ -20,23 +20,23 @@ struct MeanPart {
 /// step's length times the number of ranks.
 std::vector<MeanPart> mean_step(const StepAccount& account);
 
-/// Returns the time of a rank, or of several, in which the compute lane does not work.
+/// Returns the time in which the compute lane of a rank, or of several ranks, does not work.
 Picoseconds not_computing(const StepSums& sums);
 /// Returns the share of the step in which the ranks do not compute; 0 for an empty step.
 double not_computing_share(const StepAccount& account);
 
-/// Adds the axes that `names` lacks.
+/// Adds to `names` the axes that it lacks.
 void join_axes(std::vector<std::string>& names, const std::vector<std::string>& axes);
-/// Returns `sums` with its axes, which are `from`, in the places that they have in `to`. `to`
-/// contains all of them; the time on its other axes is 0.
+/// Returns `sums` with its axes, named in `from`, moved to their positions in `to`. `to` contains
+/// all of them; the time on its other axes is 0.
 StepSums with_axes(const StepSums& sums, const std::vector<std::string>& from,
                    const std::vector<std::string>& to);
 
 /// The number of distinct axis colours.
 constexpr int axis_slot_count = 5;
-/// Returns for each axis the number of its colour: in every step of
-/// every run, tp, dp, pp, ep and cp have the same ones, and other groups those that are free. If
-/// there are more axes, the last ones share colours.
+/// Returns for each axis the number of its colour: tp, dp, pp, ep and cp get the same colours in
+/// every step of every run, and other groups get the remaining ones. If there are more axes, the
+/// last ones share colours.
 std::vector<int> axis_slots(const std::vector<std::string>& axes);
 
 /// Returns the step of the rank on which it takes longest; of several, the first.

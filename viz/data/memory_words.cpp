@@ -20,7 +20,7 @@ std::string kind_words(const MemoryBreakdown::Kind& kind) {
 
 void add_words(const MemoryBreakdown& parts, std::vector<std::string>& lines) {
   const double total = static_cast<double>(parts.total());
-  // The size of the smallest kinds that have a line.
+  // The size of the smallest kinds that get a line.
   std::vector<std::int64_t> sizes;
   for (const MemoryBreakdown::Category& category : parts.categories)
     for (const MemoryBreakdown::Kind& kind : category.kinds) sizes.push_back(kind.bytes);

@@ -53,15 +53,15 @@ struct Model {
   Finding selected;                           ///< last clicked
 };
 
-/// Forgets what was derived from or selected in another run, whose timeline is gone, and follows
-/// the new one.
+/// Clears the state that was derived from or selected in another run, whose timeline is gone, and
+/// follows the new run.
 void forget_run(Model& model);
 
 /// Returns the index of the completed step that panels describe: the one in view, or the last one
 /// before it. None if no step is complete.
 std::optional<std::size_t> described_step(const Model& model);
 
-/// What a panel about a step depends on: while it stays the same, the panel keeps its analysis.
+/// The inputs of a panel about a step: while they stay the same, the panel keeps its analysis.
 struct StepKey {
   std::string run{};
   int step = -1;  ///< -1 if no step is complete

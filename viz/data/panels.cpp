@@ -12,7 +12,7 @@ namespace {
 
 using Contents = const RunContents&;
 
-/// The number of spans of each row that decide what a run contains.
+/// The number of spans of each row that are examined to find out what a run contains.
 constexpr std::size_t looked_at = 256;
 
 template <class Visit>

@@ -12,7 +12,7 @@
 
 namespace lockstep::viz {
 
-/// What a run's trace contains, as far as it decides which panels have something to show.
+/// The contents of a run's trace that determine which panels have something to show.
 struct RunContents {
   bool pipeline = false;       ///< more than one stage
   bool computation = false;    ///< forward and backward passes, or kernels
@@ -22,7 +22,7 @@ struct RunContents {
   bool loss = false;
   bool memory = false;
   bool rings = false;   ///< collectives that ran as rings
-  bool shards = false;  ///< the ranks tell which slices they store
+  bool shards = false;  ///< the trace lists the slices that the ranks store
 };
 
 /// Reads the run's description and the first spans of each lane, so that it is fast enough for
@@ -44,7 +44,7 @@ enum class Panel : std::uint8_t {
   retime,
 };
 
-/// All that is known of a panel, except how it is drawn (viz/app/screen.cpp).
+/// The properties of a panel, except for its drawing (viz/app/screen.cpp).
 struct PanelInfo {
   Panel panel;
   const char* name;
@@ -59,11 +59,11 @@ inline const PanelInfo& info_of(Panel panel) {
 }
 
 /// Returns the panel with this name on the command line, such as "what-if", in upper or lower case,
-/// if it can be a choice for the last card.
+/// if the user can choose it for the last card.
 std::optional<Panel> panel_named(std::string_view name);
 /// Lists names on the command line: "buckets, traffic".
 std::string panel_names(const std::vector<Panel>& panels);
-/// All panels that can be a choice for the last card.
+/// All panels that the user can choose for the last card.
 std::vector<Panel> choosable_panels();
 
 /// The panels for a run, from left to right: the `fixed` ones, and one of the `choices`, because
@@ -72,7 +72,7 @@ struct PanelRow {
   std::vector<Panel> fixed;
   std::vector<Panel> choices;
 
-  /// Returns the chosen one if this run has it, and otherwise the first.
+  /// Returns the chosen panel if this run has it, and otherwise the first.
   std::optional<Panel> shown(std::optional<Panel> chosen) const;
   /// Returns the choice after the one that is shown; after the last, the first.
   std::optional<Panel> next(std::optional<Panel> chosen) const;

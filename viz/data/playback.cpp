@@ -16,7 +16,7 @@ void Playback::choose_speed(const Timeline& timeline) {
   if (speed_ > 0) return;
   const auto whole = static_cast<double>(timeline.end()) - static_cast<double>(timeline.start());
   const auto steps = static_cast<double>(std::max<std::size_t>(timeline.steps().size(), 1));
-  // A power of two of a microsecond per second.
+  // A power of two times one microsecond per second.
   const double wished = std::max(whole / steps / step_seconds, slowest);
   speed_ = std::clamp(1e6 * std::exp2(std::round(std::log2(wished / 1e6))), slowest, fastest);
 }
@@ -54,7 +54,7 @@ void Playback::advance(const Timeline& timeline, Viewport& viewport, double seco
   const auto end = static_cast<double>(timeline.end());
   if (cursor_ >= end) {
     cursor_ = end;
-    // A live run goes on as soon as more arrives.
+    // A live run continues as soon as more data arrives.
     if (timeline.ended() || timeline.run().ranks == 0) playing_ = false;
   }
   const TimeWindow& window = viewport.window();

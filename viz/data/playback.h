@@ -5,7 +5,7 @@
 
 namespace lockstep::viz {
 
-/// Plays a run back: a cursor moves through the run, and what comes after the cursor is hidden, as
+/// Plays a run back: a cursor moves through the run, and everything after the cursor is hidden, as
 /// if the run were just executing. The run itself is not slowed; a live run continues to arrive
 /// behind the cursor.
 class Playback {
@@ -23,8 +23,8 @@ class Playback {
   void scrub(const Timeline& timeline, double time);
   /// Doubles (1) or halves (-1) the speed.
   void change_speed(int by);
-  /// Is in the same state as another playback: at `to` when the other is at `from`, and `scale`
-  /// times as fast.
+  /// Takes the state of another playback: at `to` when the other is at `from`, and `scale` times as
+  /// fast.
   void mirror(const Playback& other, double from, double to, double scale) {
     *this = other;
     cursor_ = to + scale * (other.cursor_ - from);
@@ -33,7 +33,8 @@ class Playback {
   /// Ends the playback, so that the whole run is shown.
   void stop() { active_ = playing_ = false; }
 
-  /// Moves the cursor by `seconds` of watching, and the window if the cursor leaves it.
+  /// Moves the cursor as far as it moves in `seconds` seconds, and the window if the cursor leaves
+  /// it.
   void advance(const Timeline& timeline, Viewport& viewport, double seconds);
 
  private:

@@ -8,7 +8,7 @@
 
 namespace lockstep::viz {
 
-/// What one rank did in a range of time.
+/// One rank's statistics for a range of time.
 struct RankStatistics {
   int rank = 0;
   /// The parts of the rank's steps within the range, as step_account() divides them. `axes` is
@@ -28,8 +28,8 @@ struct RangeStatistics {
   /// unknown, and `sums` and `in_no_step` are 0.
   bool added_up = true;
   std::vector<RankStatistics> ranks{};  ///< in timeline order
-  /// By category: the spans of the action band that have a part in the range, and the sum of these
-  /// parts over all ranks.
+  /// By category: the spans of the action band that overlap the range, and the sum of the overlaps
+  /// over all ranks.
   struct Total {
     std::int64_t spans = 0;
     Picoseconds time = 0;
@@ -39,10 +39,10 @@ struct RangeStatistics {
   Picoseconds length() const { return range.end - range.start; }
 };
 
-/// Adding up the steps of so many spans takes about a second.
+/// Adding up steps with this many spans takes about a second.
 constexpr std::ptrdiff_t most_added = 4'000'000;
 /// Computes the statistics from the spans. Takes time linear in the number of spans in the range
-/// and of its steps.
+/// and in its steps.
 RangeStatistics range_statistics(const Timeline& timeline, const Interval& range);
 
 }  // namespace lockstep::viz

@@ -64,7 +64,7 @@ std::vector<RetimeSlider> retime_sliders(const RunOperations& run) {
   sliders.push_back(std::move(ranks));
   if (stages.size() > 1)
     sliders.push_back({"stage", "stage", false, {stages.begin(), stages.end()}});
-  // With fixed times of actions, kernels do not count.
+  // With fixed times of actions, the times of kernels do not matter.
   if (run.modelled.times.any()) return sliders;
   if (kinds.contains(KernelKind::product)) sliders.push_back({"products", "products"});
   if (kinds.contains(KernelKind::attention)) sliders.push_back({"attention", "attention"});

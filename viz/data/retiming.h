@@ -34,23 +34,23 @@ struct RetimeSlider {
   std::string pace() const;
 };
 
-/// Returns the sliders that a run can have.
+/// Returns the sliders that apply to a run.
 std::vector<RetimeSlider> retime_sliders(const RunOperations& run);
-/// Returns the changes of those that were moved.
+/// Returns the changes of the sliders that were moved.
 std::vector<std::string> changes_of(const std::vector<RetimeSlider>& sliders);
 
-/// The last step of a run under a scenario, as Replay and shares() give it.
+/// The last step of a run under a scenario, as computed by Replay and shares().
 struct RetimedStep {
   Picoseconds time = 0;
   std::vector<PathShare> shares;
 };
 
-/// A share of the critical path, as recorded and as changed; 0 where the path has none.
+/// A share of the critical path, as recorded and as changed; 0 if the path has no such share.
 struct ComparedShare {
   std::string what;
   Picoseconds recorded = 0, changed = 0;
 };
-/// Joins the shares of two paths, in the order of the recorded ones; then those that are new.
+/// Joins the shares of two paths, in the order of the recorded ones, followed by the new ones.
 std::vector<ComparedShare> compared_shares(const RetimedStep& recorded, const RetimedStep& changed);
 
 /// Replays the operations of a recorded run under changes, on another thread: a large run takes
@@ -70,11 +70,11 @@ class Retiming {
   /// Asks for the last step under these changes. Of several requests that wait for the thread, only
   /// the newest is replayed.
   void ask(const std::vector<std::string>& changes);
-  /// Takes over what the thread has finished. Call it once per frame.
+  /// Takes over the results that the thread has finished. Call it once per frame.
   void update();
   /// Waits for the newest request, and takes over its result. For pictures and tests.
   void wait();
-  /// Returns whether there is more to take over, now or later.
+  /// Returns whether more results may come, now or later.
   bool busy() const { return asked_ && !(shown_.changes == asked_) && !shown_.broken; }
 
   /// The thread's results, as of the last update().

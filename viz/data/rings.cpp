@@ -182,7 +182,8 @@ std::vector<RingCollective> ring_collectives(const Timeline& timeline, int step)
       part.time = {std::min(part.time.start, span.start), std::max(part.time.end, span.end)};
     });
   std::vector<RingCollective> all;
-  // Several groups may have one name, such as the tp groups of each stage. Their rings are apart.
+  // Several groups may have one name, such as the tp groups of each stage. Each of them has a
+  // separate ring.
   for (auto& [key, ranks] : parts)
     for (auto& [first, part] : ranks) {
       if (part.taken) continue;
@@ -234,8 +235,8 @@ Ring ring_of(const Timeline& timeline, int step, const RingCollective& collectiv
       link.between_nodes = link.from / cluster->ranks_per_node != link.to / cluster->ranks_per_node;
     const std::size_t count = std::min(sent[i].size(), received[next].size());
     for (std::size_t k = 0; k < count; ++k) {
-      // On the wall clock, a send lasts from its post, but a transfer begins when both ranks have
-      // posted it.
+      // On the wall clock, a send starts when it is posted, but its transfer starts only once both
+      // ranks have posted it.
       const TimelineSpan& arrives = received[next][k];
       const Picoseconds start = modelled ? sent[i][k].start : arrives.start;
       link.transfers.push_back({{start, std::max(arrives.end, start)}, sent[i][k].bytes});

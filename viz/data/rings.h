@@ -66,15 +66,15 @@ struct Ring {
   bool complete() const;
   /// Returns whether step i belongs to the second half of an all-reduce, which is an all-gather.
   bool gathers(std::size_t i) const;
-  /// Returns the chunk that links[link] carries in step i, counted from 0. It follows from what the
-  /// operation is: a reduce-scatter leaves chunk k on member k, an all-gather begins with it there,
-  /// and each step moves every chunk in motion to the next member. None if the ring is not
-  /// complete.
+  /// Returns the chunk that links[link] carries in step i, counted from 0. The chunk follows from
+  /// the operation: a reduce-scatter leaves chunk k on member k, an all-gather starts with chunk k
+  /// on member k, and each step moves every chunk in motion to the next member. None if the ring is
+  /// not complete.
   std::optional<std::size_t> chunk(std::size_t link, std::size_t i) const;
   std::int64_t largest_message() const;
   /// Returns the time for which a chunk travels if it crosses one link per step, each in its mean
-  /// time, in picoseconds: the longest over all ranks where it may start. If all links are alike,
-  /// this is 2(N-1)(α + β n/N) for an all-reduce of n bytes.
+  /// time, in picoseconds: the longest over all ranks at which it may start. If all links are
+  /// alike, this is 2(N-1)(α + β n/N) for an all-reduce of n bytes.
   double longest_path() const;
   /// Returns the time of step i (from 0) over all links. There is none if no link has that many
   /// transfers.

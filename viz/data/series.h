@@ -18,15 +18,15 @@ struct LossPoint {
 };
 std::vector<LossPoint> loss_series(const Timeline& timeline);
 
-/// Where each completed step goes, and the bubble of its pipeline. Both are computed when they are
-/// first shown, because a trace may have many steps with many spans each.
+/// Where the time of each completed step goes, and the bubble of its pipeline. Both are computed
+/// when they are first shown, because a trace may have many steps with many spans each.
 class BubbleSeries {
  public:
   using Clock = std::chrono::steady_clock;
   struct Point {
     int step = 0;
     StepAccount account{};  ///< without pieces
-    // Of a pipeline's actions: the schedule's figures, whose windows differ from the step.
+    // The schedule's figures for a pipeline's actions; their windows differ from the step.
     Bubble bubble{};        ///< its window is 0 without a pipeline
     Bubble internal{};      ///< of `longest_rank`
     int longest_rank = -1;  ///< the rank whose pipeline actions extend over the longest time

@@ -8,7 +8,7 @@ namespace lockstep::viz {
 
 enum class Theme { dark, light };
 
-/// What the viewer remembers from one start to the next.
+/// The settings that the viewer remembers from one start to the next.
 struct Settings {
   Theme theme = Theme::dark;
   double scale = 0;  ///< of text and everything else; 0: as the screen asks
@@ -20,9 +20,9 @@ struct Settings {
 };
 
 constexpr double least_scale = 0.5, most_scale = 4;
-/// Returns the scale to use unless the user has chosen one: what the screen asks for, but at least
-/// 1.5 for windows taller than 1,800 pixels, and 2 for those taller than 2,700. Otherwise a 4K
-/// screen that asks for nothing would have unreadably small text.
+/// Returns the scale to use unless the user has chosen one: the scale that the screen asks for, but
+/// at least 1.5 for windows taller than 1,800 pixels, and 2 for those taller than 2,700. Otherwise
+/// a 4K screen that asks for no scale would have unreadably small text.
 double scale_of_window(double of_screen, int height);
 constexpr int smallest_window = 320, largest_window = 8192;  ///< pixels
 constexpr std::size_t most_recent = 8;
@@ -30,7 +30,7 @@ constexpr std::size_t most_recent = 8;
 /// Returns $XDG_CONFIG_HOME/lockstep/viewer.json, by default in ~/.config (XDG Base Directory
 /// Specification). Empty if neither variable is set.
 std::filesystem::path settings_file();
-/// Reads settings. Whatever is missing or malformed has its default.
+/// Reads settings. Missing or malformed settings get their defaults.
 Settings load_settings(const std::filesystem::path& file);
 /// Writes settings, by way of a temporary file, so that the file is never incomplete. Returns
 /// whether this succeeded.

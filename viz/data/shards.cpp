@@ -14,7 +14,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t most_tensors = 100'000;
-constexpr std::size_t most_names = 1'000'000;  // of all lists together, names that recur included
+constexpr std::size_t most_names = 1'000'000;  // of all lists together, including repeated names
 
 const char* kind_name(StoredKind kind) {
   return kind == StoredKind::optimizer ? "optimizer state" : lockstep::name_of(category_of(kind));
@@ -117,7 +117,7 @@ Shards::Shards(const Timeline& timeline) {
 }
 
 std::size_t Shards::first_choice() const {
-  // Names of a block are known by the number in them, which stands for several blocks.
+  // A tensor of a block is recognised by its list of block numbers.
   const StoredSlice* best = nullptr;
   const auto worth = [](const StoredSlice& slice) {
     const bool divided = slice.elements() < slice.whole.elements();
@@ -159,7 +159,7 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
       }
       std::int64_t elements = 0;
       for (const Box& box : boxes[k]) elements = plus(elements, box.extent.elements());
-      // It is more than the tensor has only if the entries of a damaged trace overlap.
+      // The sum exceeds the tensor's size only if the entries of a damaged trace overlap.
       elements = std::min(elements, result.whole.elements());
       by_kind[k].push_back({{rank.rank}, std::move(boxes[k]), elements});
     }

@@ -20,8 +20,8 @@ struct Holders {
   bool operator==(const Holders&) const = default;
 };
 
-/// Who stores which part of one tensor. Kinds that are stored in the same parts by the same ranks
-/// share a layout.
+/// The ranks that store each part of one tensor. Kinds that are stored in the same parts by the
+/// same ranks share a layout.
 struct ShardLayout {
   struct Kind {
     StoredKind kind{};
@@ -33,7 +33,8 @@ struct ShardLayout {
 
   /// Returns how many copies of the whole tensor the run's ranks store together.
   double copies(const Shape& whole) const;
-  /// Returns the bytes of all its kinds that each of these ranks stores, without padding.
+  /// Returns the bytes, over all kinds of this layout, that each of these ranks stores, without
+  /// padding.
   std::int64_t bytes(const Holders& holders) const;
 };
 struct TensorShards {
@@ -42,7 +43,7 @@ struct TensorShards {
   std::vector<ShardLayout> layouts;
 };
 
-/// What every rank of a run stores between steps, as the trace tells.
+/// The tensors that every rank of a run stores between steps, according to the trace.
 class Shards {
  public:
   explicit Shards(const Timeline& timeline);
@@ -50,8 +51,8 @@ class Shards {
 
   /// The names of all tensors, in the order in which the ranks list them.
   const std::vector<std::string>& tensors() const { return tensors_; }
-  /// Returns the index of the largest matrix that several ranks divide. If nothing is divided, that
-  /// of the largest matrix of a block; 0 if there is none.
+  /// Returns the index of the largest matrix that several ranks divide. If nothing is divided,
+  /// returns the index of the largest matrix of a block; 0 if there is none.
   std::size_t first_choice() const;
   TensorShards shards_of(const std::string& tensor) const;
   std::int64_t omitted() const { return omitted_; }  ///< entries that some rank left out
@@ -105,8 +106,8 @@ struct ParameterMemory {
 
   bool changes() const { return most > least; }
   std::int64_t at(Picoseconds time) const;
-  /// Returns when the rank holds all of a tensor, beyond what it stores. Empty if the trace does
-  /// not say.
+  /// Returns the times at which the rank holds a tensor in full, although it stores only a part.
+  /// Empty if the trace does not say.
   const Intervals& whole_times(const std::string& tensor) const;
   bool is_whole(const std::string& tensor, Picoseconds time) const;
 };

@@ -30,7 +30,7 @@ class SpanSearch {
     bool complete = false;
     std::size_t rank = 0, lane = 0, band = 0, row = 0, span = 0;  ///< the next one to look at
   };
-  /// Goes on counting for about `budget`. If spans arrive meanwhile, some may be missed.
+  /// Continues to count for about `budget`. If spans arrive meanwhile, some may be missed.
   void count(const Timeline& timeline, Count& count, std::chrono::microseconds budget) const;
   /// Returns the first matching span that starts after `time` (`by` = 1), or the last one that
   /// starts before it (`by` = -1); of several, on the lowest rank.
@@ -50,7 +50,7 @@ class SpanSearch {
   std::vector<Word> words_;
 };
 
-/// Returns the span before (`by` = -1) or after (1) `time` on a lane: of the outermost row of its
+/// Returns the span before (`by` = -1) or after (1) `time` on a lane: in the outermost row of its
 /// band, the last span that ends at or before `time`, or the first that starts at or after it.
 /// Waits are skipped.
 std::optional<TimelineSpan> neighbour(const Lane& lane, Band band, Picoseconds time, int by);

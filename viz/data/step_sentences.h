@@ -8,8 +8,8 @@
 
 namespace lockstep::viz {
 
-/// Explains in sentences where a step goes: for each axis, the longest first, what is exposed of
-/// its communication and what compute hides; the parts of the bubble; and, of a pipeline, the
+/// Explains in sentences where a step's time goes: for each axis, the longest first, the exposed
+/// and the hidden part of its communication; the parts of the bubble; and, for a pipeline, the
 /// internal bubble.
 std::vector<std::string> step_sentences(const BubbleSeries::Point& point);
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::viz {
 
-/// Who sends how much to whom in one step.
+/// The bytes that each rank sends to each other rank in one step.
 struct TrafficMatrix {
   int step = -1;
   std::vector<int> ranks;  ///< ascending
@@ -19,7 +19,7 @@ struct TrafficMatrix {
   std::int64_t total = 0;                             ///< the sum over all parts
   std::int64_t highest = 0;                           ///< the largest cell
   /// The number of consecutive ranks on each node of the modelled cluster; 0 if the trace does not
-  /// tell.
+  /// say.
   int ranks_per_node = 0;
   std::int64_t between_nodes = 0;  ///< of the total
 
@@ -30,7 +30,7 @@ struct TrafficMatrix {
 
 TrafficMatrix traffic_matrix(const Timeline& timeline, int step);
 
-/// A sum of bytes, with the words for what it sums.
+/// A sum of bytes, with a description of its terms.
 struct TrafficSum {
   std::string words;
   std::int64_t bytes = 0;

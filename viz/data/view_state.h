@@ -44,10 +44,10 @@ struct ViewState : Controls {
   /// Adds a mark, or removes it if there is one within `near` of it.
   void mark(const Interval& time, Picoseconds near);
   void set_query(std::string_view text, const Timeline& timeline);
-  /// Counts again and recomputes the range's statistics if spans have arrived. Waits for the run to
-  /// end if that takes too long for every frame.
+  /// Counts the matching spans again, and recomputes the range's statistics, if spans have arrived.
+  /// Waits for the run to end if that takes too long for every frame.
   void refresh(const Timeline& timeline);
-  /// Returns whether the next refresh() goes on counting.
+  /// Returns whether the next refresh() continues to count.
   bool counting() const { return !search.empty() && !count_.complete; }
 
  private:

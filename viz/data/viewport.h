@@ -41,7 +41,7 @@ class Viewport {
   /// Moves just far enough to show `time`, at once. Stops following.
   void show(double time);
   void follow(bool on) { following_ = on; }
-  /// Shows the same window as another viewport: at `to` what the other shows at `from`, with
+  /// Shows the same window as another viewport, with the other's time `from` at `to`, and with
   /// `scale` times its width.
   void mirror(const Viewport& other, double from, double to, double scale);
 

@@ -5,15 +5,15 @@
 
 namespace lockstep::viz {
 
-/// Shows where the step in view goes: a bar of the mean step over the ranks, with a legend, and
-/// sentences. For a pipeline, also the bubble of its actions, observed and predicted. Below, the
-/// trend over the steps.
+/// Shows where the time of the step in view goes: a bar of the mean step over the ranks, with a
+/// legend, and sentences. For a pipeline, also shows the bubble of its actions, observed and
+/// predicted. Below, shows the trend over the steps.
 class BubbleView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model) const;
 
  private:
-  // These return the y below what they draw.
+  // These functions return the y below their drawing.
   float draw_headline(const Painter& painter, const Rect& rect, const StepAccount& account) const;
   float draw_bar(const Painter& painter, const Rect& rect, const StepAccount& account) const;
   float draw_legend(const Painter& painter, const Rect& rect, const StepAccount& account) const;

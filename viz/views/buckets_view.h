@@ -12,9 +12,9 @@
 namespace lockstep::viz {
 
 /// Shows the collectives of data parallelism in the completed step in view, on one rank: a bar for
-/// each over the time of the step, which part of it compute hides and for which part compute
-/// stalls, and sentences that explain it. The rank is the one under the cursor in the timeline, or
-/// else the one selected last, or else the one with the longest exposed communication.
+/// each over the time of the step, divided into the part that compute hides and the part for which
+/// compute stalls, and sentences that explain them. The rank is the one under the cursor in the
+/// timeline, or else the one selected last, or else the one with the longest exposed communication.
 class BucketsView {
  public:
   /// Returns a span of the bucket that was clicked.
@@ -22,7 +22,7 @@ class BucketsView {
   const StepBuckets& buckets() const { return buckets_; }
   /// Returns the centre of a bucket's bar on the screen, as drawn last.
   ImVec2 centre_of(std::size_t bucket) const;
-  /// The explanation below the bars, as drawn last.
+  /// The explanation last drawn below the bars.
   const std::vector<std::string>& explanation() const { return explanation_; }
 
  private:

@@ -52,7 +52,7 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
     y += line;
   };
   row("", "A", "B", colours::text_faint);
-  // Below the table, what is the same; and a line about what the traces do not say.
+  // Below the table, lists the equal entries, and names what the traces do not contain.
   std::string same = found.same.empty() ? "Nothing else is known to be the same." : "The same: ";
   for (std::size_t i = 0; i < found.same.size(); ++i)
     same += (i > 0 ? ", " : "") + found.same[i] + (i + 1 == found.same.size() ? "." : "");
@@ -63,7 +63,7 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
   const std::size_t room = whole_number((inside.bottom - y) / line);
   const std::size_t below = 3;  // lines
   const std::size_t most = std::max<std::size_t>(room > below ? room - below : 1, 1);
-  // The cursor on a row shows its values in full, and those of the rows that have no room.
+  // The cursor on a row shows its values in full, and those of the rows that do not fit.
   const auto full = [](const ConfigurationEntry& each) {
     return fmt::format("{}: {} in A, {} in B", each.name, each.a.empty() ? none : each.a,
                        each.b.empty() ? none : each.b);
@@ -115,7 +115,7 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
   }
   const float line = std::min(size_of(look.small) + painter.px(line_gap),
                               inside.height() / static_cast<float>(values.size() + 1));
-  // The columns are as wide as their words, and share what the names leave.
+  // The columns are as wide as their words, and share the space that the names leave.
   constexpr std::size_t columns = 4;
   using Cells = std::array<std::string, columns>;
   std::vector<Cells> rows{{"A", "B", "B - A", "%"}};
@@ -222,7 +222,7 @@ void ComparisonView::draw_sentences(const Painter& painter, const Rect& card,
                                     const ComparedRuns& runs) const {
   const Look& look = painter.look();
   Rect inside = painter.card(card, "Differences");
-  // In the larger font, if there is room.
+  // Uses the larger font if there is room.
   float height = 0;
   for (const Sentence& sentence : runs.sentences())
     height += paragraph_height(painter, sentence.text, inside.width(), look.body) +

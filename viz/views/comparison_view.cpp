@@ -163,7 +163,8 @@ void take_comparison_keys(ComparedRuns& runs) {
   if (io.WantTextInput) return;
   if (key_pressed(keys::v, false)) runs.toggle_layout();
   if (key_pressed(keys::x, false)) runs.exchange();
-  // In the leading run, Escape clears more than the selection, and closes what covers it first.
+  // In the leading run, Escape clears more than the selection, and first closes anything that
+  // covers it.
   const ViewState& view = runs.leader().view;
   if (key_pressed(keys::escape, false) && !view.help && !view.exports) {
     Model& other = runs.model(other_side(runs.leads()));

@@ -8,7 +8,7 @@
 
 namespace lockstep::viz {
 
-/// Shows what differs between two runs: their configurations, the metrics of the compared steps,
+/// Shows the differences between two runs: their configurations, the metrics of the compared steps,
 /// each rank's share, and sentences that explain the numbers.
 class ComparisonView {
  public:
@@ -16,12 +16,13 @@ class ComparisonView {
   static constexpr float head_height = 26;
   static constexpr float warning_height = 26;
 
-  /// Names both runs; has the buttons that choose the layout. Returns whether it also has room for
-  /// the warning that times cannot be compared, if there is one.
+  /// Draws the names of both runs, and the buttons that choose the layout. Returns whether there is
+  /// also room for the warning that times cannot be compared, if there is one.
   bool draw_bar(const Painter& painter, const Rect& rect, ComparedRuns& runs) const;
-  /// Shows the warning in a line of its own.
+  /// Shows the warning on a separate line.
   void draw_warning(const Painter& painter, const Rect& rect, const ComparedRuns& runs) const;
-  /// Names one run and its step, above the run's timeline; has the buttons that choose the step.
+  /// Draws the name of one run and its step above the run's timeline, and the buttons that choose
+  /// the step.
   void draw_head(const Painter& painter, const Rect& rect, ComparedRuns& runs, Side side) const;
   void draw_configurations(const Painter& painter, const Rect& card,
                            const ComparedRuns& runs) const;
@@ -32,7 +33,7 @@ class ComparisonView {
   /// Marks a card that is about one run with the run's letter, in the middle of its title.
   void draw_letter(const Painter& painter, const Rect& card, Side side) const;
 
-  /// Returns what the comparison changes in the timeline of a run.
+  /// Returns the changes that the comparison makes to the timeline of a run.
   static ComparedTimeline timeline_of(const ComparedRuns& runs, Side side);
 };
 

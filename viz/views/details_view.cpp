@@ -37,8 +37,8 @@ struct RangeColumn {
   std::function<Picoseconds(const RankStatistics&)> time;
 };
 
-/// The columns that are needed, at most `most`: without room for all, exposed communication has one
-/// column.
+/// The columns that are needed, at most `most`: if there is no room for all, exposed communication
+/// gets a single column.
 std::vector<RangeColumn> range_columns(const RangeStatistics& range, std::size_t most) {
   using Rank = RankStatistics;
   std::vector<RangeColumn> axes, parts{{"compute", [](const Rank&r) { return r.sums.compute; }},
@@ -63,7 +63,8 @@ std::vector<RangeColumn> range_columns(const RangeStatistics& range, std::size_t
   return parts;
 }
 
-/// A table of what each rank did in a range: shares of its length, which add up to it, and bytes.
+/// Draws a table of each rank's activity in a range: shares of the range's length, which add up to
+/// it, and bytes.
 void draw_range(const Painter& painter, const Rect& card, const RangeStatistics& range,
                 Picoseconds origin) {
   const Look& look = painter.look();

@@ -20,7 +20,7 @@ class ExpertsView {
   const ExpertLoad& load() const { return load_; }
   /// Returns the centre of a bar on the screen, as drawn last. The layer is an index in load().
   std::optional<ImVec2> centre_of(std::size_t layer, std::size_t expert) const;
-  /// The explanation below the bars, as drawn last.
+  /// The explanation last drawn below the bars.
   const std::vector<std::string>& explanation() const { return explanation_; }
 
  private:

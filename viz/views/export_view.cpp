@@ -17,7 +17,7 @@ constexpr std::pair<const char*, Export> choices[] = {{"PNG picture", Export::pn
 }  // namespace
 
 void ExportView::draw(const Look& look, ImVec2 size, Model& model) const {
-  // A window of its own, because in the main one, the timeline would take the clicks.
+  // A separate window, because the timeline would take the clicks in the main one.
   begin_overlay("export", {0, 0}, size);
   const Painter painter{ImGui::GetWindowDrawList(), look};
   ViewState& view = model.view;

@@ -10,7 +10,7 @@ namespace lockstep::viz {
 class HelpView {
  public:
   enum class Runs { one, two };
-  /// Leaves out what has no effect with this number of runs.
+  /// Omits actions that have no effect with this number of runs.
   void draw(const Painter& painter, ImVec2 size, Runs runs) const;
 };
 

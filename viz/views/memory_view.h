@@ -6,16 +6,16 @@
 
 namespace lockstep::viz {
 
-/// Plots each rank's memory over the time window, stacked by category, with each rank's peaks
-/// in the step in view (a number) and in the run (a dashed line). All ranks share one scale. For a
+/// Plots each rank's memory over the time window, stacked by category, with each rank's peaks in
+/// the step in view (a number) and in the run (a dashed line). All ranks share one scale. For a
 /// pipeline, a line shows the number of microbatches in flight (of pairs with chunks, if a rank has
-/// several), from whose forward passes the activations are. Under the cursor, it says which kinds
+/// several), whose forward passes produced the activations. Under the cursor, it says which kinds
 /// of tensors and layers fill the memory: at that time on a rank's plot, and at the step's peak
 /// beside it.
 class MemoryView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model);
-  /// Draws what fills the memory under the cursor, if it is on a rank's row.
+  /// Draws the contents of the memory under the cursor, if the cursor is on a rank's row.
   void draw_tooltip(const Painter& painter) const;
   /// The lines of the tooltip in this frame; empty if there is none.
   const std::vector<std::string>& tip() const { return tip_; }

@@ -45,7 +45,7 @@ Rect panel_card(const Painter& painter, const Rect& rect, Panel panel, std::stri
       model.view.panel = model.panels.next(model.view.panel);
     end += next;
   }
-  // Half a note says nothing, and the other cards have the step too.
+  // A truncated note would say nothing, and the other cards also show the step.
   ImFont* small = painter.look().small;
   if (painter.text_width(note, small) <= inside.right - end)
     painter.text(inside.right, (tabs.top + tabs.bottom - size_of(small)) / 2, note,

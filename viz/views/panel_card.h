@@ -8,7 +8,7 @@
 namespace lockstep::viz {
 
 /// Draws the card of a panel and returns the area inside. If the run has several panels for this
-/// card, its title is a row of buttons, and a click on one sets `model.view.panel`. The note is at
+/// card, its title is a row of buttons, and a click on one sets `model.view.panel`. The note is to
 /// the right of the title.
 Rect panel_card(const Painter& painter, const Rect& rect, Panel panel, std::string_view note,
                 Model& model);

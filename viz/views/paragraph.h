@@ -17,7 +17,7 @@ float paragraph(const Painter& painter, const Rect& rect, std::string_view words
 float paragraph_height(const Painter& painter, std::string_view words, float width,
                        ImFont* font = nullptr);
 
-/// Draws the sentences of a panel as paragraphs, the first in a colour of its own. Returns the y
+/// Draws the sentences of a panel as paragraphs, the first in a different colour. Returns the y
 /// below.
 float explain(const Painter& painter, const Rect& rect, const std::vector<std::string>& sentences,
               ImU32 first = colours::text);

@@ -7,7 +7,7 @@
 
 namespace lockstep::viz {
 
-/// Shows how long the run's last step would take with other links or other compute, and on what its
+/// Shows how long the run's last step would take with other links or other compute, and how its
 /// critical path would then spend its time. The user sets the changes with sliders.
 class RetimeView {
  public:

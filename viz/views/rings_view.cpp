@@ -194,7 +194,8 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
   }
 
   if (step && ring.complete()) {
-    // The number of the chunk that moves along each link, beside the link and within the circle.
+    // Draws the number of the chunk that moves along each link, beside the link and within the
+    // circle.
     for (std::size_t i = 0; i < count && apart > most_crowded * size_of(look.small); ++i) {
       const ImVec2 at = middle_of(i);
       const float inwards = painter.px(12) / std::max(radius_, 1.0f);
@@ -222,7 +223,7 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
     }
   }
 
-  // Number every rank, or only every so many if they are too close.
+  // Number every rank, or only every n-th if they are too close.
   const float widest =
       painter.text_width(std::to_string(std::ranges::max(ring.collective.ranks)), look.small);
   const std::size_t every = 1 + whole_number((widest + painter.px(6)) / apart - 0.001f);

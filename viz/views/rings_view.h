@@ -22,7 +22,7 @@ class RingsView {
   /// All rings of the step, the longest first.
   const std::vector<RingCollective>& collectives() const { return collectives_; }
   const std::optional<Ring>& ring() const { return ring_; }
-  /// The explanation beside the ring, as drawn last.
+  /// The explanation last drawn beside the ring.
   const std::vector<std::string>& explanation() const { return explanation_; }
   /// Returns the middle of a link on the screen.
   ImVec2 middle_of(std::size_t link) const;

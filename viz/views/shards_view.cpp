@@ -144,7 +144,7 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
     explanation_ = holders_words(shown_, shown_.layouts[of_layout], *hovered);
   } else {
     explanation_ = shard_sentences(shown_);
-    // What holds at the cursor's time comes right after the tensor's shape.
+    // The sentence about the cursor's time comes right after the tensor's shape.
     if (memory_ && model.cursor_time)
       if (std::string now = moment_sentence(*memory_, shown_, *model.cursor_time, model.origin);
           !now.empty())

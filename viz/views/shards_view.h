@@ -25,7 +25,7 @@ class ShardsView {
   std::optional<ImVec2> point_in(std::size_t layout, std::size_t holders) const;
   /// Returns a point on the list of tensors.
   ImVec2 list() const { return {list_.left + 8, (list_.top + list_.bottom) / 2}; }
-  /// The explanation beside the tensor, as drawn last.
+  /// The explanation last drawn beside the tensor.
   const std::vector<std::string>& explanation() const { return explanation_; }
 
  private:
@@ -43,7 +43,7 @@ class ShardsView {
   };
 
   std::string run_;
-  std::size_t told_ = 0;  ///< bytes that the ranks have told about their slices
+  std::size_t told_ = 0;  ///< bytes of the ranks' lists of their slices
   Shards all_;
   std::size_t chosen_ = 0;
   TensorShards shown_;

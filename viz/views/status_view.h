@@ -13,8 +13,8 @@ class StatusView {
   static constexpr float line_height = 30;
 
   void draw_bar(const Painter& painter, const Rect& rect, const Model& model) const;
-  /// The legend is that of `model`, in a step with these axes of communication. The notes about
-  /// data that is not shown are of both runs.
+  /// Draws the legend of `model`, for a step with these axes of communication. The notes about data
+  /// that is not shown cover both runs.
   void draw_line(const Painter& painter, const Rect& rect, const Model& model,
                  const std::vector<std::string>& axes, const Model* compared = nullptr) const;
 };

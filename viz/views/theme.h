@@ -76,7 +76,7 @@ struct Palette {
   ImU32 communication;
   ImU32 step;
   ImU32 kernel;
-  // Where a step goes, besides compute and the optimizer.
+  // The parts of a step other than compute and the optimizer.
   ImU32 wait;
   ImU32 warm_up;
   ImU32 cool_down;

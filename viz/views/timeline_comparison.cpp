@@ -1,4 +1,4 @@
-// TimelineView: what a comparison adds to the timelines of its two runs.
+// TimelineView: additions to the timelines of two runs that are compared.
 #include <algorithm>
 
 #include "viz/views/timeline_view.h"

@@ -1,4 +1,4 @@
-// TimelineView: what is drawn over the boxes: open spans, messages and the gap under the cursor.
+// TimelineView: overlays on the boxes: open spans, messages and the gap under the cursor.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t most_arrows = 300;  // more would cover everything
-constexpr float not_yet = 0.88f;          // opacity over what a playback has not reached
+constexpr float not_yet = 0.88f;          // opacity over the part that a playback has not reached
 constexpr float path_thickness = 3;
 constexpr float arrow_size = 4.5f;
 constexpr std::size_t most_open = 64;  // in a run, a lane has at most 8
@@ -33,7 +33,7 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
     if (right < rect.left || at.right <= at.left) continue;
     if (++drawn > most_open) break;
     growing_ |= live && !model.timeline.ended() && model.timeline.run().clock == "wall";
-    // In the colour of its kind, but hatched and framed: it has not ended.
+    // An open span has the colour of its kind, but is hatched and framed, because it has not ended.
     painter.idle(at, colour_of(open.span.category));
     painter.frame(at, colours::text_dim);
     const std::string& name = model.timeline.name(open.span.name);

@@ -106,9 +106,9 @@ void TimelineView::fold_compute(const Painter& painter, const Frame& frame, cons
       fold_idle(rank->pieces, axis_slots(step->account.axes), frame.window, pixels, idle_boxes_);
 }
 
-/// Draws the background of a compute lane: idle unless something covers it. Most of a lane is
-/// covered by work, by waits or by explained idle time; nothing is drawn below these, because
-/// software OpenGL takes most of a frame's time to fill pixels.
+/// Draws the background of a compute lane, which shows as idle time wherever nothing covers it.
+/// Most of a lane is covered by work, by waits or by explained idle time; nothing is drawn below
+/// these, because software OpenGL takes most of a frame's time to fill pixels.
 void TimelineView::draw_idle(const Painter& painter, const Frame& frame, const Model& model,
                              const Rect& rect) {
   const Rect run = run_part(frame, model, rect);
@@ -268,7 +268,7 @@ void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const 
     at.right = frame.lanes.left + static_cast<float>(box.right);
     return at;
   };
-  // A wait has the colour of what it turned out to be, if this is known.
+  // A wait has the colour of its cause, if that is known.
   const auto colour_of_wait = [&](const SpanBox& box) {
     const double middle = (box.left + box.right) / 2;
     const auto part = std::ranges::partition_point(
@@ -305,7 +305,7 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, int rank
   const Finding& hovered = model.hovered;
   const bool odd = span && span->microbatch >= 0 && span->microbatch % 2 == 1;
   ImU32 fill = odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;
-  // While a chain is shown, the other actions of its step step back.
+  // While a chain is shown, the other actions of its step are dimmed.
   if (span && span->category != Category::communication && model.chain.chain &&
       span->step == model.chain.step && !model.chain.has(rank, *span))
     fill = mixed(colours::lane, fill, unselected);

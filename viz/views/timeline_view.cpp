@@ -22,7 +22,7 @@ constexpr std::size_t most_boxes = 200'000;  // a frame takes about 0.1 s
 TimelineView::Frame TimelineView::arrange(const Painter& painter, const Rect& rect,
                                           const Model& model) const {
   Frame frame;
-  // Whole pixels, so that each column of a fold is a column of the screen.
+  // Uses whole pixels, so that each column of a fold is a column of the screen.
   const float left = std::floor(rect.left + painter.px(names_width));
   const float right = std::floor(rect.right - painter.px(right_edge));
   float y = rect.top + painter.px(8);
@@ -169,7 +169,7 @@ void TimelineView::select_step(const Frame& frame, Model& model) const {
   for (const StepWindow& step : model.timeline.steps()) {
     Interval range = time_of(step);
     if (time < static_cast<double>(range.start) || time >= static_cast<double>(range.end)) continue;
-    // As long as the step that the panels describe.
+    // Makes the range as long as the step that the panels describe.
     for (const ExplainedStep* explained : explained_)
       if (explained->step == step.step) range = longest_step(explained->account);
     model.viewport.follow(false);

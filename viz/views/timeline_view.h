@@ -16,7 +16,7 @@
 namespace lockstep::viz {
 
 /// How a timeline is drawn if its run is compared with another one: the compared step stands out,
-/// and each rank has a note on what differs.
+/// and each rank has a note on its differences.
 struct ComparedTimeline {
   bool takes_keys = true;     ///< of two timelines, only one reacts to keys
   bool has_axis = true;       ///< of two timelines, only the upper one has an axis
@@ -54,7 +54,8 @@ class TimelineView {
 
   /// Returns the time of a click on the steps of a comparison's timeline, once.
   std::optional<double> take_chosen_time() { return std::exchange(chosen_time_, std::nullopt); }
-  /// Takes over which ranks the other timeline collapses, pins and hides, and its scroll position.
+  /// Collapses, pins and hides the same ranks as the other timeline, and takes over its scroll
+  /// position.
   void mirror(const TimelineView& other) {
     layout_.mirror(other.layout_);
     scroll_ = other.scroll_;
@@ -105,8 +106,8 @@ class TimelineView {
   /// Collects the explanations of the steps that are wide enough to show them.
   void explain_steps(const Painter& painter, const Frame& frame, Model& model);
 
-  /// Returns when a step runs: from its first to its last pipeline action if it is explained. (A
-  /// rank's step begins when its previous one ends, even if other ranks have not finished that
+  /// Returns the interval of a step: from its first to its last pipeline action if it is explained.
+  /// (A rank's step begins when its previous one ends, even if other ranks have not finished that
   /// one.)
   Interval time_of(const StepWindow& step) const;
   void select_step(const Frame& frame, Model& model) const;
@@ -193,7 +194,7 @@ class TimelineView {
   bool keys_held_ = false;
   bool growing_ = false;
   OpenSpans open_spans_;
-  /// What dragging does, from where it began.
+  /// The effect of dragging, which depends on where it began.
   enum class Drag { none, overview, scrub, pan, range };
   Drag drag_ = Drag::none;
   double drag_from_ = 0;  ///< time

@@ -81,7 +81,7 @@ std::optional<std::pair<int, int>> TrafficView::draw_cells(const Painter& painte
   const auto edge = [&](float start, std::size_t index) {
     return start + cell_ * static_cast<float>(index);
   };
-  // Number every rank, or only every so many if they are too narrow.
+  // Number every rank, or only every n-th if they are too narrow.
   const float widest = painter.text_width(std::to_string(matrix_.ranks[shown_ - 1]), look.small);
   const std::size_t every =
       1 + whole_number(std::max(widest + painter.px(4), size_of(look.small)) / cell_ - 0.001f);

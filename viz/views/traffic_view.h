@@ -6,15 +6,16 @@
 
 namespace lockstep::viz {
 
-/// Shows who sends how much to whom in the completed step in view: a matrix of ranks, and beside it
-/// the sums by group and operation or, of the cell under the cursor, what it consists of.
+/// Shows the bytes that the ranks send to one another in the completed step in view: a matrix of
+/// ranks, and beside it the sums by group and operation or, for the cell under the cursor, its
+/// terms.
 class TrafficView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model);
   const TrafficMatrix& matrix() const { return matrix_; }
   /// Returns the centre of a cell on the screen, if the ranks at these indices are shown.
   std::optional<ImVec2> centre_of(std::size_t from, std::size_t to) const;
-  /// The explanation beside the matrix, as drawn last.
+  /// The explanation last drawn beside the matrix.
   const std::vector<std::string>& explanation() const { return explanation_; }
 
  private:

@@ -117,8 +117,8 @@ class StepPlayer {
     return in_flight_[static_cast<std::size_t>(from) * ranks_.size() +
                       static_cast<std::size_t>(to)];
   }
-  /// Plays a sum in the switch, which all members take part in at once, and returns true; or
-  /// returns false if the steps are others.
+  /// If the steps are a sum in the switch, plays it for all members at once and returns true;
+  /// otherwise, returns false.
   bool play_in_switch(std::vector<MetaMember>& members) const;
   /// Plays the member's steps until it needs a message that has not been sent.
   void advance(std::vector<MetaMember>& members, int member);

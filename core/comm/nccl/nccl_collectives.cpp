@@ -83,7 +83,7 @@ void NcclCollectives::all_to_all(View out, std::span<const int> send_counts, Vie
     gpu_queue_.gpu().copy(queue(), stays.data, mine.data, mine.bytes());
 }
 
-// NCCL has no barrier, but an all-reduce serves as one, because no member can have the sum before
+// NCCL has no barrier, but an all-reduce serves as one, because no member can obtain the sum before
 // every member has contributed.
 void NcclCollectives::barrier() {
   void* word = gpu_queue_.gpu().allocate(sizeof(float), queue());

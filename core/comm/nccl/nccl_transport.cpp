@@ -101,7 +101,8 @@ struct Shared {
     std::lock_guard lock{mutex};
     return *connections.insert_or_assign(key, std::move(connection)).first->second;
   }
-  /// Returns a one-way connection that was released, under its new key; null if there is none.
+  /// Moves the first released one-way connection to its new key and returns it; null if there is
+  /// none.
   Connection* reuse(ConnectionKey key) {
     std::lock_guard lock{mutex};
     auto& released = idle[{key.source, key.destination}];
@@ -147,8 +148,8 @@ struct Shared {
   std::unique_ptr<void, std::function<void(void*)>> dummies;
   std::mutex mutex;
   std::map<ConnectionKey, std::unique_ptr<Connection>> connections;
-  /// The released one-way connections, by source and destination, the first released first. Both
-  /// ends have the same ones in the same order.
+  /// The released one-way connections, by source and destination, in order of release. Both ends
+  /// hold the same connections in the same order.
   std::map<std::pair<int, int>, std::deque<std::unique_ptr<Connection>>> idle;
 };
 

@@ -12,9 +12,9 @@ namespace lockstep {
 /// a message is matched. `control`, the transport between the ranks' hosts (threads or MPI),
 /// carries the run's own messages.
 ///
-/// Each channel of a group has its own communicator. A channel between two pipeline ranks has one
-/// for each direction, because NCCL serializes the operations of one communicator: a pending
-/// receive would block a send that another rank is waiting for.
+/// Each channel of a group has its own communicator. A channel between two pipeline ranks uses one
+/// communicator for each direction, because NCCL serializes the operations of one communicator: a
+/// pending receive would block a send that another rank is waiting for.
 ///
 /// A group's messages are batched (ncclGroupStart) if no kernel is launched between them, so that
 /// every rank may first send to its neighbour and then receive, as with the other transports. A

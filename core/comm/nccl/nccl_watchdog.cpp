@@ -107,7 +107,8 @@ void NcclWatchdog::look_for_progress() {
     const std::lock_guard lock{mutex_};
     expected = expected_;
   }
-  // Without the lock: the driver may not answer, and expect() and check() must go on.
+  // Looks without holding the lock: the driver may not answer, and expect() and check() must not
+  // block.
   std::vector<const Mark*> passed;
   for (const MarkPtr& mark : expected)
     if (gpu_.passed(*mark)) passed.push_back(mark.get());

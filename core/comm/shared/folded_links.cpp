@@ -6,8 +6,7 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the numbers of what a rank uses: of its node, and of the resources that its messages
-/// pass.
+/// Returns the number of the rank's node, and the ids of the resources that its messages use.
 std::vector<std::uint64_t> used_by(int rank, const Cluster& cluster) {
   std::vector<std::uint64_t> used{static_cast<std::uint64_t>(rank / cluster.ranks_per_node)};
   if (cluster.shared)
@@ -21,7 +20,7 @@ std::vector<std::uint64_t> used_by(int rank, const Cluster& cluster) {
 bool is_symmetric(const Folding& folding, const Cluster& cluster, int ranks) {
   for (const Folding::Axis& axis : folding.axes()) {
     const auto& [stride, size, step] = axis;
-    // What the shift by one step takes each resource to, and what is taken to it.
+    // The resource to which a shift by one step maps each resource, and the inverse map.
     std::unordered_map<std::uint64_t, std::uint64_t> to, from;
     for (int rank = 0; rank < ranks; ++rank) {
       const int place = rank / stride % size;
@@ -29,7 +28,7 @@ bool is_symmetric(const Folding& folding, const Cluster& cluster, int ranks) {
       const auto mine = used_by(rank, cluster), its = used_by(shifted, cluster);
       if (mine.size() != its.size()) return false;
       for (std::size_t i = 0; i < mine.size(); ++i) {
-        // Nodes have numbers of their own; they come first.
+        // Nodes come first, and are numbered separately from the resources.
         const std::uint64_t kind = i == 0 ? std::uint64_t{1} << 63 : 0;
         if (to.try_emplace(mine[i] | kind, its[i]).first->second != its[i]) return false;
         if (from.try_emplace(its[i] | kind, mine[i]).first->second != mine[i]) return false;

@@ -9,18 +9,19 @@
 
 namespace lockstep {
 
-/// Whether the cluster looks the same to all ranks that the folding takes to one another: the
-/// shifts take the ranks of a node to those of a node, and likewise those of a network card and of
-/// a leaf switch. The run has `ranks` ranks.
+/// Whether the cluster looks the same to all ranks that the folding maps to one another: the shifts
+/// map the ranks of a node to the ranks of one node, and likewise for network cards and leaf
+/// switches. `ranks` is the number of ranks of the run.
 bool is_symmetric(const Folding& folding, const Cluster& cluster, int ranks);
 
-/// The links of a folded run. Resources that shifts take to one another carry the same messages, so
-/// one stands for all. If shifts take a resource to itself, as the uplink of a node whose ranks are
-/// equal, each message of a representative stands for several that pass it.
+/// The links of a folded run. Resources that shifts map to one another carry the same messages, so
+/// one resource represents all of them. If shifts map a resource to itself, such as the uplink of a
+/// node whose ranks are equal, each message of a representative stands for several messages on that
+/// resource.
 class FoldedLinks {
  public:
   FoldedLinks() = default;
-  /// `cluster` shares links, and is_symmetric().
+  /// `cluster` must have shared links, and must be symmetric (is_symmetric()).
   FoldedLinks(const Folding& folding, const Cluster& cluster, int ranks);
 
   struct Resource {
@@ -32,7 +33,7 @@ class FoldedLinks {
 
  private:
   struct Found {
-    int rank = 0;  ///< the lowest representative of those that use the resource
+    int rank = 0;  ///< the lowest-numbered representative that uses the resource
     std::uint64_t id = 0;
     int times = 0;
   };

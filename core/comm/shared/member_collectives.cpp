@@ -102,8 +102,8 @@ void MemberCollectives::arrived(int step, const Passage& passage) {
   if (!going_on_) go_on();
 }
 
-// A call may end as soon as it begins, if all that it receives has arrived already. So this is a
-// loop, and begin() does not come back here while it runs.
+// A call may end as soon as it begins, if all messages that it receives have already arrived.
+// Therefore this is a loop, and begin() does not call this function while it runs.
 void MemberCollectives::finish_if_done() {
   if (finishing_) return;
   finishing_ = true;

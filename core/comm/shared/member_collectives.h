@@ -12,12 +12,12 @@
 namespace lockstep {
 
 /// Plays one member's parts in the collectives of its group on a SharedNetwork, one after another:
-/// a collective begins when the member has called it and the one before it has ended on this
-/// member. As in ChannelPeers, the next step begins when the last receive has ended; sends delay
+/// a collective begins when the member has called it and the member's previous collective has
+/// ended. As in ChannelPeers, the next step begins when the last receive has ended; sends delay
 /// only the end.
 class MemberCollectives final : public SharedNetwork::Listener {
  public:
-  /// How a collective went.
+  /// The result of a collective.
   struct Ended {
     Picoseconds called = 0;  ///< when the member called it
     Picoseconds end = 0;
@@ -32,11 +32,11 @@ class MemberCollectives final : public SharedNetwork::Listener {
     std::function<void(Ended)> ended;  ///< called once, in the order of the calls
   };
 
-  /// Returns one per member. A sum in a switch that the cluster does not have, or across nodes,
-  /// throws UsageError from the call that begins it. `ranks` are those of the group's members, and
-  /// `links` the cluster whose latencies their messages have. Both must outlive these objects, and
-  /// so must `network`.
-  /// In a folded run, only the first `kept` members play; usually, all do.
+  /// Returns one per member. A call that begins a sum in a switch throws UsageError if the cluster
+  /// has no such switch, or if the members are on several nodes. `ranks` are the ranks of the
+  /// group's members, and `links` is the cluster that sets the latencies of their messages. Both
+  /// must outlive these objects, and so must `network`. In a folded run, only the first `kept`
+  /// members play; otherwise, all do.
   static std::vector<std::unique_ptr<MemberCollectives>> of_group(SharedNetwork& network,
                                                                   const Cluster& links,
                                                                   const std::vector<int>& ranks,
@@ -50,8 +50,9 @@ class MemberCollectives final : public SharedNetwork::Listener {
   void reached(int) override;
 
  private:
-  /// The members of a group that play, and what its switch adds (Algorithm::in_switch): by the
-  /// number of the collective, how many members have begun it, and the last one's begin.
+  /// The members of a group that play, and the sums in the switch (Algorithm::in_switch) by the
+  /// number of the collective: how many members have begun the sum, and when the last of them
+  /// began.
   struct Group {
     struct Sum {
       std::size_t begun = 0;
@@ -84,8 +85,8 @@ class MemberCollectives final : public SharedNetwork::Listener {
   std::shared_ptr<Group> group_;
   std::deque<Call> calls_;           ///< the first is in progress
   std::int64_t number_ = 0;          ///< of the first call
-  std::size_t next_ = 0;             ///< of the first call: the next step
-  Picoseconds ready_ = 0;            ///< when it may begin
+  std::size_t next_ = 0;             ///< index of the first call's next step
+  Picoseconds ready_ = 0;            ///< when that step may begin
   Picoseconds end_ = 0;              ///< of the first call, or of the last one that has ended
   int leaving_ = 0;                  ///< sends that have not left
   bool receiving_ = false;           ///< whether a receive has not arrived

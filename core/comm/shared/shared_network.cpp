@@ -95,7 +95,7 @@ void SharedNetwork::at(Picoseconds time, Listener& listener, int tag) {
   add(time, Event::Kind::timer, index);
 }
 
-/// Plans the start of the first message of a sending lane, if there is one.
+/// Schedules the start of the first message on a sending lane, if there is one.
 void SharedNetwork::start_first(int number) {
   const Stream& mine = stream(number);
   if (mine.sending.empty()) return;
@@ -124,7 +124,7 @@ void SharedNetwork::leaves(int index) {
   from.sending.pop();
   add(now_ + gone.out.latency, Event::Kind::arrival, index);
   start_first(gone.from_stream);
-  gone.sender->left(gone.sender_tag, {gone.start, now_});  // may post messages
+  gone.sender->left(gone.sender_tag, {gone.start, now_});  // this call may post messages
 }
 
 // Messages are received in the order in which the rank asked for them.
@@ -163,7 +163,7 @@ void SharedNetwork::advance() {
   }
   while (!events_.empty() && events_.top().time <= now_) {
     const Event event = events_.top();
-    // Flows may end at this time, and ranks go on, before a timer's turn.
+    // Before a timer fires, flows that end at this time must end, and ranks must continue.
     if (event.kind == Event::Kind::timer && (happened || fluid_.next() == now_)) return;
     events_.pop();
     switch (event.kind) {

@@ -20,14 +20,14 @@ namespace lockstep {
 /// the resources that it shares with others (Fluid), and then frees the sender's lane. It arrives α
 /// later, but not before the message ahead of it on the receiver's lane.
 ///
-/// The time of a message depends on messages that start later. So the network moves through time:
-/// advance() is called when no rank can do anything more before next(), and tells the listeners of
-/// the messages that have left or arrived. Messages are posted at or after the network's time; one
-/// that comes too late starts at once. Not thread-safe.
+/// The time of a message depends on messages that start later. The network therefore moves through
+/// time: its user calls advance() when no rank can do anything more before next(), and advance()
+/// notifies the listeners of messages that have left or arrived. Messages are posted at or after
+/// the network's time; a message posted for an earlier time starts at once. Not thread-safe.
 class SharedNetwork {
  public:
-  /// Learns of the times of a rank's messages, and may post messages meanwhile. Must live until it
-  /// has heard of all its messages, or as long as the network.
+  /// Is notified of the times of a rank's messages, and may post messages during a notification.
+  /// Must live until it has been notified of all its messages, or as long as the network.
   class Listener {
    public:
     virtual ~Listener() = default;
@@ -35,28 +35,28 @@ class SharedNetwork {
     virtual void left(int tag, const Passage& passage) = 0;
     /// The message has arrived; it occupied the receiver's lane during `passage`.
     virtual void arrived(int tag, const Passage& passage) = 0;
-    /// The time given to at() has come.
+    /// The time passed to at() has been reached.
     virtual void reached(int tag) = 0;
   };
 
   explicit SharedNetwork(Cluster cluster) : cluster_(std::move(cluster)) {}
-  /// Of a folded run of `ranks` ranks: only representatives open streams, and what they send to
-  /// another rank arrives at its representative, as if sent by another rank there.
+  /// For a folded run of `ranks` ranks. Only representatives open streams. A message to another
+  /// rank arrives at that rank's representative, with its source shifted accordingly.
   SharedNetwork(Cluster cluster, const Folding& folding, int ranks)
       : cluster_(std::move(cluster)), folding_(folding), links_(folding, cluster_, ranks) {}
 
   /// Opens a stream of a rank, with one lane per direction, whose messages are matched by `channel`
   /// (Channel). Returns its number.
   int open_stream(int rank, int channel);
-  /// Posts a send. Its listener hears of it no earlier than by the next call of advance().
+  /// Posts a send. Its listener is notified by the next call of advance() at the earliest.
   void send(int stream, const OutgoingMessage& message, Listener& listener, int tag);
-  /// Posts the receive of the next message from rank `from` on the stream's channel. If it has
-  /// arrived already, its listener hears of it at once.
+  /// Posts the receive of the next message from rank `from` on the stream's channel. If the message
+  /// has already arrived, the listener is notified at once.
   void receive(int stream, int from, Listener& listener, int tag);
-  /// Calls listener.reached() at `time`, after everything else that happens then.
+  /// Calls listener.reached() at `time`, after everything else that happens at that time.
   void at(Picoseconds time, Listener& listener, int tag);
 
-  /// When something happens next, if anything does.
+  /// The time of the next event, if there is one.
   std::optional<Picoseconds> next();
   /// Moves to next().
   void advance();
@@ -75,7 +75,7 @@ class SharedNetwork {
     int sender_tag = 0, receiver_tag = 0;
     const Fluid::Path* path = nullptr;
   };
-  /// Numbers, first in, first out. Takes no memory until the first.
+  /// A first-in, first-out queue of numbers. Allocates no memory until a number is added.
   class Queue {
    public:
     bool empty() const { return first_ == numbers_.size(); }
@@ -97,7 +97,7 @@ class SharedNetwork {
     int rank = 0;
     int channel = 0;
     Picoseconds send_free = 0, receive_free = 0;
-    Queue sending{};    ///< messages; the first is on its way or waits for its data
+    Queue sending{};    ///< messages; the first is in flight or waits for its data
     Queue receiving{};  ///< posted receives, in order
   };
   /// The messages between two ranks on a channel.
@@ -150,7 +150,7 @@ class SharedNetwork {
   std::vector<int> unused_timers_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::int64_t events_added_ = 0;
-  std::vector<Fluid::Flow> ended_;  ///< of advance(); kept for its memory
+  std::vector<Fluid::Flow> ended_;  ///< used by advance(); kept to reuse its memory
 };
 
 }  // namespace lockstep

@@ -15,13 +15,13 @@ class SharedTime {
   class Message {
    public:
     virtual ~Message() = default;
-    /// Blocks until the time is known, and returns when the message frees this side's lane. Throws
-    /// RunError as Pending::wait() does.
+    /// Blocks until the time is known, and returns the time at which the message frees this side's
+    /// lane. Throws RunError as Pending::wait() does.
     virtual Picoseconds wait() = 0;
   };
-  /// Called once, when the time is known: before wait() returns, perhaps on another rank's thread,
-  /// under the fabric's lock, and after the Work is gone. It may only use what lives as long as the
-  /// run, such as the rank's Recorder.
+  /// Called once, when the time is known: before wait() returns, perhaps on another rank's thread
+  /// under the fabric's lock, and perhaps after the Work has been destroyed. It may only use
+  /// objects that live as long as the run, such as the rank's Recorder.
   using Known = std::function<void(const Passage&)>;
 
   virtual ~SharedTime() = default;

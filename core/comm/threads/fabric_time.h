@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-/// The modelled time of a run on a cluster with shared links. Time moves when no agent runs: then
-/// nobody can post a message before the network's next event.
+/// The modelled time of a run on a cluster with shared links. Time advances when no agent is
+/// running, because then nobody can post a message before the network's next event.
 ///
 /// The fabric's lock protects all state. The caller of network(), move_on() and add() holds it;
 /// wait_until() and Message::wait() take it, and throw RunError if the run fails.
@@ -19,10 +19,10 @@ class ThreadFabric::Time {
   Time(ThreadFabric& fabric, const Cluster& cluster) : fabric_(fabric), network_(cluster) {}
 
   SharedNetwork& network() { return network_; }
-  /// Moves time until an agent can run, or nothing is left to happen.
+  /// Advances time until an agent can run, or no event is left.
   void move_on();
 
-  /// Returns once all that happens before `time` is known.
+  /// Returns once all events before `time` are known.
   void wait_until(int agent, Picoseconds time);
 
   class Message;

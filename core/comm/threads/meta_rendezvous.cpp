@@ -21,7 +21,7 @@ struct MetaRendezvous::Round {
         outcomes(size),
         steps(size),
         ended(std::make_unique<std::atomic<bool>[]>(size)) {}
-  /// Whether the outcome of a member is there.
+  /// Whether a member's outcome is available.
   bool is_done(std::size_t member) const { return state == State::done || ended[member]; }
 
   /// Written under the lock. A thread that reads State::done may read the outcomes without the
@@ -39,7 +39,7 @@ struct MetaRendezvous::Round {
 
 /// The collectives of one group, and the state of its members.
 struct MetaRendezvous::MetaGroup {
-  /// `network`: of shared links, or null.
+  /// `network` times messages on shared links; null if links are not shared.
   MetaGroup(const std::vector<int>& group, int channel, const Cluster& cluster_,
             SharedNetwork* network)
       : ranks(group),
@@ -169,7 +169,7 @@ const MetaOutcome& MetaRendezvous::Issued::wait() {
 void MetaRendezvous::Issued::withdraw() {
   if (!round_ || done()) return;
   std::unique_lock lock{fabric_.mutex_};
-  if (!group_->plays.empty()) {  // some of its messages may be on their way
+  if (!group_->plays.empty()) {  // some of its messages may be in flight
     if (!state().withdrawn || number_ < *state().withdrawn) {
       state().withdrawn = number_;
       state().why = dropped(agent(), round_->calls[member_]->route);
@@ -206,11 +206,11 @@ class MetaRendezvous::Member final : public MetaCollectives {
 
  private:
   /// With shared links: begins this member's part in the round at once, because its messages may be
-  /// on their way before the other members call.
+  /// in flight before the other members call.
   void begin(const std::shared_ptr<Round>& round, const MetaCall& call);
   /// With shared links: ends the gathering of a round that all members have called.
   void all_called(Round& round);
-  /// The text of an error: the calls of two members do not fit together.
+  /// Returns the message of an error: the calls of two members do not match.
   std::string mismatch_of(const Round& round, const Misfit& misfit) const;
   /// Evaluates a round that all members have called, and wakes the waiters. Releases the lock
   /// during the evaluation.
@@ -284,7 +284,8 @@ void MetaRendezvous::Member::begin(const std::shared_ptr<Round>& round, const Me
 }
 
 void MetaRendezvous::Member::all_called(Round& round) {
-  // Only the members of an all-to-all can disagree: other calls have one size.
+  // Only an all-to-all needs this check, because the members of other collectives agree on one
+  // size.
   if (round.calls[member_]->route.operation == std::string_view{"all_to_all"}) {
     std::vector<std::span<const MetaStep>> steps;
     for (const auto& each : round.steps) steps.emplace_back(*each);

@@ -22,7 +22,7 @@ namespace lockstep {
 /// Exchanges messages between ranks that are threads of one process. A message is copied once, from
 /// the sender's buffer to the receiver's buffer, by whichever side posts second; a receive that
 /// combines reads the sender's buffer in place. (With shared links, a send whose receiver has not
-/// come yet keeps a copy of its data, and a deadlock is detected once no agent runs.) With GPUs,
+/// arrived yet keeps a copy of its data, and a deadlock is detected once no agent runs.) With GPUs,
 /// the side that posts second enqueues the copy on its GPU queue. The copy goes from device memory
 /// to device memory once both buffers are ready, and no host thread waits for it. Receives combine
 /// only if all ranks share one GPU. One lock protects all state, so a deadlock is detected exactly,
@@ -93,18 +93,18 @@ class ThreadFabric {
   /// Whether a rank that the agent is waiting for, directly or through others, is computing. The
   /// agent has been waiting for `waited` seconds so far.
   bool is_held_up_by_compute(std::unique_lock<std::mutex>& lock, int agent, double waited);
-  /// Blocks until `known()`, which the network's advance makes true. Throws RunError if the run
-  /// fails or the wait is cancelled.
+  /// Blocks until known() returns true, which an advance of the network brings about. Throws
+  /// RunError if the run fails or the wait is cancelled.
   void wait_for_time(std::unique_lock<std::mutex>& lock, int agent, const Route& route,
                      const std::function<bool()>& known);
-  /// Lets an agent run whose wait is over.
+  /// Resumes an agent whose wait is over.
   void released(int agent);
   void stopped_waiting(int agent);
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);
   void fail_locked(const std::string& what);
   /// Call this when an agent has stopped running. Moves modelled time if links are shared. Fails
-  /// the run if there is a deadlock; `agent` is part of it if it is not -1.
+  /// the run if there is a deadlock that involves `agent` (or any deadlock, if `agent` is -1).
   void stopped(int agent = -1);
   void check(const std::optional<Deadlock>& deadlock);
   Sleeper& sleeper(int agent) { return *sleepers_[static_cast<std::size_t>(agent)]; }

@@ -25,9 +25,9 @@ struct ThreadFabric::Message {
   Marks marks;
   const GpuQueue* marks_queue = nullptr;  ///< the queue on which `marks` were recorded
 
-  /// With shared links: whether the message has a copy of its data, so that the sender need not
-  /// wait for the receiver. On the modelled clock it does not wait, and its time would be past when
-  /// the receiver comes.
+  /// With shared links: whether the message holds a copy of its data, so that the sender need not
+  /// wait for the receiver. On the modelled clock, the sender continues without waiting, and the
+  /// message's time may have passed when the receiver arrives.
   bool kept = false;
   std::vector<std::byte> copy{};
 

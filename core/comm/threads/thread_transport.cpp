@@ -11,8 +11,8 @@ class ThreadPending final : public Pending {
   ~ThreadPending() override { fabric_.withdraw(message_); }
   void wait() override {
     fabric_.wait(*message_);
-    // If the copy ran on the other side's queue, this queue waits for the copy and records marks of
-    // its own, because the times of two GPUs cannot be compared.
+    // If the copy ran on the other side's queue, this queue waits for the copy and records its own
+    // marks, because the times of two GPUs cannot be compared.
     GpuQueue* queue = message_->queue;
     if (queue == nullptr || message_->marks_queue == queue) return;
     const MarkPtr moved = message_->marks.done;

@@ -10,11 +10,12 @@
 
 namespace lockstep {
 
-/// Agents of which none can continue: they wait for one another, or for a rank that has finished.
+/// A set of agents that cannot continue: they wait for one another, or for a rank that has
+/// finished.
 struct Deadlock {
   std::string text;           ///< the waits, with their operations and source lines
-  int sending = 0;            ///< how many of the waits are for another rank to receive a message
-  int receiving = 0;          ///< how many are for another rank to send one
+  int sending = 0;            ///< number of waits for another rank to receive a message
+  int receiving = 0;          ///< number of waits for another rank to send one
   bool for_finished = false;  ///< whether the rank that they wait for has finished
 };
 
@@ -49,8 +50,8 @@ class WaitGraph {
     Route why;
   };
 
-  /// The time of a message or a collective on a cluster with shared links, which is known once
-  /// nobody runs (ThreadFabric::Time). Any running agent may delay it.
+  /// The time of a message or a collective on a cluster with shared links, which is known once no
+  /// agent is running (ThreadFabric::Time). Any running agent may delay it.
   struct ForTime {
     Route route;
   };
@@ -71,7 +72,7 @@ class WaitGraph {
   void runs(int agent);
   void job_queued(int worker);
   /// Removes one job. No agent waits for that job, because only the rank's own thread drops jobs.
-  /// Returns whether the worker has become passive, which may complete a deadlock.
+  /// Returns whether the worker has just become passive; if so, a deadlock may now be complete.
   bool job_dropped(int worker);
   /// Counts a job as done, and marks an agent that was waiting for it as running. Returns whether
   /// the worker has become passive.
@@ -84,7 +85,7 @@ class WaitGraph {
   std::optional<Deadlock> deadlock(int agent) const;
   /// Describes a deadlock that involves any agent. Call this when an agent becomes passive.
   std::optional<Deadlock> deadlock() const;
-  /// Whether any agent runs: it is neither waiting nor passive.
+  /// Whether any agent is running, that is, neither waiting nor passive.
   bool any_runs() const { return running_ > 0; }
   /// Whether the agent is waiting.
   bool waits(int agent) const { return is_waiting(at(agent)); }
@@ -108,7 +109,7 @@ class WaitGraph {
   Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
   bool is_passive(const Agent& agent) const;
   bool runs(const Agent& agent) const { return !is_passive(agent) && !is_waiting(agent); }
-  /// Changes an agent, and keeps count of those that run.
+  /// Changes an agent, and updates the count of running agents.
   template <class Change>
   void change(int agent, Change&& change) {
     Agent& changed = at(agent);

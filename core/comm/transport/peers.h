@@ -32,8 +32,9 @@ class Peers {
   /// Adds the incoming elements to `sum`. 16-bit elements are added in f32 and each sum is rounded,
   /// so a ring of N ranks rounds N - 1 times.
   virtual void receive_add(View sum, int from) = 0;
-  // The next three return when their receives are done. Their sends may still be in flight, but the
-  // elements sent do not change before they are done, and the collective waits for all of them.
+  // The next three functions return when their receives are done. Their sends may still be in
+  // flight; the elements being sent do not change until their sends are done, and the collective
+  // waits for all sends.
 
   /// Sends to one member and receives from another at the same time.
   virtual void exchange(View out, int to, View in, int from) = 0;
@@ -53,10 +54,11 @@ class Peers {
   /// Copies this member's own elements from one place to another.
   virtual void copy(View from, View into) = 0;
   /// Returns scratch memory with the size and type of `like`, which the collective's caller has
-  /// allocated. Not for algorithms that add.
+  /// allocated. Algorithms that add must not use it.
   virtual View scratch(View like) const = 0;
-  /// Sends `data` to the switch, which adds all members' elements, and receives the sums. Only on
-  /// the meta device, as a cost (Algorithm::in_switch); elsewhere, throws std::logic_error.
+  /// Sends `data` to the switch, which adds all members' elements, and receives the sums. Works
+  /// only on the meta device, where it models the cost (Algorithm::in_switch); elsewhere, throws
+  /// std::logic_error.
   virtual void add_in_switch(View data) = 0;
 
  protected:

@@ -140,8 +140,8 @@ class Transport {
   /// shared links.
   virtual std::unique_ptr<SharedTime> shared_time(const Cluster& cluster, int channel);
 
-  /// With shared links: returns once all that happens before a modelled time, which this agent's
-  /// own clock has reached, is known.
+  /// With shared links: returns once all events before a modelled time are known; this agent's own
+  /// clock has reached that time.
   virtual void wait_until(Picoseconds /*time*/) {}
 
   /// Counts bytes that this rank has sent. send() already calls this.

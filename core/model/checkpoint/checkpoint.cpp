@@ -23,7 +23,7 @@ bool is_buffer(const std::string& name, bool tied) {
          name.ends_with(".rotary_emb.inv_freq") || (tied && name == "lm_head.weight");
 }
 
-/// transformers' names with the prefix that a model without a head leaves out.
+/// Returns a name of transformers with the prefix that a model without a head omits.
 std::string with_prefix(const std::string& name, bool llama) {
   const std::string prefix = llama ? "model." : "transformer.";
   return name.starts_with(prefix) || name == "lm_head.weight" ? name : prefix + name;
@@ -74,7 +74,7 @@ std::map<std::string, SavedTensor> matched(const std::string& path, const SavedT
           "of its shape",
           path, tensor.name, config.llama ? "GPT-2" : "Llama", config.llama ? "Llama" : "GPT-2",
           config.llama ? "gpt2" : "llama")};
-  // The tensors that the file may have: the parameters, or those that are stacked in them.
+  // The tensors that the file may contain: the parameters, or the tensors that are stacked in them.
   std::map<std::string, std::vector<std::int64_t>> wanted;
   for (const ParameterSpec& spec : plan.parameters()) {
     wanted[spec.name] = extents_of(spec.shape);
@@ -117,8 +117,9 @@ std::map<std::string, SavedTensor> matched(const std::string& path, const SavedT
   return tensors;
 }
 
-/// Checks the model against config.json where a tensor's shape would not reveal the difference, or
-/// not the flag: heads, the MLP's width, and RMSNorm's and the positions' constants.
+/// Checks the model against config.json for differences that a tensor's shape would not reveal, or
+/// whose flag it would not reveal: heads, the MLP's width, and the constants of RMSNorm and of the
+/// positions.
 void check_config(const std::string& path, const GptConfig& config) {
   const ModelDescription described = described_model(path);
   const auto check = [&](const char* what, const char* flag, int theirs, int ours) {
@@ -141,13 +142,13 @@ void check_config(const std::string& path, const GptConfig& config) {
         ours.epsilon, ours.theta, ours.scaling ? " with rope_scaling" : "")};
 }
 
-/// Throws UsageError if a tied model's file has an lm_head.weight that differs from the token
+/// Throws UsageError if a tied model's file contains an lm_head.weight that differs from the token
 /// table.
 void check_tied(const std::string& path, SavedTensors& saved, const GptConfig& config,
                 const SavedTensor& table) {
   const SavedTensor* head = saved.find("lm_head.weight");
   if (!config.tied || head == nullptr) return;
-  // Compares some rows at a time: the table may be large.
+  // Compares a few rows at a time, because the table may be large.
   const Shape shape = token_table_spec(config).shape;
   const std::int64_t rows = std::max<std::int64_t>(1, (1 << 20) / shape[1]);
   const auto read = [&](const SavedTensor& tensor, std::int64_t first, std::int64_t count) {

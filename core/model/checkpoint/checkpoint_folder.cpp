@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether a file's name is "model-00001-of-00002.safetensors", or such.
+/// Whether a file's name is "model-00001-of-00002.safetensors", or has the same form.
 bool is_model_part(const std::string& name) {
   const std::string pattern = "model-#####-of-#####.safetensors";
   return std::ranges::equal(
@@ -82,7 +82,7 @@ void recover(const std::string& flag, const std::string& path) {
   if (exists(path) || std::rename(previous.c_str(), path.c_str()) != 0) make_way(flag, previous);
 }
 
-/// Gives the complete folder `fresh` the name `path`. Returns 0 or an error number.
+/// Renames the complete folder `fresh` to `path`. Returns 0 or an error number.
 int replace(const std::string& fresh, const std::string& path, Replacement replacement) {
   // Succeeds if `path` does not exist or is an empty folder.
   if (std::rename(fresh.c_str(), path.c_str()) == 0) return 0;

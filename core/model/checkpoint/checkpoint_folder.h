@@ -9,7 +9,7 @@ namespace lockstep {
 
 // A checkpoint's folder is complete or absent. A new checkpoint is first written beside the old
 // one, as NAME.partial. Only when it is complete does it replace NAME, in one step. Even if a
-// process is killed, either the old checkpoint or the new one is there.
+// process is killed, either the old checkpoint or the new one exists.
 
 /// How a new folder replaces an old one.
 enum class Replacement {
@@ -17,22 +17,22 @@ enum class Replacement {
   rename     ///< renames the old folder to NAME.previous first; NAME is absent in between
 };
 
-/// A folder that is being written. One process has it; other processes may write files to
+/// A folder that is being written. One process owns it; other processes may write files to
 /// partial().
 class NewFolder {
  public:
   /// Creates the empty folder NAME.partial, and parent folders. `flag` is the flag that names
   /// `path`, for messages. Throws UsageError if the folder cannot be created.
   NewFolder(std::string flag, std::string path);
-  /// Deletes NAME.partial, unless it has taken its place or is kept.
+  /// Deletes NAME.partial, unless it has been renamed or is kept.
   ~NewFolder();
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
 
   const std::string& partial() const { return partial_; }
-  /// Writes one file. Throws RunError if the disk does not take it.
+  /// Writes one file. Throws RunError if the file cannot be written to the disk.
   Manifest::File write(const std::string& name, const std::string& text);
-  /// Syncs the folder to the disk and gives it the name `path`. Throws RunError, and leaves the
+  /// Syncs the folder to the disk and renames it to `path`. Throws RunError, and leaves the
   /// complete folder in NAME.partial, if `path` contains other files or cannot be replaced.
   void take_place(Replacement replacement = Replacement::exchange);
 

@@ -82,7 +82,7 @@ void CommonFolder::write_for_others(NewFile::Mode mode, const std::string& shown
   for (const int rank : remote_) {
     const std::string name = receive_text(ranks_, rank);
     std::optional<NewFile> file;
-    // After an error, receives the rest, so that the rank can go on.
+    // After an error, receives the rest, so that the sending rank can continue.
     for (std::string message; !(message = receive_text(ranks_, rank)).empty();) {
       if (!error.empty()) continue;
       try {

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The names of CommonFolder's own, temporary files begin with this.
+/// The prefix of the names of CommonFolder's own temporary files.
 constexpr const char* token_prefix = ".lockstep-";
 
 /// A folder of rank 0's host, in which all ranks write files. A rank that sees the folder, because
@@ -18,13 +18,13 @@ constexpr const char* token_prefix = ".lockstep-";
 /// most 4 MiB.
 class CommonFolder {
  public:
-  /// Collective. Only rank 0's `path` counts. The folder must exist.
+  /// Collective. Only rank 0's `path` is used. The folder must exist.
   CommonFolder(Transport& ranks, const std::string& path);
 
-  /// Collective. On each rank that gives a `name`, calls `fill` with a function that writes to the
-  /// file of that name; several ranks may give the same one. Returns the texts that `fill` returned
-  /// on rank 0, by rank, and nothing on the others. If any rank failed, rank 0 throws RunError, and
-  /// the others return. `shown` is the flag and its path, for messages.
+  /// Collective. On each rank that passes a `name`, calls `fill` with a function that writes to the
+  /// file of that name; several ranks may pass the same name. On rank 0, returns the text that
+  /// `fill` returned on each rank; on the others, returns nothing. If any rank failed, rank 0
+  /// throws RunError, and the others return. `shown` is the flag and its path, for messages.
   std::vector<std::string> write(const std::string& name, NewFile::Mode mode,
                                  const std::string& shown,
                                  const std::function<std::string(const WriteAt&)>& fill);

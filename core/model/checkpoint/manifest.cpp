@@ -73,7 +73,7 @@ SavedTensor tensor_from(JsonReader& in, const std::string& name,
   return tensor;
 }
 
-/// Reads the files, which the tensors name.
+/// Reads the list of the files that the tensors name.
 std::map<std::string, Manifest::File> files_from(JsonReader& in, std::int64_t version) {
   std::map<std::string, Manifest::File> files;
   in.members([&](const std::string& name) {

@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-/// A box of a tensor, as a tensor of a safetensors file.
+/// A box of a tensor, stored as a tensor of a safetensors file.
 struct SavedBox {
   Box box;
   std::string file;                      ///< in the checkpoint's folder
-  std::optional<std::uint32_t> crc32{};  ///< of its elements; known of all boxes in shards
-  std::string name{};  ///< in the file, if neither shard_name() nor the tensor's own
+  std::optional<std::uint32_t> crc32{};  ///< of its elements; known for all boxes in shards
+  std::string name{};  ///< its name in the file, unless that is shard_name() or the tensor's name
   bool operator==(const SavedBox&) const = default;
 };
 
@@ -28,7 +28,7 @@ struct SavedTensor {
   std::vector<SavedBox> boxes;
   bool operator==(const SavedTensor&) const = default;
 
-  /// Returns the name that one of the boxes has in its file.
+  /// Returns the name of one of the boxes in its file.
   std::string name_of(const SavedBox& saved) const;
 };
 
@@ -47,7 +47,7 @@ struct Manifest {
     std::optional<std::uint32_t> crc32{};  ///< none for a shard: its boxes have their own
     bool operator==(const File&) const = default;
   };
-  /// The largest number of steps; no training takes as many.
+  /// The largest number of steps; no training takes that many.
   static constexpr std::int64_t most_steps = 1'000'000'000;
   std::int64_t step = 0;             ///< training steps taken
   std::int64_t optimizer_steps = 0;  ///< `step`, less the steps that loss scaling has skipped
@@ -63,7 +63,7 @@ struct Manifest {
 };
 
 constexpr const char* manifest_name = "manifest.json";
-/// The list of which tensor is in which file, as transformers names it.
+/// transformers' name for the list of each tensor's file.
 constexpr const char* index_name = "model.safetensors.index.json";
 
 /// Returns the text of a folder's manifest, or nothing if there is none. Throws UsageError if it

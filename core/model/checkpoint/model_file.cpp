@@ -22,11 +22,11 @@ using Use = JsonReader::Field::Use;
 /// Reads the keys of transformers' configurations.
 class ConfigReader {
  public:
-  /// `path` is that of the checkpoint, for messages.
+  /// `path` is the checkpoint's path, for messages.
   ConfigReader(std::string_view text, const std::string& path) : text_(text), path_(path) {}
 
   /// Throws JsonError for a value of the wrong type, and UsageError for a model that Lockstep does
-  /// not have.
+  /// not support.
   ModelDescription description() {
     std::string type = "gpt2";
     JsonReader first{text_};
@@ -60,7 +60,7 @@ class ConfigReader {
 
   ModelDescription llama() {
     ModelDescription model{.tied = false};
-    // What transformers' LlamaConfig has for a key that is missing.
+    // The defaults of transformers' LlamaConfig for missing keys.
     std::optional<int> kv_heads, mlp_width = 11008, head_width;
     LlamaConfig settings{.theta = 10000, .epsilon = 1e-6};
     std::optional<Rope> older, newer;
@@ -172,7 +172,7 @@ class ConfigReader {
             },
             Use::optional};
   }
-  /// A key whose value, if it is there, must be the one that Lockstep's models have.
+  /// A key whose value, if present, must be the one that Lockstep's models use.
   JsonReader::Field ours(const char* key, const char* value) {
     return {key,
             [this, key, value] {
@@ -196,7 +196,7 @@ class ConfigReader {
   JsonReader in_{text_};
 };
 
-/// Throws UsageError if these sizes are all there and do not fit together.
+/// Throws UsageError if all of these sizes are present and they are inconsistent.
 void check_sizes(const ModelDescription& model) {
   if (model.layers && model.hidden && model.heads && model.sequence && model.vocabulary)
     GptConfig{.layers = *model.layers,

@@ -11,7 +11,7 @@ namespace lockstep {
 struct ModelDescription {
   std::optional<int> layers, hidden, heads, sequence, vocabulary;
   std::optional<bool> tied;
-  /// Set if the model is a Llama. Its kv_heads are 0 if the file gives no heads at all.
+  /// Set if the model is a Llama. Its kv_heads are 0 if the file specifies no heads.
   std::optional<LlamaConfig> llama{};
   bool operator==(const ModelDescription&) const = default;
 };

@@ -42,8 +42,8 @@ std::string checksum_of(std::span<const float> values) {
   return checksum.text();
 }
 
-/// Describes what a rank holds: per part its name, order, kind and shape, and its boxes with their
-/// checksums. Sets `unsound` if a value is not a finite number.
+/// Describes the parts that a rank holds: each part's name, order, kind and shape, and its boxes
+/// with their checksums. Sets `unsound` if a value is not a finite number.
 json description(const std::vector<TensorPart>& parts, std::string& unsound) {
   json list = json::array();
   for (const TensorPart& part : parts) {
@@ -62,7 +62,7 @@ json description(const std::vector<TensorPart>& parts, std::string& unsound) {
   return list;
 }
 
-/// A tensor, as rank 0 learns of it from its holders.
+/// A tensor, as its holders describe it to rank 0.
 struct Known {
   Shape shape;
   std::string name;

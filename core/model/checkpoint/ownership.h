@@ -26,33 +26,33 @@ struct TensorPart {
   std::vector<float> elements(const Box& box, const std::vector<float>& values) const;
 };
 
-/// Returns the parts of `parameters` (of a 16-bit one its master, if an optimizer has one) and, if
-/// there is an optimizer, of its moments.
+/// Returns the parts of `parameters` (for a 16-bit parameter, of its master, if an optimizer has
+/// one) and, if there is an optimizer, of its moments.
 std::vector<TensorPart> tensor_parts(Device device, const std::vector<Parameter*>& parameters,
                                      const AdamW* optimizer);
 
-/// A rank's share of the work of writing.
+/// A box of elements that a rank owns and therefore writes.
 struct OwnedBox {
   std::size_t part = 0;  ///< index of the part that contains the box
   Box box;
   std::string crc32;  ///< of its elements
 };
 
-/// The owners of all elements, of which there is one for each.
+/// Assigns each element exactly one owner.
 struct Ownership {
   std::vector<OwnedBox> mine;  ///< on each rank
   /// On rank 0: all tensors in the model's order, each with its boxes and the files of their
   /// owners, without checksums.
   std::vector<SavedTensor> tensors, moments;
-  /// Not empty, on every rank, if the state should not be saved: the reason.
+  /// On every rank, the reason why the state should not be saved; empty if there is none.
   std::string unsound;
 };
 
-/// Collective: each rank contributes what it holds of the model. An element belongs to the lowest
-/// rank that holds it, so no byte is written twice. Ranks exchange boxes and checksums, and no
-/// values. Throws RunError on rank 0 if replicas differ, or if no rank holds some element of a
-/// parameter. The result is unsound if a value is not a finite number, or if any rank gives a
-/// reason, `unsound`.
+/// Collective: each rank contributes the parts of the model that it holds. An element belongs to
+/// the lowest rank that holds it, so no byte is written twice. Ranks exchange boxes and checksums,
+/// but no values. Throws RunError on rank 0 if replicas differ, or if no rank holds some element of
+/// a parameter. The result is unsound if a value is not a finite number, or if any rank passes a
+/// reason in `unsound`.
 Ownership agree_on_owners(Transport& ranks, const Plan& plan, const std::vector<TensorPart>& parts,
                           const std::string& unsound);
 

@@ -54,7 +54,7 @@ class SafetensorsFile {
   /// Reads an f32 or 16-bit tensor and returns its checksum. Throws UsageError if an element is not
   /// a finite number, or is negative although it may not be.
   Crc32 check_values(const std::string& name, bool may_be_negative = true);
-  /// Throws UsageError, naming the file and the remedy, because of `what`.
+  /// Throws UsageError for the fault `what`; the message names the file and the remedy.
   [[noreturn]] void unfit(const std::string& what) const;
 
  private:

@@ -14,7 +14,7 @@ class SaveLock {
   /// `flag` names `path`: --save or --export. Throws UsageError if another run holds the lock,
   /// naming that run's process and host.
   SaveLock(const std::string& flag, const std::string& path);
-  /// The same, but the lock is `file`.
+  /// Like the constructor above, but locks `file`.
   SaveLock(const std::string& flag, const std::string& path, std::string file);
   ~SaveLock();
   SaveLock(const SaveLock&) = delete;

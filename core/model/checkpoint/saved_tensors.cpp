@@ -66,7 +66,8 @@ SavedTensors::SavedTensors(const std::string& path) : path_(path) {
 
 void SavedTensors::add_whole_tensors(const std::string& file, std::vector<SavedTensor>& to) {
   for (const SafetensorsFile::Entry& entry : open(file).entries()) {
-    // A tensor with more dimensions than a Shape has is some other program's: it has no box.
+    // A tensor with more dimensions than a Shape supports comes from another program, and gets no
+    // box.
     SavedTensor tensor{entry.name, entry.dtype, entry.shape, {}};
     const Box whole{
         .begin = {},

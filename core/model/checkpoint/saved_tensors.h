@@ -48,23 +48,23 @@ class SavedTensors {
   std::optional<std::int64_t> optimizer_steps();
 
   /// Reads a slice of a tensor into `values`, (slice.local()): only the bytes that the slice needs.
-  /// Leaves padding alone. Throws UsageError, naming the file and the tensor, if a file is missing
-  /// or lacks what the manifest says.
+  /// Leaves padding unchanged. Throws UsageError, naming the file and the tensor, if a file is
+  /// missing or lacks data that the manifest lists.
   void read(const SavedTensor& tensor, const Slice& slice, float* values);
   /// Reads everything once. Throws UsageError, naming the file and the tensor, if a file is
-  /// missing, has another size or other bytes than the manifest says, or has an element that is not
+  /// missing, if its size or content differs from the manifest, or if it has an element that is not
   /// a finite number.
   void check_values();
 
  private:
   std::string path_of(const std::string& file) const;
-  /// Opens one of the files, whose tensors must be the manifest's.
+  /// Opens one of the files; its tensors must match the manifest.
   SafetensorsFile& open(const std::string& file);
   void check_file(const std::string& name, const Manifest::File& expected) const;
   void check_value(const SavedTensor& tensor, const SavedBox& saved, bool may_be_negative);
   /// Describes, for messages, which tensors a file holds.
   std::string contents_of(const std::string& file) const;
-  /// Adds the tensors of a file that holds whole ones.
+  /// Adds the tensors of a file that stores whole tensors.
   void add_whole_tensors(const std::string& file, std::vector<SavedTensor>& to);
   void read_index(const std::string& index);
 

@@ -25,7 +25,7 @@ namespace lockstep {
 namespace {
 
 /// Calls write(box, its values) for each of this rank's boxes, part by part. The rank counts as
-/// computing meanwhile, so that the others do not take it for stalled.
+/// computing meanwhile, so that the others do not report it as stalled.
 void for_each_box(Device device, const std::vector<TensorPart>& parts,
                   const std::vector<OwnedBox>& mine,
                   const std::function<void(std::size_t, const std::vector<float>&)>& write) {
@@ -117,7 +117,7 @@ struct ModelFile {
   std::vector<ParameterSpec> specs;
   std::uint64_t bytes = 0;  ///< of the tensors
 
-  /// Each parameter is one tensor, or those that are stacked in it.
+  /// Each parameter is stored as one tensor, or as the tensors that are stacked in it.
   SafetensorsHeader header() const {
     std::vector<SafetensorsHeader::Entry> entries;
     for (const ParameterSpec& spec : specs) {
@@ -129,8 +129,8 @@ struct ModelFile {
   }
 };
 
-/// Divides the model into files of at most `most_bytes` of tensors each, or of one tensor. Their
-/// names are transformers'.
+/// Divides the model into files, each of which holds at most `most_bytes` of tensors, or one
+/// tensor. The files have the names that transformers uses.
 std::vector<ModelFile> model_files(const std::vector<ParameterSpec>& specs,
                                    std::uint64_t most_bytes) {
   std::vector<ModelFile> files(1);

@@ -31,13 +31,13 @@ struct TrainingState {
 
 /// Collective: saves the parameters of all ranks and the optimizer's moments in the folder `path`,
 /// completely or not at all. Each rank writes the elements of which it is the lowest holder, and
-/// needs no memory beyond a copy of its largest parameter. Returns "" or, on every rank, the reason
-/// for which the state is unsound; then nothing is saved. Throws UsageError or RunError on the rank
-/// that fails, or on rank 0.
+/// needs no memory beyond a copy of its largest parameter. Returns "" on success; if the state is
+/// unsound, saves nothing and returns the reason on every rank. Throws UsageError or RunError on
+/// the rank that fails, or on rank 0.
 std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
                             const TrainingState& state);
 
-/// The size at which transformers divides a model into several files, too.
+/// The size above which transformers also divides a model into several files.
 constexpr std::uint64_t most_bytes_of_file = 5'000'000'000;
 
 /// Collective: writes the model for transformers' from_pretrained: the folder `path` with

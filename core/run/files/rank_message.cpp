@@ -37,8 +37,8 @@ std::string RankMessage::to_line() const {
   std::string rest = text;
   std::replace(rest.begin(), rest.end(), '\n', line_break);
   const std::size_t room = PIPE_BUF - line.size() - 1;
-  // Keep the end of a list of operations, which has the newest one, but the beginning of an error
-  // message, which has the cause.
+  // Keep the end of a list of operations, which contains the newest one, but the beginning of an
+  // error message, which contains the cause.
   if (rest.size() > room)
     rest = kind == Kind::last_operations ? rest.substr(rest.size() - room) : rest.substr(0, room);
   return line + rest + "\n";

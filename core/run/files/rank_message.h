@@ -55,7 +55,7 @@ std::string shown_operations(const std::string& who, const std::string& lines);
 /// line if the cause has several lines.
 std::string with_epilogue(const std::string& cause, const std::string& epilogue);
 
-/// How many of a rank's operations are shown.
+/// The number of a rank's operations that are shown.
 constexpr int operations_shown = 4;
 /// A rank's last operations, one per line, newest last.
 std::string last_operations(const Recorder& trace);

@@ -53,7 +53,7 @@ RunFolder RunFolder::create(const std::string& trace, const std::string& lesson)
       folder.run = fmt::format("{}-{}", stamp, copy);
     folder.path = runs / folder.run;
   } else {
-    // Other folders may get a run in the same second; the viewer tells runs apart by their names.
+    // Other folders may get a run in the same second; the viewer distinguishes runs by their names.
     folder.run = fmt::format("{}-{}", stamp, ::getpid());
     fs::create_directories(folder.path, error);
     folder.path = fs::absolute(folder.path);
@@ -160,7 +160,7 @@ std::string RunFolder::merge(int ranks) const {
 
 namespace {
 
-/// Writes the whole file or none. Returns why that failed, or "".
+/// Writes the whole file or none. Returns the reason of a failure, or "".
 std::string write_or_remove(const fs::path& file, const std::string& text) {
   try {
     write_text_file(file, text);

@@ -43,11 +43,12 @@ struct RunFolder {
   std::vector<std::filesystem::path> rank_files(int ranks) const;
   /// Returns whether every rank's file exists and contains all of the rank's events.
   bool is_complete(int ranks) const;
-  /// Merges the existing rank<r>.json files into trace.json. Returns why that failed, or "".
+  /// Merges the existing rank<r>.json files into trace.json. Returns the reason of a failure, or
+  /// "".
   std::string merge(int ranks) const;
-  /// Writes report.json. Returns why that failed, or "".
+  /// Writes report.json. Returns the reason of a failure, or "".
   std::string write_report(const std::string& json) const;
-  /// Writes operations.json (operations/operations_file.h). Returns why that failed, or "".
+  /// Writes operations.json (operations/operations_file.h). Returns the reason of a failure, or "".
   std::string write_operations(const std::string& json) const;
 
   /// "; the trace up to then is in ...", or nothing.

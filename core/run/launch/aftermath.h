@@ -28,9 +28,9 @@ class Aftermath {
   /// if there is one. It takes precedence over causes that ranks have reported.
   void set_cause(std::optional<int> rank, const std::string& text);
   bool has_own_cause() const { return own_cause_.has_value(); }
-  /// Call this after the last line, with mpirun's status, as from waitpid(). `limits` is what this
-  /// process knows of limits that can keep MPI from starting. Returns the rest of mpirun's text to
-  /// print.
+  /// Call this after the last line, with mpirun's status, as from waitpid(). `limits` describes
+  /// known limits of this process that can keep MPI from starting. Returns the rest of mpirun's
+  /// text to print.
   std::string end(int status, const std::string& limits);
 
   /// Whether something has failed. If so, the remaining ranks are being ended.

@@ -53,9 +53,9 @@ struct GpuPlan {
 /// supported.
 void settle_on_gpus(const GpuPlan& plan, Options& options);
 
-/// Whether ranks communicate over NCCL: there are several, they can (GpuPlan::nccl), and the wall
-/// clock is in use. On the modelled clock, messages carry their modelled times, and use the
-/// transport between hosts instead.
+/// Whether ranks communicate over NCCL: there are several ranks, NCCL can connect them
+/// (GpuPlan::nccl), and the wall clock is in use. On the modelled clock, messages carry their
+/// modelled times, and use the transport between hosts instead.
 bool by_nccl(const GpuPlan& plan, const Options& options);
 
 }  // namespace lockstep

@@ -42,7 +42,7 @@ class Deadline {
   /// If `other_hosts`, allows more time, because connections to other hosts take longer to end.
   Deadline(pid_t mpirun, bool other_hosts)
       : mpirun_(mpirun), patience_(other_hosts ? 4000 : 2000) {}
-  /// `hangs`: mpirun will certainly not end by itself.
+  /// `hangs` means that mpirun will certainly not end by itself.
   void look(bool has_reason, bool hangs) {
     const SteadyTime now = std::chrono::steady_clock::now();
     if (!has_reason) since_ = now;

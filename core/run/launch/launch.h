@@ -22,7 +22,7 @@ void find_mpirun();
 /// been stopped for `patience_seconds`, ends the run and names the stopped process. If the run
 /// saves, the first interruption only asks the ranks to save and end. Throws UsageError if there is
 /// no mpirun. Returns the exit code: the ranks' own code if that is 0, 1 or 2; 130 after an
-/// interruption, also if the run has saved; otherwise 1. Prints at most one notice about a busy
+/// interruption, even if the run has saved; otherwise 1. Prints at most one notice about a busy
 /// rank per `patience_seconds`.
 int run_under_mpirun(int ranks, double patience_seconds, const HostChoice& hosts, bool saves,
                      int argc, char** argv, SignalWatch& watch,

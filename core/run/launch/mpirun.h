@@ -42,7 +42,7 @@ class PipeEnd {
   int descriptor_;
 };
 
-/// Divides what arrives through a pipe into lines.
+/// Divides the input from a pipe into lines.
 class Lines {
  public:
   explicit Lines(int descriptor) : pipe_(descriptor) {}
@@ -56,14 +56,14 @@ class Lines {
   std::string text_;
 };
 
-/// Copies what arrives through a pipe to this process's stdout.
+/// Copies the input from a pipe to this process's stdout.
 class OutputCopy {
  public:
   explicit OutputCopy(int descriptor) : pipe_(descriptor) {}
   int descriptor() const { return pipe_.descriptor(); }
   /// Copies the input that has arrived. Does not wait for more. Returns whether there was any.
   bool copy();
-  /// Why output has been lost, or "".
+  /// The reason why output has been lost, or "".
   const std::string& failure() const { return failure_; }
 
  private:

@@ -13,7 +13,7 @@ namespace lockstep {
 
 namespace {
 
-// As OpenMPI 4.1 and 5 print them, of those that end a run.
+// The states that end a run, as OpenMPI 4.1 and 5 print them.
 const std::map<std::string, MpirunLog::Kind> bad_states{
     {"FAILED TO START", MpirunLog::Kind::failed_to_start},
     {"FAILED TO LAUNCH", MpirunLog::Kind::failed_to_start},

@@ -14,7 +14,7 @@ void log_rank_states();
 struct MpirunLog {
   enum class Kind {
     diagnosis,
-    state,            ///< of a rank that runs or has ended well, or of the job
+    state,            ///< of a rank that runs or has ended without error, or of the job
     failed_to_start,  ///< mpirun could not create the process `rank`
     killed,           ///< a signal has ended `rank`
     ended,            ///< `rank` has ended with an error

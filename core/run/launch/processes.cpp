@@ -17,9 +17,9 @@ namespace lockstep {
 
 namespace {
 
-/// Returns what can be read of a file; nothing if its process has ended, even since the file was
-/// opened. (The insertion handles the error that reading it then gives; an iterator over the buffer
-/// would throw.)
+/// Returns the readable content of a file; nothing if its process has ended, even after the file
+/// was opened. (The insertion handles the error that reading it then gives; an iterator over the
+/// buffer would throw.)
 std::string content_of(const std::string& path) {
   const std::ifstream file{path, std::ios::binary};
   std::ostringstream content;

@@ -20,7 +20,7 @@ namespace lockstep {
 /// A process can have at most one SignalWatch.
 class SignalWatch {
  public:
-  /// `from_parent`: whether the parent process, such as mpirun, sent the signal.
+  /// `from_parent` tells whether the parent process, such as mpirun, sent the signal.
   using Handler = std::function<void(int signal, bool from_parent)>;
 
   explicit SignalWatch(Handler on_signal, std::vector<int> signals = {SIGINT, SIGTERM});

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Throws the errors, which say what is wrong with a path.
+/// Throws errors that say what is wrong with a path.
 struct Refusal {
   std::string flag, file;
   [[noreturn]] void operator()(const std::string& why) const {

@@ -15,13 +15,13 @@ FlagCheck at_least(int least);
 /// Accepts numbers above 0, or also 0.
 FlagCheck positive(bool or_zero);
 
-/// The flags of a program. A wrong one ends in a UsageError whose one line names the flag, its
-/// value and what would do.
+/// The flags of a program. An invalid flag causes a UsageError, whose one-line message names the
+/// flag, its value and valid values.
 struct CommandLine {
   CLI::App app;
 
   void number(const std::string& flag, int& value, int least, const std::string& help);
-  /// A number of at least 1 that need not be given.
+  /// An optional number of at least 1.
   void number(const std::string& flag, std::optional<int>& value, const std::string& help);
   CLI::Option* word(const std::string& flag, std::string& value, const std::string& help);
   /// A flag that takes one of several words.

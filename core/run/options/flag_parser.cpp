@@ -182,7 +182,7 @@ void FlagParser::Impl::shared_flags() {
   app.option_defaults()->group(lesson_group);
 }
 
-/// Adds the flags with which ./lockstep starts a lesson; the help leaves them out.
+/// Adds the flags with which ./lockstep starts a lesson; the help omits them.
 void FlagParser::Impl::flags_of_the_command() {
   app.option_defaults()->group("");
   app.add_flag("--needs", options->output.needs_only, "print what the run needs, and exit");
@@ -210,7 +210,7 @@ void FlagParser::Impl::leave_out_the_model() {
   app.get_option("--seed")->description("seed of the random numbers")->group("Run");
 }
 
-/// Leaves shared flags that the lesson does not take out of the help. settle() refuses them.
+/// Omits shared flags that the lesson does not take from the help.
 void FlagParser::Impl::hide_what_the_lesson_lacks() {
   const auto hide = [&](const std::string& flag) { app.get_option(flag)->group(""); };
   for (const Axis axis : {Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep})

@@ -35,7 +35,7 @@ struct Given {
   double learning_rate = 1e-3;
   double clip = 0;
 
-  /// Whether a flag is given that only the modelled clock has.
+  /// Whether a flag is given that only the modelled clock supports.
   bool wants_modelled() const { return !time.empty() || !slow.empty() || pace > 0; }
 };
 

@@ -21,8 +21,9 @@ struct ModelFlags {
 
   /// Adds the flags; this object must live until they are parsed.
   void add_to(CommandLine& line);
-  /// Gives `model` the shape of the checkpoint `load`, if it is not empty, or of --model, except
-  /// for flags that `app` was given. Throws UsageError for flags that the model does not have.
+  /// Gives `model` the shape of the checkpoint `load` or, if `load` is empty, of --model; flags
+  /// that `app` was given take precedence. Throws UsageError for flags that the model does not
+  /// support.
   void adopt(const CLI::App& app, const std::string& load);
 };
 

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// What ./lockstep provides before it starts a run, and what it says about the run. One "NAME
-/// VALUE" per line:
+/// Lists the resources that ./lockstep provides before it starts a run, and the facts that it
+/// prints about the run. One "NAME VALUE" per line:
 ///
 ///   ranks 4, microbatches 8   the first of several
 ///   viewer 127.0.0.1:7077     the run streams to a viewer at this address of this machine

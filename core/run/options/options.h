@@ -14,12 +14,12 @@ namespace lockstep {
 
 enum class Launch { threads, mpi };
 
-/// What a run trains on, for how long, and from where. The model, the batch and the optimizer are
-/// in its Plan.
+/// The data that a run trains on, its number of steps, and its starting point. The model, the batch
+/// and the optimizer are in its Plan.
 struct RunConfig {
   int steps = 30;
-  /// If --microbatches gives several values of m, all of them: the steps are divided among them,
-  /// and the plan has the first. Otherwise empty.
+  /// All values of m, if --microbatches gives several: the steps are divided among them, and the
+  /// plan uses the first. Otherwise empty.
   std::vector<int> sweep{};
   std::string data;          ///< a text, or empty for the default corpus
   std::string tokens;        ///< a file of 16-bit tokens, instead of a text
@@ -51,7 +51,7 @@ struct Platform {
   bool on_meta() const { return device == "meta"; }
 };
 
-/// What a run writes and prints.
+/// The files and the text that a run writes.
 struct Output {
   std::string trace;            ///< the run's directory; "none" for neither trace nor operations
   bool trace_left_out = false;  ///< no --trace was given, and the trace would be huge: see

@@ -54,7 +54,7 @@ Ran read_step(const Timeline& timeline, int step, const std::vector<int>& pipeli
   return ran;
 }
 
-/// The bubble if messages are free and every action takes as long as `durations` says.
+/// The bubble if messages are free and every action takes its time in `durations`.
 double simulated(const Schedule& schedule, std::vector<std::vector<Picoseconds>> durations) {
   PipelineTimes times;
   times.stages.resize(static_cast<std::size_t>(schedule.stages));

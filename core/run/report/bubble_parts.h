@@ -29,8 +29,9 @@ struct ObservedBubble {
   std::optional<BubbleParts> parts;  ///< empty if there is no formula or if actions are missing
 };
 
-/// `pipeline` are the ranks of one pipeline, to whose actions the parts refer, in the order of its
-/// stages; empty means all ranks. If there are several pipelines, the share covers all of them.
+/// `pipeline` lists the ranks of one pipeline in the order of its stages, and the parts refer to
+/// their actions; empty means all ranks. If there are several pipelines, the share covers all of
+/// them.
 ObservedBubble observe_bubble(const Timeline& timeline, const Phase& phase,
                               const Predicted& predicted, const std::vector<int>& pipeline = {});
 

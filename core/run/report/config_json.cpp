@@ -7,7 +7,8 @@
 namespace lockstep {
 namespace {
 
-/// Returns the double with the fewest digits that is this float: 0.001, not 0.0010000000474974513.
+/// Returns the double with the fewest digits among those that round to this float: 0.001, not
+/// 0.0010000000474974513.
 double shortest(float value) {
   return std::stod(fmt::format("{}", value));
 }

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Returns what is trained, and how, as a JSON object: the model, the batch, the optimizer and the
+/// Returns the training configuration as a JSON object: the model, the batch, the optimizer and the
 /// lesson's own flags. Both the report and the trace contain it, so that runs can be compared.
 std::string config_json(const Options& options);
 

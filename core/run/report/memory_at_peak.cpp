@@ -12,11 +12,11 @@ namespace lockstep {
 
 namespace {
 
-/// The kind of tensors that nobody named (MemoryParts).
+/// The kind of unnamed tensors (MemoryParts).
 constexpr const char* no_name = "other";
-/// Kinds with a smaller share of the total are summed up.
+/// Kinds with a smaller share of the total are combined.
 constexpr double least_share = 0.03;
-/// But a category with at most so many kinds shows them all.
+/// A category with at most this many kinds shows them all.
 constexpr std::size_t most_always_shown = 3;
 
 }  // namespace

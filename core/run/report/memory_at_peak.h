@@ -8,18 +8,18 @@
 
 namespace lockstep {
 
-/// What filled one rank's memory at the peak of a phase.
+/// The contents of one rank's memory at the peak of a phase.
 struct MemoryAtPeak {
   int rank = 0;
   int step = 0;
   MemoryBreakdown parts;
 };
 
-/// Returns nothing if there is no trace, or if the trace does not tell.
+/// Returns nothing if there is no trace, or if the trace does not show the contents.
 std::optional<MemoryAtPeak> memory_at_peak(const Report& report, std::size_t rank,
                                            const Phase& phase);
 
-/// What filled the memory at the peak of the last phase, on the rank with the highest peak: the
+/// The contents of memory at the peak of the last phase, on the rank with the highest peak: the
 /// largest kinds of tensors, with their layers. Empty without a trace.
 std::string peak_table(const Report& report);
 

@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Why a step of a pipeline took as long as it did (core/timeline/pipeline_analysis.h defines the
-/// figures), for the tables of the report.
+/// The figures that explain the length of a pipeline's step (core/timeline/pipeline_analysis.h
+/// defines them), for the tables of the report.
 struct ObservedStep {
   struct OfRank {
     int rank = 0;
@@ -27,8 +27,8 @@ struct ObservedStep {
 /// Returns the last step of a phase whose actions are in the timeline, or nothing.
 std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& phase);
 
-/// The table of the bubble and its parts, one row per rank of `pipeline`. `account` is that of the
-/// same step; `predicted` has the predicted peak of microbatches in flight of every rank of the
+/// The table of the bubble and its parts, one row per rank of `pipeline`. `account` belongs to the
+/// same step; `predicted` holds the predicted peak of microbatches in flight of every rank of the
 /// run, or nothing.
 std::string bubble_by_part(const ObservedStep& seen, const StepAccount& account,
                            const std::vector<int>& pipeline,

@@ -38,7 +38,7 @@ struct RankGpu {
   std::string address;          ///< empty: no GPU
   std::int64_t in_use = 0;      ///< bytes that all programs hold on it when training ends
   std::int64_t ours = 0;        ///< the part of `in_use` that this rank's allocator holds
-  int queues = 0;               ///< the most that this rank had at the same time
+  int queues = 0;               ///< the largest number that this rank used at the same time
   Picoseconds late = 0;         ///< largest error of its spans' times; see GpuTimeline
   Picoseconds least_delay = 0;  ///< the smallest delay between the launch and the start of a kernel
 };
@@ -62,8 +62,8 @@ struct RankResults {
 /// has none.
 std::vector<double> collect_losses(const std::vector<RankResults>& ranks, int steps);
 /// All parameters, each one once, in the model's order, assembled from all ranks' slices. Throws
-/// RunError if two ranks have different values for an element (replicas must be bitwise identical),
-/// or if no rank has a value for it.
+/// RunError if two ranks hold different values for an element (replicas must be bitwise identical),
+/// or if no rank holds a value for it.
 std::vector<NamedValues> collect_parameters(const std::vector<RankResults>& ranks);
 
 /// The trace's description of a phase, as JSON: the hello's `predicted` for the first phase, an

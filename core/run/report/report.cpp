@@ -75,7 +75,7 @@ std::string bubble_table(const Report& report) {
          "leave a smaller share idle.\n";
 }
 
-/// Why the last step took as long as it did, for a pipeline.
+/// Explains the length of a pipeline's last step.
 std::string last_step(const Report& report) {
   if (report.steps.empty() || !report.steps.back()) return {};
   std::vector<std::optional<int>> in_flight;

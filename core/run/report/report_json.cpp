@@ -25,7 +25,7 @@ ordered_json to_json(const PathLink& link) {
   return object;
 }
 
-/// A phase's last step; `predicted` has the phase's results of all ranks.
+/// A phase's last step; `ranks` holds the results of all ranks.
 ordered_json to_json(const ObservedStep& seen, const std::vector<RankResults>& ranks,
                      std::size_t phase) {
   const CriticalPath::Parts parts = seen.path.parts();
@@ -52,7 +52,7 @@ ordered_json to_json(const ObservedStep& seen, const std::vector<RankResults>& r
   return document;
 }
 
-/// Where a step goes. The parts of each rank add up to the step.
+/// Where a step's time goes. The parts of each rank add up to the step.
 ordered_json to_json(const StepAccount& account) {
   ordered_json document{{"step", account.step}, {"seconds", seconds(account.length)}};
   for (const RankAccount& rank : account.ranks) {
@@ -101,7 +101,8 @@ ordered_json to_json(const StageBalance& seen) {
   return stages;
 }
 
-/// What filled a rank's memory: the kinds of tensors in each category, with the bytes in layers.
+/// The contents of a rank's memory: the kinds of tensors in each category, with the bytes in
+/// layers.
 ordered_json to_json(const MemoryAtPeak& peak) {
   ordered_json kinds = ordered_json::array();
   for (const MemoryBreakdown::Category& category : peak.parts.categories)
@@ -116,7 +117,7 @@ ordered_json to_json(const MemoryAtPeak& peak) {
   return {{"step", peak.step}, {"total", peak.parts.total()}, {"kinds", kinds}};
 }
 
-/// Returns where predicted bytes and peaks come from.
+/// Returns the source of predicted bytes and peaks.
 const char* source_of(const Predicted& predicted) {
   return predicted.by_dry_run ? "dry run" : "formula";
 }

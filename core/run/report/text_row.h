@@ -19,7 +19,7 @@ struct TextScale {
   }
 };
 
-/// How a block looks.
+/// The appearance of a block.
 struct Ink {
   char fill = '-';          ///< without colour
   const char* colour = "";  ///< ANSI code of its background
@@ -31,9 +31,9 @@ class TextRow {
   TextRow(const TextScale& scale, bool colour)
       : scale_(scale), colour_(colour), cells_(static_cast<std::size_t>(scale.columns)) {}
 
-  /// Adds something that a rank did. Blocks are added in order of time, and do not overlap. The
-  /// label, as much of it as fits, begins where the block does not wait; a block that only waits
-  /// keeps it, too. `waits` are drawn as idle time.
+  /// Adds an activity of a rank as a block. Blocks are added in order of time, and do not overlap.
+  /// The label, cut to fit, begins where the block does not wait; a block that only waits shows it,
+  /// too. `waits` are drawn as idle time.
   void add(Picoseconds start, Picoseconds end, std::string_view label, Ink ink = {},
            const Intervals& waits = {});
   std::string text() const;

@@ -84,8 +84,8 @@ std::string bar(const StepAccount& account, const Console& console) {
   return "  mean    " + row.text() + "\n";
 }
 
-/// One rank per row, equal ranks joined. If these are too many rows, each has the mean of as many
-/// ranks.
+/// One rank per row, equal ranks joined. If there are too many rows, each row shows the mean of
+/// equally many ranks.
 std::string rank_table(const StepAccount& account, const Console& console) {
   const std::vector<Column> columns = columns_of({&account});
   TableRows rows{{fmt::format("where step {} goes, ms", account.step), "step"}};

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Where the steps of a phase go (core/timeline/step_account.h defines the parts).
+/// Where the time of a phase's steps goes (core/timeline/step_account.h defines the parts).
 struct ObservedSteps {
   std::string phase;
   StepAccount last;  ///< the phase's last step; without ranks if the timeline has none
@@ -30,8 +30,8 @@ struct ObservedSteps {
 
 ObservedSteps observe_steps(const Timeline& timeline, const Phase& phase);
 
-/// The table of where each phase's last step goes: with one phase, a row per rank, otherwise a row
-/// per phase with means over ranks. Below it, exposed communication by axis.
+/// The table of where the time of each phase's last step goes: with one phase, a row per rank,
+/// otherwise a row per phase with means over ranks. Below it, exposed communication by axis.
 std::string where_it_goes(const std::vector<ObservedSteps>& phases, const Console& console,
                           bool modelled_clock);
 

@@ -1,6 +1,7 @@
-/// Two versions of causal attention's forward pass, each with one idea more than the version before
-/// it. The third is kernels/cuda/attention_f32_forward.cu, the fourth attention_forward.cu. Neither
-/// version here stores the (s, s) scores; the question is how often a key and a value are read.
+/// Two versions of causal attention's forward pass, each of which adds one idea to the previous
+/// version. The third is kernels/cuda/attention_f32_forward.cu, the fourth attention_forward.cu.
+/// Neither version here stores the (s, s) scores; the question is how often a key and a value are
+/// read.
 
 #include <stdexcept>
 
@@ -32,9 +33,9 @@ __device__ float score_of(const Problem& n, const T* query, const T* key) {
   return sum * n.scale;
 }
 
-/// Each thread treats its query like a CPU would: a pass over the keys for the largest score, a
-/// pass for the sum of exponentials, and a pass over keys and values for the result. It computes
-/// each score three times, and a warp's loads of queries and results touch 32 rows.
+/// Each thread treats its query as a CPU would: a pass over the keys for the largest score, a pass
+/// for the sum of exponentials, and a pass over keys and values for the result. It computes each
+/// score three times, and a warp's loads of queries and results touch 32 rows.
 template <class T>
 __global__ void one_thread_per_query(Attended<T> a) {
   const Problem& n = a.n;

@@ -14,7 +14,7 @@ struct AttentionStep {
 };
 
 /// Returns the steps before kernels/cuda/attention_f32_forward.cu, the naive one first. All compute
-/// what Kernels::attention_forward says, except the probabilities, which must be empty.
+/// the results of Kernels::attention_forward, except the probabilities, which must be empty.
 std::vector<AttentionStep> attention_ladder();
 
 }  // namespace lockstep::cuda

@@ -1,5 +1,5 @@
-/// Three versions of cross-entropy's forward pass, each with one idea more than the version before
-/// it. The fourth is kernels/cuda/cross_entropy.cu. With m the maximum of a row's V logits and
+/// Three versions of cross-entropy's forward pass, each of which adds one idea to the previous
+/// version. The fourth is kernels/cuda/cross_entropy.cu. With m the maximum of a row's V logits and
 /// S = Σ exp(logit - m), lse = m + log S and loss = log S + (m - the target's logit). The least
 /// possible traffic is one read of the logits: N V elements.
 
@@ -34,15 +34,15 @@ struct Problem {
   }
 };
 
-/// What to subtract from logits whose maximum is `maximum`: if all are -∞, 0.
+/// The number to subtract from logits: `maximum`, their maximum, or 0 if all of them are -∞.
 __device__ float shift_of(float maximum) {
   return maximum == -INFINITY ? 0.0F : maximum;
 }
 
 // -- 1: one thread per row ------------------------------------------------------------------------
 
-/// Each thread treats its row like a CPU would: a pass for the maximum, a pass for the sum. A
-/// warp's loads touch 32 rows, so 32 cache lines for 32 elements. There are only N threads, too few
+/// Each thread treats its row as a CPU would: a pass for the maximum, a pass for the sum. A warp's
+/// loads touch 32 rows, and thus 32 cache lines for 32 elements. There are only N threads, too few
 /// to keep the memory busy.
 template <class T>
 __global__ void one_thread_per_row(Problem<T> p) {
@@ -58,7 +58,7 @@ __global__ void one_thread_per_row(Problem<T> p) {
 
 // -- 2: one block per row, two passes -------------------------------------------------------------
 
-/// Adjacent threads read adjacent logits (coalesced), and a row has 256 threads. The block reads
+/// Adjacent threads read adjacent logits (coalesced), and 256 threads share a row. The block reads
 /// its row twice: first for the maximum, then for the sum.
 template <class T>
 __global__ void __launch_bounds__(threads) two_passes(Problem<T> p) {
@@ -80,9 +80,9 @@ __global__ void __launch_bounds__(threads) two_passes(Problem<T> p) {
 
 /// Online softmax (Milakov & Gimelshein 2018, algorithm 3): each thread keeps a running maximum and
 /// the sum relative to it, and rescales the sum when the maximum grows. Then the block merges its
-/// threads' pairs. The logits are read once, at the price of a second exponential per logit. What
-/// remains for step 4: loads of 16 bytes instead of one element, several of them in flight, and one
-/// rescaling for all logits of a load.
+/// threads' pairs. The logits are read once, at the price of a second exponential per logit. Step 4
+/// adds loads of 16 bytes instead of one element, several of them in flight, and one rescaling for
+/// all logits of a load.
 template <class T>
 __global__ void __launch_bounds__(threads) one_pass(Problem<T> p) {
   using Merged = BlockReduction<element::SoftmaxPart, threads>;

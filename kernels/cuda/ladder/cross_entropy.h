@@ -13,8 +13,8 @@ struct CrossEntropyStep {
   decltype(Kernels::cross_entropy_forward) forward;
 };
 
-/// Returns the steps before kernels/cuda/cross_entropy.cu, the naive one first. All compute what
-/// Kernels::cross_entropy_forward says.
+/// Returns the steps before kernels/cuda/cross_entropy.cu, the naive one first. All compute the
+/// results of Kernels::cross_entropy_forward.
 std::vector<CrossEntropyStep> cross_entropy_ladder();
 
 }  // namespace lockstep::cuda

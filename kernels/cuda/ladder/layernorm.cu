@@ -1,5 +1,5 @@
-/// Three versions of layer normalisation's forward pass, each with one idea more than the version
-/// before it. The fourth is kernels/cuda/layernorm_forward.cu. All need the mean before the
+/// Three versions of layer normalisation's forward pass, each of which adds one idea to the
+/// previous version. The fourth is kernels/cuda/layernorm_forward.cu. All need the mean before the
 /// variance, and both before y; the question is how often, and in what pattern, a row of h elements
 /// is read. The least possible traffic is one read of x and one write of y: 2 N h elements.
 
@@ -31,8 +31,8 @@ struct Problem {
 
 // -- 1: one thread per row ------------------------------------------------------------------------
 
-/// Each thread treats its row like a CPU would. The 32 threads of a warp read 32 rows, so each of
-/// the warp's loads touches 32 cache lines, of which it uses one element each. Rows are read three
+/// Each thread treats its row as a CPU would. The 32 threads of a warp read 32 rows, so each of the
+/// warp's loads touches 32 cache lines, of which it uses one element each. Rows are read three
 /// times. With few rows, most multiprocessors have nothing to do.
 template <class T>
 __global__ void one_thread_per_row(Problem<T> p) {
@@ -89,8 +89,8 @@ constexpr int threads = 256;  // per block
 
 /// The block keeps its row in shared memory, widened to f32, so it reads x only once. More threads
 /// work on a row, so more loads are in flight. The price is two sums over a block instead of a
-/// warp, each with a wait for all its warps. What remains for step 4: loads of 16 bytes instead of
-/// one element, and the row in registers.
+/// warp, each with a wait for all its warps. Step 4 adds loads of 16 bytes instead of one element,
+/// and keeps the row in registers.
 template <class T>
 __global__ void __launch_bounds__(threads) one_block_per_row(Problem<T> p) {
   using Sums = BlockReduction<float, threads>;

@@ -13,8 +13,8 @@ struct LayerNormStep {
   decltype(Kernels::layernorm_forward) forward;
 };
 
-/// Returns the steps before kernels/cuda/layernorm_forward.cu, the naive one first. All compute
-/// what Kernels::layernorm_forward says.
+/// Returns the steps before kernels/cuda/layernorm_forward.cu, the naive one first. All compute the
+/// results of Kernels::layernorm_forward.
 std::vector<LayerNormStep> layernorm_ladder();
 
 }  // namespace lockstep::cuda

@@ -1,7 +1,7 @@
-/// Three versions of a matrix product, y = x W + bias, each with one idea more than the version
-/// before it. The fourth is kernels/cuda/linear.cu, which calls cuBLASLt. The product takes 2 N in
-/// out FLOPs, and has only N in + in out + N out elements: each element is needed many times, and
-/// the question is from where. Sums are in f32.
+/// Three versions of a matrix product, y = x W + bias, each of which adds one idea to the previous
+/// version. The fourth is kernels/cuda/linear.cu, which calls cuBLASLt. The product takes 2 N in
+/// out FLOPs, but involves only N in + in out + N out elements: each element is needed many times,
+/// and the question is where it is read from. Sums are in f32.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
@@ -52,8 +52,9 @@ __global__ void one_thread_per_element(Product<T> p) {
 constexpr int tile = 32;
 
 /// A block computes 32 x 32 elements of y. It loads a tile of x and a tile of W into shared memory,
-/// one element of each per thread, and uses each element 32 times. So global memory and its caches
-/// deliver 32 times less. Each multiply-add still loads two elements from shared memory.
+/// one element of each per thread, and uses each element 32 times. Global memory and its caches
+/// therefore deliver 32 times less data. Each multiply-add still loads two elements from shared
+/// memory.
 template <class T>
 __global__ void __launch_bounds__(tile* tile) shared_tiles(Product<T> p) {
   __shared__ float xs[tile][tile], ws[tile][tile];
@@ -79,8 +80,8 @@ constexpr int wide = side * each;  // elements of y per block, in each direction
 constexpr int depth = 16;          // columns of x per tile
 
 /// Each thread computes 4 x 4 elements of y. For 16 multiply-adds it loads 8 elements from shared
-/// memory. What remains for step 4: tensor cores, which multiply whole tiles in one instruction;
-/// copies into shared memory that overlap with the arithmetic; loads of 16 bytes.
+/// memory. Step 4 adds tensor cores, which multiply whole tiles in one instruction; copies into
+/// shared memory that overlap with the arithmetic; and loads of 16 bytes.
 template <class T>
 __global__ void __launch_bounds__(side* side) register_tiles(Product<T> p) {
   __shared__ float xs[depth][wide + 1], ws[depth][wide];  // + 1: stores to different banks

@@ -13,8 +13,8 @@ struct MatrixProductStep {
   decltype(Kernels::linear_forward) forward;
 };
 
-/// Returns the steps before kernels/cuda/linear.cu, the naive one first. All compute what
-/// Kernels::linear_forward says.
+/// Returns the steps before kernels/cuda/linear.cu, the naive one first. All compute the results of
+/// Kernels::linear_forward.
 std::vector<MatrixProductStep> matrix_product_ladder();
 
 }  // namespace lockstep::cuda

@@ -70,7 +70,7 @@ inline Group our_own_collectives(Rank& rank) {
           rank.transport->open_channels(Group::channels_taken)};
 }
 
-/// The same ranks with a ring per network card, for Algorithm::rings.
+/// Rings over the same ranks, one per network card, for Algorithm::rings.
 inline Rings our_own_rings(Rank& rank) {
   const std::vector<int> all = first_ranks(rank.count);
   const int per_node = rank.clock.cluster().ranks_per_node;
@@ -125,8 +125,9 @@ inline Cluster machine_of(Rank& rank, Group& group, View buffer) {
   return machine;
 }
 
-/// Chooses for --algorithm auto. On the modelled clock, by the formulas; on the wall clock, times
-/// every candidate, and takes the fastest. All ranks must call this; all get the same result.
+/// Chooses the algorithm for --algorithm auto. On the modelled clock, uses the formulas; on the
+/// wall clock, times every candidate, and takes the fastest. All ranks must call this; all get the
+/// same result.
 inline Algorithm choose(Rank& rank, View data, const std::function<void(Algorithm, View)>& sum) {
   const std::vector<int> all = first_ranks(rank.count);
   const Cluster& cluster = rank.clock.cluster();
@@ -172,8 +173,8 @@ inline std::string json(const Measured& measured, int ranks) {
       measured.native ? fmt::format("{}", seconds(*measured.native)) : "null");
 }
 
-/// The observed time beside the predicted one. Predictions know no shared links (prediction.h), so
-/// on a cluster that has some, the two may differ, and a percentage would look like an error.
+/// The observed time beside the predicted one. Predictions ignore shared links (prediction.h), so
+/// on a cluster with shared links, the two may differ, and a percentage would look like an error.
 inline std::string compared(Picoseconds observed, Picoseconds predicted, const Cluster& machine) {
   if (observed == predicted) return "=, to the picosecond";
   const double ratio = seconds(observed) / seconds(predicted);

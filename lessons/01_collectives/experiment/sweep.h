@@ -114,7 +114,7 @@ class Sweep {
     if (!rank_.clock.is_modelled()) machine.within = machine.between = members.busy_link();
     return machine;
   }
-  /// What the legends add on a cluster with shared links.
+  /// The addition to the legends on a cluster with shared links.
   const char* not_shared() const {
     return machine_.shared ? " (predictions are for links that are not shared)" : "";
   }

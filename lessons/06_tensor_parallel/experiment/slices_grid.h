@@ -24,8 +24,8 @@ inline bool holds(const Slice& slice, std::int64_t row, std::int64_t column) {
 }
 
 /// Draws a parameter, whose slices the ranks of one tensor-parallel group hold: each character is
-/// the coordinate of the rank that holds this part of it, or * if all of them do. A matrix cut into
-/// rows has a line per rank.
+/// the coordinate of the rank that holds this part of the parameter, or * if all ranks hold it. A
+/// matrix cut into rows has a line per rank.
 inline std::vector<std::string> drawing(const ParameterSpec& spec,
                                         const std::vector<Slice>& slices) {
   const int t = static_cast<int>(slices.size());
@@ -37,7 +37,7 @@ inline std::vector<std::string> drawing(const ParameterSpec& spec,
   for (std::int64_t line = 0; line < height; ++line) {
     std::string& text = lines.emplace_back();
     for (std::int64_t at = 0; at < width; ++at) {
-      // The element in the middle of what the character stands for.
+      // The element in the middle of the part that the character stands for.
       const std::int64_t row = matrix ? (2 * line + 1) * spec.shape[0] / (2 * height) : 0;
       const std::int64_t column = (2 * at + 1) * spec.shape.last() / (2 * width);
       std::vector<int> holders;

@@ -37,9 +37,9 @@ inline std::vector<std::string> row_of(const Plan& plan, const Schedule& schedul
 }
 
 /// Prints all schedules that the run's ranks, layers and microbatches allow, each with the fewest
-/// chunks that it takes. On the wall clock, there are no costs to simulate with. With --time, every
-/// stage takes the same time, so only schedules with the run's number of stages do the same work;
-/// with --split, only these have stages of the given sizes.
+/// chunks that it accepts. On the wall clock, there are no costs to simulate with. With --time,
+/// every stage takes the same time, so only schedules with the run's number of stages do the same
+/// work; with --split, only these have stages of the given sizes.
 inline void print_side_by_side(const Plan& plan) {
   if (!plan.modelled) return;
   TableRows rows{{"simulated", "chunks", "a step takes", "bubble", "longest window",

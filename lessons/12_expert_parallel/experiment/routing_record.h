@@ -65,8 +65,8 @@ class RoutingRecord : public RoutingLog {
     context_ranks_ = context_ranks;
     keeps_choices_ = replays_ = true;
   }
-  /// Ends the comparison with one device: later models, such as the one that generates text, have
-  /// other tokens.
+  /// Ends the comparison with one device: later models, such as the one that generates text,
+  /// process other tokens.
   void end_replay() { replays_ = false; }
   /// Returns whether the ranks record the choices of each token.
   bool keeps_choices() const { return keeps_choices_; }
@@ -78,7 +78,7 @@ class RoutingRecord : public RoutingLog {
   };
   /// Returns the rank's routing for the `call`-th microbatch of one device, which runs all
   /// microbatches of the first rank, then of the second, and so on, in each step. `context_rank`
-  /// has some of its tokens. None without a replay, and after its end.
+  /// holds some of its tokens. None without a replay, and after its end.
   Recorded recorded(int layer, std::int64_t call, int context_rank = 0) const {
     const std::int64_t m = microbatches_;
     Recorded recorded{nullptr,

@@ -23,20 +23,20 @@ struct AttentionAlone {
   GptConfig model{};  ///< `sequence` is the length over all ranks
   ContextMethod method = ContextMethod::ring;
   ContextLayout layout = ContextLayout::contiguous;
-  /// Whether launches and memory traffic take their time, too, and with them the merges.
+  /// Whether launches, memory traffic, and therefore the merges take time, too.
   bool all_costs = false;
 
   /// Returns the tokens per rank.
   std::int64_t block() const { return model.sequence / ranks; }
-  /// Returns the time of the layer's FLOPs, causal, if they were divided evenly. The backward pass
-  /// has 2.5 times as many FLOPs as the forward pass.
+  /// Returns the time that the layer's causal FLOPs would take if they were divided evenly. The
+  /// backward pass has 2.5 times as many FLOPs as the forward pass.
   double ideal_seconds(bool with_backward) const {
     const double s = model.sequence, b = batch, h = model.hidden;
     return (with_backward ? 3.5 : 1.0) * 2 * b * s * s * h / ranks / cluster.flops;
   }
 };
 
-/// When the last rank ends.
+/// The times at which the last rank ends.
 struct AttentionTimes {
   Picoseconds forward = 0;
   Picoseconds with_backward = 0;
@@ -95,8 +95,8 @@ inline AttentionTimes time_attention(const AttentionAlone& alone) {
   return last;
 }
 
-/// Returns a table of ring attention's efficiency, the ideal time by the modelled time, in both
-/// layouts. The sequence grows from row to row, until its hops are hidden.
+/// Returns a table of ring attention's efficiency, the ideal time divided by the modelled time, in
+/// both layouts. The sequence grows from row to row, until its hops are hidden.
 inline std::string attention_table(AttentionAlone alone) {
   const double n = alone.ranks;
   std::string text = fmt::format(
@@ -146,8 +146,8 @@ struct MeasuredAttention {
 };
 
 /// Compares ring attention with the attention of one device to a sequence of one rank's c tokens,
-/// as benchmarks do. All ranks together have N² times its work, so each has ideally N times its
-/// time.
+/// as benchmarks do. All ranks together do N² times that work, so each ideally takes N times as
+/// long.
 inline std::vector<MeasuredAttention> measured_attention(AttentionAlone alone) {
   alone.all_costs = true;
   AttentionAlone one = alone;
@@ -169,8 +169,9 @@ inline std::vector<MeasuredAttention> measured_attention(AttentionAlone alone) {
   return all;
 }
 
-/// Prints the table for the run's model and cluster, and, at measured rates, the efficiency of this
-/// run's length with all costs, which the report also gets. On the wall clock, there is no cluster.
+/// Prints the table for the run's model and cluster and, at measured rates, the efficiency of this
+/// run's length with all costs, which also goes into the report. On the wall clock, there is no
+/// cluster.
 inline void show_attention(Lesson& lesson, const Rank& rank) {
   const Plan& plan = rank.plan;
   const int n = plan.mesh.size(Axis::cp);

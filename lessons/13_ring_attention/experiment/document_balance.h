@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// How much more attention the busiest rank has than the mean, as a share of the mean: 0 if all
-/// ranks have the same.
+/// The busiest rank's excess of attention over the mean, as a share of the mean; 0 if all ranks
+/// have equal shares.
 inline double imbalance(ContextLayout layout, const Documents& documents, int n) {
   std::int64_t most = 0, all = 0;
   for (int rank = 0; rank < n; ++rank) {

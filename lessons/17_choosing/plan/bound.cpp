@@ -47,7 +47,7 @@ LowerBounds lower_bounds(const TrainingTask& task, const Configuration& configur
         after += stages[stage].backward;
       }
     }
-    // A rank with both ends of a tied model has one table; what else the head holds is little.
+    // A rank that holds both ends of a tied model holds one table; the rest of the head is small.
     if (task.model.tied && has_last && rank_of_stage[0] == rank) {
       mine.parameters -= costs.head.parameters;
       mine.gradients -= costs.head.gradients;

@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// What to train, and on what: the question to which a Configuration is an answer.
+/// A model to train, and the machine to train it on: the question to which a Configuration is an
+/// answer.
 struct TrainingTask {
   GptConfig model;
   MixtureOfExperts moe{.experts = 0};  ///< 0: dense MLPs
@@ -26,8 +27,8 @@ std::int64_t total_parameters(const TrainingTask& task);
 /// experts that process it.
 double flops_per_token(const TrainingTask& task);
 
-/// One way to train it. Each number is explained where its technique is: lessons 2 to 5 for dp and
-/// zero, 6 and 7 for tp, 8 to 11 for pp, schedule and chunks, 12 for ep, 13 for cp, 14 for
+/// One way to train it. Each number is explained in the lesson of its technique: lessons 2 to 5 for
+/// dp and zero, 6 and 7 for tp, 8 to 11 for pp, schedule and chunks, 12 for ep, 13 for cp, 14 for
 /// recomputation.
 struct Configuration {
   int dp = 1, tp = 1, pp = 1, cp = 1;
@@ -44,20 +45,20 @@ struct Configuration {
   int microbatches(int batch) const { return batch / dp / microbatch; }
   bool operator==(const Configuration&) const = default;
 
-  /// Returns "TP 8, PP 4, DP 2, ...", without what has no effect.
+  /// Returns "TP 8, PP 4, DP 2, ...", without parts that have no effect.
   std::string text() const;
   /// Returns the flags of lesson 17 that choose this configuration.
   std::string flags(const TrainingTask& task) const;
 };
 
-/// A configuration of a task as a Plan, and what a rank of lesson 17 needs besides.
+/// A configuration of a task as a Plan, and the other inputs of a rank of lesson 17.
 struct PlannedRun {
   Plan plan;
   AllAxes chosen;
   Schedule schedule;
 };
 
-/// Returns lesson 17's run of this configuration. Throws UsageError if the lesson refuses it.
+/// Returns lesson 17's run of this configuration. Throws UsageError if the lesson rejects it.
 PlannedRun planned_run(const TrainingTask& task, const Configuration& configuration);
 
 }  // namespace lockstep

@@ -40,21 +40,23 @@ bool tp_is_even(const Plan& plan) {
 
 /// Returns the axis along which a group's collective communicates. The group of all ranks is that
 /// of an axis without others; only experts exchange all to all. Ring attention sends messages, so
-/// the collectives of cp sum gradients: with one replica, cp has the group of dp_cp.
+/// the collectives of cp sum gradients: with one replica, cp uses the group of dp_cp.
 std::string axis_of(const std::string& group, Operation operation, const Mesh& mesh) {
   if (operation == Operation::all_to_all) return "ep";
   if (group == "world") return mesh.size(Axis::tp) == mesh.ranks() ? "tp" : "dp";
   return group == "tp" ? group : "dp";
 }
 
-/// What a replica owns under ZeRO. Shards have equal sizes, but hold different parameters.
+/// The parameters that a replica owns under ZeRO. Shards have equal sizes, but hold different
+/// parameters.
 struct Owned {
   std::int64_t elements = 0;  ///< without padding, which the optimizer does not update
   std::int64_t norms = 0;     ///< elements of norms, whose gradients are summed over tp
   std::int64_t parts = 0;     ///< of parameters, for each of which the optimizer keeps a number
 };
 
-/// Returns what each replica owns for which the representative of `rank` stands, by rank.
+/// Returns how much each replica owns, by rank, for the replicas for which the representative of
+/// `rank` stands.
 std::map<int, Owned> owned_by_replicas(const PlannedRun& run, const Folding& folding, int rank) {
   std::map<int, Owned> all;
   const Place place = run.plan.place(rank);

@@ -13,12 +13,12 @@
 
 namespace lockstep {
 
-/// Where the step of one rank goes: parts that add up to it.
+/// The parts of one rank's step, which add up to it.
 struct StepParts {
   Picoseconds step = 0;
   Picoseconds compute = 0, optimizer = 0;
-  /// By axis ("tp", "cp", "dp", "ep", "pp"): the rank waits for a collective, or for a message on
-  /// its way.
+  /// By axis ("tp", "cp", "dp", "ep", "pp"): the rank waits for a collective, or for a message in
+  /// flight.
   std::map<std::string, Picoseconds> exposed{};
   /// By axis: the groups whose collectives and messages these are. Axes with the same ranks share a
   /// group.
@@ -32,10 +32,11 @@ struct StepFigures {
   int slowest = 0;        ///< this rank
   StepParts parts;        ///< of this rank
   int fullest = 0;        ///< the rank with the highest peak
-  MemoryUse memory{};     ///< its peaks by category; activations and communication may peak apart
+  MemoryUse memory{};     ///< its peaks by category; activations and communication may peak at
+                          ///< different times
   std::int64_t peak = 0;  ///< its highest total
-  /// Whether step and parts are those of the run, to the picosecond. Otherwise, ranks were folded
-  /// that own different shares under ZeRO (folding_of).
+  /// Whether step and parts equal those of the run, to the picosecond. Otherwise, the folding
+  /// combined ranks that own different shares under ZeRO (folding_of).
   bool exact = true;
   std::map<int, DryFigures> of_rank;  ///< of the ranks that were run: representatives
 };
@@ -53,7 +54,7 @@ Folding folding_of(const PlannedRun& run);
 RunOperations record_step(const PlannedRun& run, const Folding& folding,
                           std::map<int, DryFigures>* figures = nullptr);
 
-/// Returns where a rank's step goes. It must have a section of the step.
+/// Returns the parts of a rank's step. The rank must have a section of the step.
 StepParts parts_of(const Replay& replay, int rank, int step, const Mesh& mesh);
 
 /// Returns the figures of a configuration: memory and bytes by a dry run, times by a replay. Leaves

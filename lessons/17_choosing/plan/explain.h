@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-/// Reads a configuration aloud: which ranks each number joins, where they are, what the number buys
-/// and what it costs. Times are those of the plan's replay; there are none if it does not fit.
+/// Explains a configuration: which ranks each number joins, where they are, and the benefit and
+/// cost of the number. Times are those of the plan's replay; there are none if the plan does not
+/// fit.
 std::string explained(const TrainingTask& task, const RankedPlan& plan);
 
 }  // namespace lockstep

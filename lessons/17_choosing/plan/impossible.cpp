@@ -15,7 +15,7 @@ std::string named(const TrainingTask& task, const RankedPlan& plan) {
                      bytes_text(plan.figures.peak), time_text(plan.figures.step), task.ranks);
 }
 
-/// Nothing divides: which batch would do, or which sizes?
+/// Nothing divides evenly: finds a batch, or sizes, that would.
 std::string why_nothing_divides(const TrainingTask& task, const SearchSpace& space,
                                 const std::string& why_refused) {
   std::string text = fmt::format(

@@ -20,7 +20,7 @@ using namespace lockstep;
 
 namespace {
 
-/// Shows how far a long search is, on a terminal.
+/// Shows the progress of a long search on a terminal.
 class Progress {
  public:
   void operator()(const std::string& text) {
@@ -62,7 +62,8 @@ std::string what_was_searched(const SearchResult& found, std::size_t shown) {
   return text + '\n';
 }
 
-/// Compares the plan that the rules of thumb lead to, completed as well as possible.
+/// Compares the best plan with the one that the rules of thumb lead to, completed as well as
+/// possible.
 std::string rules_compared(const SearchResult& by_rules, const RankedPlan& best) {
   if (by_rules.plans.empty()) return "The rules of thumb lead to a layout in which nothing fits.\n";
   const RankedPlan& theirs = by_rules.plans.front();
@@ -120,7 +121,7 @@ void explain(const PlanRequest& request, SearchResult found, Progress& progress)
   }
 }
 
-/// Prints the plans. Returns those printed, and what the lesson has shown of them.
+/// Prints the plans. Returns the plans printed, and the lesson's results for them.
 std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanRequest& request,
                                                                      const SearchResult& found,
                                                                      const SearchResult& by_rules) {

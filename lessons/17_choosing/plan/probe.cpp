@@ -63,7 +63,7 @@ std::pair<PartCosts, PartCosts> stages_with(int blocks, TrainingTask task,
     stage.activations = std::numeric_limits<std::int64_t>::max();
     for (const auto& [rank, dry] : figures) {
       if ((run.plan.mesh.coordinate(rank, Axis::pp) == 1) != last) continue;
-      // The least of all ranks, so that these are lower bounds.
+      // Takes the minimum over all ranks, so that these are lower bounds.
       const auto keep_least = [](auto& least, auto value) { least = std::min(least, value); };
       keep_least(stage.forward, least_duration(replay, operations.folding.representative(rank),
                                                Category::forward));
@@ -118,8 +118,8 @@ ModelCosts model_costs(const TrainingTask& task, const Configuration& configurat
   costs.block.backward = std::min(first.backward, last.backward);
   // The first stage holds both microbatches, the last one only one at a time.
   costs.block.activations = last.activations;
-  // What these stages hold besides the block's activations is needed only while a microbatch
-  // passes, not once for each microbatch in flight.
+  // Other memory of these stages is needed only while a microbatch passes, not once for each
+  // microbatch in flight.
   costs.embedding.activations = costs.head.activations = 0;
   return costs;
 }

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// What a part of the model costs a rank: for one microbatch, and without replicas.
+/// The cost of a part of the model on a rank, for one microbatch and without replicas.
 struct PartCosts {
   Picoseconds forward = 0, backward = 0;  ///< with the exchanges along tp, cp and ep
   Picoseconds update = 0;                 ///< of the whole optimizer state
@@ -19,8 +19,8 @@ struct PartCosts {
   PartCosts minus(const PartCosts& other) const;
 };
 
-/// The costs of the model's parts: of one block, and of what the first and the last stage have
-/// besides their blocks.
+/// The costs of the model's parts: of one block, and of the layers that the first and the last
+/// stage hold besides their blocks.
 struct ModelCosts {
   PartCosts block, embedding, head;
 };
@@ -29,8 +29,8 @@ struct ModelCosts {
 /// `configuration` has. Only its tp, cp, ep, microbatch and recompute matter: all configurations
 /// that share these have layers of the same costs.
 ///
-/// In a step, a part costs no less, because other messages share its links, and collectives slow
-/// its kernels.
+/// In a step, a part costs at least this much, because other messages share its links, and
+/// collectives slow its kernels.
 ModelCosts model_costs(const TrainingTask& task, const Configuration& configuration);
 
 }  // namespace lockstep

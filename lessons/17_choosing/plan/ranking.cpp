@@ -21,8 +21,8 @@ std::map<std::string, Picoseconds> named_parts(const StepParts& parts) {
   return all;
 }
 
-/// Returns how much collectives slow the kernels of the plan's slowest rank beside which they run:
-/// the difference to a replay in which communication is free.
+/// Returns the time by which collectives slow the kernels beside which they run, on the plan's
+/// slowest rank: the difference from a replay with free communication.
 Picoseconds slowed_by_collectives(const TrainingTask& task, const RankedPlan& plan) {
   const PlannedRun run = planned_run(task, plan.configuration);
   const RunOperations operations = record_step(run, folding_of(run));

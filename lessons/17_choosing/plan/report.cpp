@@ -31,9 +31,9 @@ Json json_of(const MemoryUse& use) {
   return memory;
 }
 
-/// What the ranks that were run send and hold in a step, in bytes: one of several that are equal.
-/// The model states are those between two steps, by the formula: unlike the peaks, they leave out
-/// gathered parameters and gradients that are not divided yet.
+/// Returns the bytes that the representatives send and hold in a step; each stands for all ranks
+/// that are equal to it. The model states are those between two steps, by the formula: unlike the
+/// peaks, they exclude gathered parameters and gradients that are not divided yet.
 Json ranks_of(const TrainingTask& task, const RankedPlan& plan) {
   const auto& c = plan.configuration;
   const PlannedRun run = planned_run(task, c);

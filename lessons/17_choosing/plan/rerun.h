@@ -16,16 +16,16 @@ std::string lesson_flags(const PlanRequest& request, const Configuration& config
 /// this machine's CPU.
 std::string toy_flags(const TrainingTask& task, const Configuration& configuration);
 
-/// What a run of lesson 17 on the meta device has shown.
+/// The results of a run of lesson 17 on the meta device.
 struct MetaRun {
   double step_seconds = 0;
   std::int64_t peak = 0;  ///< bytes, on the rank that holds most
 };
 
-/// Runs lesson 17, all ranks of it. Throws RunError if it fails. If Ctrl-C ends it, so does this
-/// program.
+/// Runs lesson 17 with all its ranks. Throws RunError if the run fails. If Ctrl-C ends the run,
+/// this program ends, too.
 MetaRun run_on_meta(const PlanRequest& request, const Configuration& configuration);
-/// The most ranks that a re-run may have: each is a thread.
+/// The largest number of ranks in a re-run, in which each rank is a thread.
 constexpr int most_rerun_ranks = 2048;
 
 }  // namespace lockstep

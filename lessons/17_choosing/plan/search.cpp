@@ -22,7 +22,7 @@ struct Candidate {
 };
 
 /// Estimates a step, in picoseconds, from its lower bound and the exchanges among replicas that
-/// backward passes are too short to hide. It only chooses what to replay.
+/// backward passes are too short to hide. The estimate only selects the configurations to replay.
 double estimate(const TrainingTask& task, const Candidate& candidate, const ModelCosts& costs) {
   const Configuration& c = candidate.configuration;
   const auto bound = static_cast<double>(candidate.bounds.step);
@@ -55,12 +55,12 @@ double estimate(const TrainingTask& task, const Candidate& candidate, const Mode
   }
 }
 
-/// The configurations that share the costs of the model's parts.
+/// A key that is equal for configurations that share the costs of the model's parts.
 auto costs_key(const Configuration& c) {
   return std::tuple{c.tp, c.cp, c.ep, c.microbatch, c.recompute};
 }
 
-/// The configurations that differ only in how the ranks of the same mesh work.
+/// A key that is equal for configurations that differ only in how the ranks of the same mesh work.
 auto layout_of(const Configuration& c) {
   return std::tuple{c.tp, c.pp, c.dp, c.cp, c.ep};
 }
@@ -204,7 +204,8 @@ SearchResult search(const TrainingTask& task, const SearchSpace& space, std::siz
     }
   };
   replay_some(replays, [&](std::size_t i) { return candidates[i].bounds.step < best(); });
-  // Beside variants of the best, two of each other mesh, to compare with.
+  // Besides variants of the best plan, replays two configurations of each other mesh for
+  // comparison.
   std::map<decltype(layout_of(Configuration{})), int> tried;
   for (const RankedPlan& plan : result.plans) tried[layout_of(plan.configuration)] = 2;
   replay_some(replays / 4,

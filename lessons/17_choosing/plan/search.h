@@ -21,7 +21,7 @@ struct RankedPlan {
 /// Returns the fastest plan of each mesh that was replayed, as indices, the fastest first.
 std::vector<std::size_t> best_of_each_mesh(const std::vector<RankedPlan>& plans);
 
-/// What a search has found.
+/// The result of a search.
 struct SearchResult {
   std::vector<RankedPlan> plans;      ///< those that fit, the fastest first
   std::vector<RankedPlan> too_large;  ///< replayed or recorded, but above the memory
@@ -35,13 +35,13 @@ struct SearchResult {
   std::string why_refused{};  ///< why the lesson can't run some configuration, or empty
 };
 
-/// Adds other replayed plans to a result, without those that it has.
+/// Adds other replayed plans to a result, except those that it already contains.
 void add(SearchResult& result, const std::vector<RankedPlan>& plans);
 
-/// Searches for the configuration with the shortest step that fits into the cluster's memory.
-/// Lower bounds cut what can't be the best; of the rest, an estimate chooses which `replays`
-/// configurations are recorded and replayed, and, for comparison, a quarter as many others, up to
-/// two on each other mesh. `progress`, if given, is told how far the search is.
+/// Searches for the configuration with the shortest step that fits into the cluster's memory. Lower
+/// bounds cut configurations that can't be the best. Of the rest, an estimate selects the `replays`
+/// configurations to record and replay and, for comparison, a quarter as many others, up to two on
+/// each other mesh. `progress`, if given, receives the progress of the search.
 SearchResult search(const TrainingTask& task, const SearchSpace& space, std::size_t replays = 20,
                     const std::function<void(const std::string&)>& progress = {});
 

@@ -29,7 +29,7 @@ std::vector<T> only(const std::optional<T>& asked, std::vector<T> all) {
 std::vector<Configuration> meshes(const TrainingTask& task, const SearchSpace& space) {
   std::vector<Configuration> all;
   const GptConfig& model = task.model;
-  // Beyond two nodes, exchanges in every layer are out of the question.
+  // Beyond two nodes, exchanges in every layer are too slow.
   for (const int tp : only(space.tp, divisors(task.ranks, 2 * task.cluster.ranks_per_node)))
     for (const int cp : only(space.cp, powers_of_two(std::max(1, model.sequence / 4096))))
       for (const int pp : only(space.pp, divisors(task.ranks, model.layers))) {
@@ -53,7 +53,7 @@ std::vector<Configuration> meshes(const TrainingTask& task, const SearchSpace& s
 std::vector<Configuration> with_pipelines(const TrainingTask& task, const SearchSpace& space,
                                           const Configuration& mesh) {
   std::vector<Configuration> all;
-  // One stage has no use for a schedule.
+  // A single stage needs no schedule.
   const std::vector<std::string> schedules =
       mesh.pp > 1 ? only(space.schedule, space.schedules)
                   : std::vector<std::string>{space.schedule.value_or("1f1b")};
@@ -63,7 +63,7 @@ std::vector<Configuration> with_pipelines(const TrainingTask& task, const Search
       continue;
     for (const std::string& schedule : schedules) {
       const KnownSchedule& known = *find_schedule(schedule);
-      // Schedules that do without several chunks per rank are tried with one.
+      // Schedules that work without several chunks per rank are tried with one.
       const bool needs_some = known.least_chunks > 1 && known.most_chunks > known.least_chunks;
       const std::vector<int> chunks = needs_some
                                           ? divisors(task.model.layers, task.model.layers / mesh.pp)
@@ -98,11 +98,11 @@ std::vector<Configuration> configurations(const TrainingTask& task, const Search
     for (Configuration each : with_pipelines(task, space, mesh))
       for (const int zero : only(space.zero, std::vector{0, 1, 2, 3})) {
         const bool divides_nothing = mesh.dp * mesh.cp == 1 && !space.zero;
-        // Lesson 17 has no ZeRO with experts.
+        // Lesson 17 does not support ZeRO with experts.
         if (zero > 0 && (divides_nothing || task.moe.experts > 0)) continue;
         if (!zero_runs_with(each.schedule, zero)) continue;
         for (const Recompute mode : only(space.recompute, modes)) {
-          // Attention that meets other ranks' keys keeps no probabilities.
+          // Attention to other ranks' keys keeps no probabilities.
           if (mode == Recompute::none && mesh.cp > 1) continue;
           each.zero = zero;
           each.recompute = mode;

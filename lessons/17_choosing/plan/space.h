@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Which configurations are considered. A value that is set is the only one of its kind.
+/// The configurations to consider. If a value is set, only that value is considered.
 struct SearchSpace {
   std::optional<int> dp, tp, pp, cp, ep, zero, microbatch, chunks;
   std::optional<std::string> schedule;
@@ -20,7 +20,8 @@ struct SearchSpace {
 
 /// Whether tp ranks can divide the model's heads and MLP, and tp and cp ranks its sequences.
 bool divides(const TrainingTask& task, int tp, int cp);
-/// The most microbatches of a step that is planned: recording takes time and memory for each.
+/// The largest number of microbatches of a step that is planned: recording takes time and memory
+/// for each.
 constexpr int most_microbatches = 8192;
 
 /// Returns all configurations of the space that might train the task, without checking that the

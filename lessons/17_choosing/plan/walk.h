@@ -11,13 +11,13 @@ namespace lockstep {
 /// + 12) as in f32 (4 + 4 + 8).
 double state_bytes(const TrainingTask& task);
 
-/// Returns what the rules of thumb lead to: tensor parallelism within the node if the states do not
-/// fit on one GPU, as many stages as they then need, and replicas with the rest. The sizes divide
-/// the ranks, the heads and the batch; the rest is open.
+/// Returns the sizes that the rules of thumb lead to: tensor parallelism within the node if the
+/// states do not fit on one GPU, as many stages as they then need, and replicas with the rest. The
+/// sizes divide the ranks, the heads and the batch; the other sizes are open.
 SearchSpace rules_of_thumb(const TrainingTask& task);
 
-/// Walks the decision tree for this task, in words: does it fit, and what then; and from which
-/// shape each axis hides its communication.
+/// Walks through the decision tree for this task, in words: whether it fits, the consequences, and
+/// the shapes from which each axis hides its communication.
 std::string decision_tree(const TrainingTask& task);
 
 }  // namespace lockstep

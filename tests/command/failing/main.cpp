@@ -31,8 +31,8 @@ namespace {
 
 }  // namespace
 
-// A lesson for tests: ranks meet at a barrier in each step, until one of them fails in one of
-// several ways while the others are waiting for it, sleeping or computing.
+// A lesson for tests: ranks meet at a barrier in each step, until one of them fails, in one of
+// several ways, while the others are waiting for it, sleeping or computing.
 int main(int argc, char** argv) {
   Lesson lesson{{.name = "99 failing",
                  .question = "How does a run end?",

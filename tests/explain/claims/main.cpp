@@ -1,4 +1,4 @@
-// Prints what tests/explain/campaign proves: the names of all claims.
+// Prints the names of all claims, which tests/explain/campaign proves.
 
 #include <fmt/format.h>
 

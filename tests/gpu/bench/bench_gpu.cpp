@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     const Shapes shapes = small ? tiny : Shapes{};
     if (small) samples = 2;
     MemoryBound{bench, shapes, samples}.run();
-    // A GPU's kernels read the variable when it is opened.
+    // A GPU's kernels read the variable when the GPU is opened.
     const auto with_backward = [&](const char* version) {
       ::setenv("LOCKSTEP_ATTENTION_BACKWARD", version, 1);
       return library.open(index);

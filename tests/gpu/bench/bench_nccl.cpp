@@ -6,7 +6,7 @@
 //   bench_nccl [--ranks N] [--largest BYTES] [--samples N]
 //   bench_nccl --processes N [--gpu N]
 //
-// With --processes, several processes share one GPU, and NCCL sees each as a host of its own. This
+// With --processes, several processes share one GPU, and NCCL treats each as a separate host. This
 // mode serves only to test that the program works.
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -29,7 +29,7 @@ namespace {
 
 struct Collective {
   const char* name;
-  /// Bus bandwidth over algorithm bandwidth, for n ranks.
+  /// Bus bandwidth divided by algorithm bandwidth, for n ranks.
   double (*factor)(double n);
   void (*run)(GpuCommunicator&, Queue, View data, View own);
 };

@@ -95,7 +95,7 @@ class Training {
   /// The GPU's memory in use after the first step, in bytes.
   std::int64_t memory_in_use() const { return in_use_; }
 
-  /// The median, the least and the most of some steps.
+  /// The median, the minimum and the maximum over some steps.
   struct Seconds {
     double median = 0, least = 0, most = 0;
     explicit Seconds(std::vector<double> all) {
@@ -119,7 +119,7 @@ class Training {
     return {Seconds{step}, Seconds{host}};
   }
 
-  /// Returns the CRC-32 of all parameters in f32: of the masters, if the parameters have 16 bits.
+  /// Returns the CRC-32 of all parameters in f32: of the masters, if the parameters are 16-bit.
   std::string checksum() const {
     Crc32 crc;
     for (const Parameter* parameter : model_.parameters()) {
@@ -135,7 +135,7 @@ class Training {
     double calls = 0;
   };
   /// Runs `steps` steps with their kernels in the trace, and returns the mean per step for each
-  /// name of a kernel. Two marks per kernel make these steps slower than those that measure()
+  /// kernel name. Two marks per kernel make these steps slower than the steps that measure()
   /// measures.
   std::map<std::string, Kind> kinds(int steps) {
     compute_.timeline()->drain();

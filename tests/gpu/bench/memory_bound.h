@@ -62,7 +62,7 @@ class MemoryBound {
     memory_bound(name, passes(2, dtype), shape_words(dtype), make,
                  [&](auto& v) { kernel(q_, v[0], v[2], v[3], v[1], v[4], v[5]); });
   }
-  /// The same for cross_entropy_forward, on an eighth of the rows.
+  /// Measures a version of cross_entropy_forward, on an eighth of the rows.
   void cross_entropy_forward(const std::string& name, DType dtype,
                              const decltype(Kernels::cross_entropy_forward)& kernel) {
     const std::int64_t rows = s_.rows() / 8;

@@ -68,7 +68,7 @@ class Products {
         fmt::format("({0}, {1}) by ({1}, {1})", s_.rows(), h));
     bench_.release_all();
   }
-  /// The same for attention_forward, on an eighth of the sequences.
+  /// Measures a version of attention_forward, on an eighth of the sequences.
   void attention_forward(const std::string& name, DType dtype,
                          const decltype(Kernels::attention_forward)& kernel) {
     const std::int64_t batch = std::max<std::int64_t>(s_.batch / 8, 1), s = s_.sequence;
@@ -102,7 +102,7 @@ class Products {
     return 2.0 * static_cast<double>(batch * sequence) * static_cast<double>(sequence * s_.hidden);
   }
 
-  // The backward pass recomputes the scores and so needs five products instead of two. Every
+  // The backward pass recomputes the scores and therefore needs five products instead of two. Every
   // version is counted as 2.5 forward passes. k and v have `groups` heads.
   void attention(DType dtype, std::int64_t batch, std::int64_t sequence, int groups) {
     const std::int64_t h = s_.hidden, of_k = h / s_.heads * groups;
@@ -136,7 +136,7 @@ class Products {
           },
           dtype, shape);
     };
-    // There are two versions of the backward pass for 16-bit types, if nothing is shared.
+    // If no heads share keys and values, the backward pass for 16-bit types has two versions.
     const bool versions = dtype == DType::bf16 && groups == s_.heads;
     if (!versions) backward("", k_.attention_backward);
     if (versions)

@@ -43,7 +43,7 @@ class Bench {
   void release_all();
   void finish();
   /// Runs one measurement. If it throws, for example because the build left out a kernel, prints
-  /// why, so that the other measurements still run.
+  /// the reason, so that the other measurements still run.
   void attempt(const std::string& name, const std::function<void()>& measure);
   /// Returns how many measurements threw.
   int failed() const { return failed_; }

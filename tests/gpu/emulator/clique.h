@@ -46,7 +46,7 @@ struct Member {
   std::function<ncclResult_t(Machine::Lock&)> in_progress;
   ncclResult_t result = ncclSuccess;  ///< of the last call that was in progress
   int calls = 0;                      ///< number of calls so far that may be in progress
-  int queries = 0;  ///< number of queries that the call in progress takes at least
+  int queries = 0;                    ///< minimum number of queries that the call in progress takes
   std::map<int, std::uint64_t> sends;     ///< number of sends to each peer so far
   std::map<int, std::uint64_t> receives;  ///< number of receives from each peer so far
   std::uint64_t collectives = 0;
@@ -104,12 +104,12 @@ std::size_t size_of(ncclDataType_t type);
 /// Returns the member that a communicator's handle refers to, or null if a call is in progress on
 /// the communicator. Ends the process if the handle is not in use.
 std::shared_ptr<Member> ready_member_of(ncclComm_t communicator);
-/// The same, whether or not a call is in progress.
+/// Does the same, whether or not a call is in progress.
 std::shared_ptr<Member> member_of(ncclComm_t communicator);
-/// Makes a call on a communicator: once `ready` returns true, `finish` does what the call is for,
-/// and returns its result. Inside a blocking communicator's call, the host waits for that. A
-/// non-blocking one may return ncclInProgress, sometimes even if it is ready, and each query of its
-/// state then tries again.
+/// Makes a call on a communicator: once `ready` returns true, `finish` performs the call and
+/// returns its result. Inside a blocking communicator's call, the host waits until then. A call on
+/// a non-blocking communicator may return ncclInProgress, sometimes even if it is ready, and each
+/// query of the communicator's state then tries again.
 ncclResult_t make_call(Machine::Lock& lock, const std::shared_ptr<Member>& member,
                        std::function<bool()> ready,
                        std::function<ncclResult_t(Machine::Lock&)> finish);

@@ -4,8 +4,8 @@
 
 namespace emulator {
 
-/// What the host has asked of all GPUs of the process so far. Each of these calls takes the host
-/// time, and after a wait the GPU has no work until the host launches more.
+/// The requests of the host to all GPUs of the process so far. Each of these calls takes host time,
+/// and after a wait the GPU is idle until the host launches more work.
 struct Counts {
   std::int64_t kernels = 0;
   std::int64_t products = 0;  ///< cublasLtMatmul
@@ -14,8 +14,9 @@ struct Counts {
   std::int64_t device_copies = 0;    ///< between addresses on GPUs
   std::int64_t host_copies = 0;      ///< from or to the host
   std::int64_t pageable_copies = 0;  ///< host_copies from or to memory that is not pinned
-  /// Times that the host waited for a GPU: synchronizations, copies that block, and events that had
-  /// not passed when the host first queried them. (Stream::synchronise polls such an event.)
+  /// The number of times that the host waited for a GPU: synchronizations, copies that block, and
+  /// events that had not passed when the host first queried them. (Stream::synchronise polls such
+  /// an event.)
   std::int64_t waits = 0;
 
   friend Counts operator-(Counts a, const Counts& b) {

@@ -1,8 +1,8 @@
 // Emulates cuBLASLt's calls. There are three algorithms, which add in different orders. They
 // require a workspace, which they fill with NaN, and the address alignments that the caller
-// promised when asking for an algorithm. As in cuBLASLt, the first proposal may depend on how many
-// were asked for, and there may be none that adds a bias: here, if the row-major result has one
-// column. TF32 is not emulated.
+// promised when asking for an algorithm. As in cuBLASLt, the first proposal may depend on the
+// number of proposals requested, and there may be none that adds a bias: here, if the row-major
+// result has one column. TF32 is not emulated.
 
 #include <cublasLt.h>
 
@@ -40,8 +40,8 @@ cublasStatus_t set(Value& attribute, const void* value, std::size_t bytes) {
 constexpr std::uint64_t wanted_workspace = 4096;
 constexpr int algorithms = 3;
 
-/// cuBLASLt loads a kernel at its first launch on a GPU, and CUDA may let this wait for all kernels
-/// that run there. (The emulator does so only with $LOCKSTEP_EMULATED_LOADING. Here, each
+/// cuBLASLt loads a kernel at its first launch on a GPU, and CUDA may make this wait for all
+/// kernels that run there. (The emulator does so only with $LOCKSTEP_EMULATED_LOADING. Here, each
 /// combination of transpositions, type, bias and accumulation has its own kernel.)
 void load_kernel_of(const MatrixProduct& call) {
   static const bool waits = std::getenv("LOCKSTEP_EMULATED_LOADING") != nullptr;

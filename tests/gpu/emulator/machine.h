@@ -23,7 +23,8 @@ namespace emulator {
 struct Record {
   int device = 0;
   bool passed = false;
-  /// Whether a wait for it is already in Counts, or none will be, because its stream was idle.
+  /// Whether Counts already includes a wait for this mark, or never will, because its stream was
+  /// idle.
   bool counted = false;
   std::chrono::steady_clock::time_point when;
 };
@@ -104,7 +105,7 @@ class Machine {
   void changed() { changed_.notify_all(); }
   void fail(int device, cudaError_t error, const std::string& words);
 
-  /// What was asked of the GPUs so far. Use under the machine's lock.
+  /// The requests to the GPUs so far. Use under the machine's lock.
   Counts& counts() { return counts_; }
 
   bool debug() const { return debug_; }

@@ -28,7 +28,7 @@ unsigned char* bytes_at(std::uintptr_t address) {
   return reinterpret_cast<unsigned char*>(address);
 }
 
-/// Whether the id is of a stream that the program made, not of a GPU's default stream.
+/// Whether the id belongs to a stream that the program created, not to a GPU's default stream.
 bool is_made(std::uintptr_t stream) {
   return stream >= first_stream_id;
 }

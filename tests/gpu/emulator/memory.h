@@ -14,7 +14,7 @@ namespace emulator {
 
 enum class Where { pageable, pinned, gpu };
 
-/// The least id of a stream that a program makes.
+/// The smallest id of a stream that a program creates.
 inline constexpr std::uintptr_t first_stream_id = 0x1000;
 
 /// The emulated memory: an address arena per GPU, and pinned host memory. Each block has two
@@ -43,9 +43,9 @@ class Memory {
     pools_[static_cast<std::size_t>(device)].internal_dependencies = allowed;
   }
   /// Whether hand_out() would have to take memory from the system for `bytes` more bytes: whether
-  /// the pool has never held as many as it would then hold.
+  /// the pool would then hold more bytes than ever before.
   bool must_grow(int device, std::size_t bytes) const;
-  /// The most bytes handed out at the same time since the last reset.
+  /// The largest number of bytes handed out at the same time since the last reset.
   std::size_t most_used(int device) const { return pools_[static_cast<std::size_t>(device)].most; }
   void reset_most_used(int device);
   void open_to_peers(int device) { pools_[static_cast<std::size_t>(device)].open = true; }
@@ -82,7 +82,7 @@ class Memory {
     std::uintptr_t stream = 0;  ///< stream of the last free
     int device = 0;
   };
-  /// Bytes are those of blocks, without their guards.
+  /// Byte counts cover blocks, without their guards.
   struct Pool {
     bool internal_dependencies = true, open = false;
     std::size_t used = 0;    ///< handed out now

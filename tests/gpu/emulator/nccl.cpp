@@ -5,11 +5,12 @@
 // this last hang). With $LOCKSTEP_EMULATOR_DEBUG=1, the emulator prints the waiting operations
 // after 3 s without progress.
 //
-// Communicators are blocking or not, as their configuration or $NCCL_COMM_BLOCKING (0 or 1) says.
-// On a non-blocking communicator, a call's work is not on the stream before ncclCommGetAsyncError
-// has reported that the call is done, and no other call may begin until then. NCCL does the work
-// in the background, but may take as long. A send or receive outside a group is refused there:
-// before NCCL 2.24, its call may be reported as done although its work is not on the stream yet.
+// Communicators are blocking or not, according to their configuration or $NCCL_COMM_BLOCKING (0 or
+// 1). On a non-blocking communicator, a call's work is not on the stream before
+// ncclCommGetAsyncError has reported that the call is done, and no other call may begin until then.
+// NCCL does the work in the background, but may take equally long. A send or receive outside a
+// group is refused there: before NCCL 2.24, its call may be reported as done although its work is
+// not on the stream yet.
 //
 // With $LOCKSTEP_EMULATED_NCCL_ERROR=N, communicators created while the variable is set fail
 // silently after N operations, and ncclCommGetAsyncError returns ncclRemoteError. The value RANK:N

@@ -67,10 +67,10 @@ class Block {
  public:
   /// Prepares to run the block with this index.
   void start(const Grid& grid, const std::function<void()>& body, uint3 index);
-  /// Runs threads until all have returned, none can go on, or one lets other blocks run.
+  /// Runs threads until all have returned, none can continue, or one lets other blocks run.
   void run();
   bool done() const { return live_ == 0; }
-  /// Whether some thread can go on. If none waits for another block either, throws KernelError.
+  /// Whether some thread can continue. If none waits for another block either, throws KernelError.
   bool can_go_on();
   [[noreturn]] void stuck() const;
 
@@ -111,7 +111,7 @@ class Block {
   std::vector<unsigned> barrier_waiting_;
 };
 
-/// All that runs: one grid at a time.
+/// All running kernels: one grid at a time.
 struct Running {
   std::mutex mutex;
   Generator random;
@@ -122,7 +122,7 @@ struct Running {
   Block& block() { return *blocks[current_block]; }
 };
 
-/// The one of this process.
+/// Returns the Running of this process.
 Running& running();
 
 }  // namespace emulator

@@ -1,7 +1,7 @@
-// Prints every span of a run's operations as a replay times them, one per line: the rank, what it
-// is, and when it starts and ends in picoseconds. check.py compares these lines with a trace.
+// Prints every span of a run's operations as a replay times them, one per line: the rank, a
+// description, and the start and end in picoseconds. check.py compares these lines with a trace.
 //
-// Also prints a line, which no trace has, if a step's critical path is not a chain of such spans.
+// Also prints a line that no trace contains if a step's critical path is not a chain of such spans.
 //
 //   replay_spans OPERATIONS [TIMED_AS]
 //
@@ -31,8 +31,8 @@ void print(int rank, const char* what, Picoseconds start, Picoseconds end) {
               static_cast<long long>(end));
 }
 
-/// Whether the path runs from a rank's start of the step to the last rank's end, without a gap, and
-/// its compute and transfers are spans.
+/// Whether the path runs from a rank's start of the step to the last rank's end without a gap, and
+/// whether its compute and its transfers are spans.
 bool is_chain(const std::vector<PathPart>& path, const Replay& replay, int step) {
   bool starts = false;
   Picoseconds end = 0;

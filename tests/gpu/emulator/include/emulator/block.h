@@ -65,14 +65,15 @@ void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_l
 /// this function from the same line.
 void block_collective(void* mine, FinishBlock finish, std::source_location at);
 
-/// How many blocks can be running at the same time. The others of a grid start when these end.
+/// The largest number of blocks that can be running at the same time. The other blocks of a grid
+/// start when these end.
 inline constexpr unsigned most_blocks = 4;
 
 /// Returns when *counter is at least `value`; meanwhile, other blocks run. It is an error if no
-/// block of the grid can go on.
+/// block of the grid can continue.
 void wait_for_blocks(const int* counter, int value, std::source_location at);
 
-/// Lets other blocks run. To be called where a block changes what others wait for.
+/// Lets other blocks run. Call this after a block has changed memory that other blocks wait for.
 void let_blocks_run(std::source_location at);
 
 /// Returns the index, below most_blocks, of the calling block among the running ones.

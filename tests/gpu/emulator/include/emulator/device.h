@@ -6,9 +6,9 @@
 ///
 /// __shared__ variables are static and placed in one section of the program, which is filled with
 /// NaN before each block, and kept for each block that waits for others. The __shared__ variables
-/// of templates are not in the section (GCC bug 41091 drops the attribute) and have the values of
-/// whichever block ran before. `inline` functions that
-/// are not templates cannot have __shared__ variables.
+/// of templates are not in the section (GCC bug 41091 drops the attribute) and keep the values of
+/// the block that ran before. `inline` functions that are not templates cannot have __shared__
+/// variables.
 
 #include <algorithm>
 #include <bit>
@@ -28,7 +28,7 @@
 #define __device__
 #define __host__
 #define __constant__
-// In a section of their own, all shared variables can be filled with NaN before a block runs.
+// In a separate section, all shared variables can be filled with NaN before a block runs.
 #ifdef EMULATED_SHARED_ANYWHERE
 #define __shared__ static
 #else

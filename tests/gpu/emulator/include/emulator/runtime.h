@@ -170,7 +170,7 @@ cudaError_t cudaMalloc(T** data, std::size_t bytes) {
 
 namespace emulator {
 
-/// How a launch is named and counted.
+/// The way in which a launch is named and counted.
 enum class Counted { kernel, product };
 
 /// Puts a kernel on a stream. When the stream reaches the kernel, some waiting thread calls `run`;
