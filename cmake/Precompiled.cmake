@@ -3,7 +3,7 @@
 # doctest. The sanitizer presets do not use precompiled headers, which shows that no file relies on them.
 # GCC 14 ignores them in files that are compiled with a different -O, and would warn about each of these files.
 set(CMAKE_PCH_WARN_INVALID OFF)
-set(LOCKSTEP_PRECOMPILED <fmt/format.h> <algorithm> <functional> <map> <memory> <mutex> <string> <vector>)
+set(LOCKSTEP_PRECOMPILED <fmt/format.h> <algorithm> <chrono> <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional> <sstream> <string> <thread> <vector>)
 if(NOT EXISTS ${CMAKE_BINARY_DIR}/precompiled.cpp)
   file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cpp "// Nothing but the precompiled headers.\n")
 endif()

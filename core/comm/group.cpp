@@ -21,7 +21,7 @@ int narrow(std::int64_t count) {
   return static_cast<int>(count);
 }
 
-std::int64_t bytes_of(View data) {
+std::int64_t tensor_bytes(View data) {
   return static_cast<std::int64_t>(data.bytes());
 }
 
@@ -128,7 +128,7 @@ Work Group::broadcast(View data, int root, std::source_location where) {
   checked("broadcast", data);
   member("broadcast from", root);
   return issue({.operation = Operation::broadcast, .root = root}, data,
-               {.part = part("broadcast", where, "binomial", bytes_of(data), root),
+               {.part = part("broadcast", where, "binomial", tensor_bytes(data), root),
                 .native = [=](NativeCollectives& library) { library.broadcast(data, root); }});
 }
 
@@ -144,7 +144,7 @@ Work Group::all_reduce(View data, std::optional<Algorithm> chosen, std::source_l
         "all_reduce by rings in {}: a group has one stream, and so one ring; use Rings", name_));
   if (collective.algorithm == Algorithm::in_switch) check_in_switch();
   return issue(std::move(collective), data,
-               {.part = part("all_reduce", where, name_of(collective.algorithm), bytes_of(data)),
+               {.part = part("all_reduce", where, name_of(collective.algorithm), tensor_bytes(data)),
                 .scratch = scratch_of(collective, data),
                 .native = [=](NativeCollectives& library) { library.all_reduce(data); }});
 }
@@ -154,7 +154,7 @@ Work Group::reduce_scatter(View data, std::source_location where) {
   const Collective collective = with_default(Operation::reduce_scatter, data);
   return issue(
       collective, data,
-      {.part = part("reduce_scatter", where, name_of(collective.algorithm), bytes_of(data)),
+      {.part = part("reduce_scatter", where, name_of(collective.algorithm), tensor_bytes(data)),
        .scratch = scratch_of(collective, data),
        .native = [=, this](NativeCollectives& library) {
          library.reduce_scatter(data, chunk(data, rank_), chunk_counts(data));
@@ -165,7 +165,7 @@ Work Group::all_gather(View data, std::source_location where) {
   checked("all_gather", data);
   const Collective collective = with_default(Operation::all_gather, data);
   return issue(collective, data,
-               {.part = part("all_gather", where, name_of(collective.algorithm), bytes_of(data)),
+               {.part = part("all_gather", where, name_of(collective.algorithm), tensor_bytes(data)),
                 .native = [=, this](NativeCollectives& library) {
                   library.all_gather(data, chunk_counts(data));
                 }});
@@ -175,7 +175,7 @@ Work Group::gather(View data, int root, std::source_location where) {
   checked("gather", data);
   member("gather to", root);
   return issue({.operation = Operation::gather, .root = root}, data,
-               {.part = part("gather", where, "linear", bytes_of(data), root),
+               {.part = part("gather", where, "linear", tensor_bytes(data), root),
                 .native = [=, this](NativeCollectives& library) {
                   library.gather(data, chunk_counts(data), root);
                 }});
