@@ -12,7 +12,7 @@ using namespace lockstep;
 // activations t times.
 int main(int argc, char** argv) {
   Lesson lesson{tensor_lesson("07 sequence parallel",
-                              "Which activations do tensor-parallel ranks still keep t times?"),
+                              "Which activations does every tensor-parallel rank still keep in full?"),
                 argc, argv};
   const bool& regather = lesson.flag(
       "--regather", false,
