@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "core/base/error.h"
@@ -47,6 +48,7 @@ struct RoutingFlags {
 /// The values of the lesson's own flags.
 struct ExpertFlags : RoutingFlags {
   const std::string& over;
+  const int& follow;
 };
 
 /// Adds the flags of a mixture of experts. `otherwise` is the default of --experts, and `experts`
@@ -68,10 +70,14 @@ inline RoutingFlags routing_flags(Lesson& lesson,
 /// Adds the lesson's flags. The references are valid for the lesson's lifetime.
 inline ExpertFlags expert_flags(Lesson& lesson) {
   const RoutingFlags routing = routing_flags(lesson);
-  return {routing, lesson.flag("--experts-over", std::string{"dp"}, {"dp", "tp"},
-                               "the ranks that divide the experts: data-parallel ranks, each with "
-                               "its own tokens (--ep), or the tensor-parallel group, whose ranks "
-                               "have the same tokens (--tp)")};
+  return {routing,
+          lesson.flag("--experts-over", std::string{"dp"}, {"dp", "tp"},
+                      "the ranks that divide the experts: data-parallel ranks, each with "
+                      "its own tokens (--ep), or the tensor-parallel group, whose ranks "
+                      "have the same tokens (--tp)"),
+          lesson.flag("--follow", -1,
+                      "shows the way of this token of rank 0, counted from 0, through the last "
+                      "microbatch of the run; by default, of none")};
 }
 
 /// Throws UsageError for a mixture of experts that is impossible if `n` ranks along `axis` divide
@@ -125,6 +131,23 @@ inline void check_expert_lesson(const Options& options, const ExpertFlags& flags
                       tp));
   }
   check_routing(options, flags, over_tp ? Axis::tp : Axis::ep, over_tp ? tp : ep);
+  if (flags.follow < 0) return;
+  const Plan& plan = options.plan;
+  int microbatches = plan.batch.microbatches;  // the most in any phase
+  for (const int m : options.run.sweep) microbatches = std::max(microbatches, m);
+  const int tokens =
+      plan.batch.sequences / plan.mesh.size(Axis::dp) / microbatches * plan.model().sequence;
+  if (flags.follow >= tokens)
+    throw UsageError(fmt::format(
+        "--follow {}: a microbatch of rank 0 has {} tokens, counted from 0; use --follow {}",
+        flags.follow, tokens, tokens - 1));
+  if (over_tp)
+    throw UsageError(
+        fmt::format("--follow {} with --experts-over tp: no token travels; use --experts-over dp",
+                    flags.follow));
+  if (options.platform.on_meta())
+    throw UsageError(fmt::format(
+        "--follow {}: no router computes on the meta device; use --device cpu", flags.follow));
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "core/run/lesson.h"
 #include "lessons/12_expert_parallel/experiment/expert_load.h"
+#include "lessons/12_expert_parallel/experiment/one_token.h"
 #include "lessons/12_expert_parallel/expert_lesson.h"
 #include "lessons/12_expert_parallel/expert_parallel.h"
 #include "lessons/12_expert_parallel/expert_training.h"
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
   };
   lesson.build([&](const Options& options) {
     quiet = options.output.quiet;
+    if (flags.follow >= 0) log.follow(flags.follow);
     if (options.output.parity)
       log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches);
     return builder(flags.settings(options), log);
@@ -41,11 +43,14 @@ int main(int argc, char** argv) {
     lesson.load(rank, parameters, training.adamw());
 
     const MixtureOfExperts moe = flags.settings(lesson.options());
+    std::vector<std::int32_t> last;
     for (const Phase& phase : lesson.phases()) {
       const Predicted predicted =
           predict_expert_parallel(rank, moe, builder, log, phase.microbatches, bucket);
-      for (const Batch& mine : lesson.batches(rank, phase, predicted))
+      for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
         lesson.record_loss(rank, training.step(mine));
+        if (flags.follow >= 0) last = last_microbatch(mine);
+      }
     }
     lesson.finish(rank, parameters, training.adamw());
     if (lesson.options().platform.launch == Launch::mpi) collect_routing(rank, log);
@@ -54,6 +59,7 @@ int main(int argc, char** argv) {
     // gradients.
     lesson.add_to_report(rank, "experts", load_json(rank.plan, moe, log));
     if (!quiet) print_load(rank.plan, moe, log);
+    if (!quiet) print_way(rank.plan, moe, log, last);
   });
   if (!quiet) print_flips(log);
   return exit_code;

@@ -100,6 +100,9 @@ claim 'another number of experts cannot load it' ended 2
 claim '... in one line' complains_in_one_line
 claim '... that names a tensor' complains 'transformer.h.0.moe.'
 
+lesson --ranks 4 --steps 2 --follow 23
+claim "--follow shows a token's way to its experts" shows '^  1 .* rank [0-3] +[0-9]+ of [0-9]+$'
+
 lesson_refuses --experts 6 -- '--experts 6 with --ep 4' '--experts 4 or --experts 8'
 lesson_refuses --experts 2 -- '--experts 2 with --ep 4' 'use --experts 4'
 lesson_refuses --experts 0 -- '--experts 0' 'use --experts 1'
@@ -116,6 +119,9 @@ lesson_refuses --experts-over tp -- '--experts-over tp' 'use --tp 2'
 lesson_refuses --tp 2 -- '--tp 2 with --experts-over dp' '--experts-over tp'
 lesson_refuses --tp 2 --dp 2 --ep 2 --experts-over tp -- '--ep 2 with --experts-over tp' 'use --ep 1'
 lesson_refuses --tp 4 --experts 6 --experts-over tp -- '--experts 6 with --tp 4' '--experts 4 or --experts 8'
+lesson_refuses --follow 72 -- '--follow 72' 'use --follow 71'
+lesson_refuses --follow 0 --device meta -- '--follow 0' 'use --device cpu'
+lesson_refuses --follow 0 --tp 2 --experts-over tp -- '--follow 0' 'use --experts-over dp'
 lesson_refuses --pp 2 -- '--pp 2' 'leave it out'
 lesson_refuses --clip 1 -- '--clip 1' 'leave it out'
 conclude

@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "lessons/12_expert_parallel/experiment/one_token.h"
 #include "tests/model/fixture.h"
 #include "tests/support/expert_checks.h"
 #include "tests/support/ranks.h"
@@ -159,6 +160,58 @@ TEST_CASE("every pair of ranks: the bytes of all-to-alls are those of the routin
     CAPTURE(rank->id);
     CHECK(sent == derived);
     CHECK(run.log->calls(rank->id, 0).size() == steps);
+  }
+}
+
+TEST_CASE("a followed token arrives in the row of the expert's matrix that its way names") {
+  for (const double capacity : {0.0, 0.75}) {
+    CAPTURE(capacity);
+    ExpertRun run{4, 4, {.experts = 8, .top_k = 2, .capacity_factor = capacity}};
+    constexpr std::int64_t tokens = 40;
+    std::mt19937 random{7};
+    std::vector<RoutedMicrobatch> routed(4);
+    std::vector<const RoutedMicrobatch*> members;
+    for (RoutedMicrobatch& each : routed) {
+      for (std::int64_t token = 0; token < tokens; ++token) {
+        const auto first = static_cast<std::int32_t>(random() % 8);
+        each.choices.insert(each.choices.end(),
+                            {first, static_cast<std::int32_t>((first + 1 + random() % 7) % 8)});
+      }
+      each.kept = route(each.choices, run.moe).kept;
+      members.push_back(&each);
+    }
+    CHECK(on_all(run.options, [&](Rank& rank) -> std::string {
+            const auto me = static_cast<std::size_t>(rank.id);
+            const LayerSite site{
+                .config = rank.plan.model(), .device = rank.device, .groups = &rank.groups};
+            const TokenExchange exchange{site, &rank.group(Axis::ep), run.moe.experts};
+            const Routing routing = route(routed[me].choices, run.moe);
+            const TokenExchange::Rows rows = exchange.announce(routing);
+            const auto width = static_cast<std::size_t>(site.config.hidden);
+            std::vector<float> out;  // each row names its rank and its token
+            for (const std::int32_t token : routing.tokens)
+              out.insert(out.end(), width, static_cast<float>(100 * rank.id + token));
+            Tensor mine = exchange.outgoing(routing.rows());
+            rank.device.compute.write(out.data(), mine);
+            const Tensor theirs = exchange.dispatch(std::move(mine), rows);
+            std::vector<float> in(static_cast<std::size_t>(theirs.elements()));
+            rank.device.compute.read(theirs, in.data());
+
+            std::int64_t arrived = 0;
+            for (std::size_t sender = 0; sender < members.size(); ++sender)
+              for (std::int64_t token = 0; token < tokens; ++token)
+                for (const TokenHop& hop : hops_of(members, sender, token, run.moe)) {
+                  if (hop.member != me || hop.slot < 0) continue;
+                  ++arrived;
+                  const bool second = hop.expert % 2 == 1;  // of this rank's two experts
+                  if (hop.rows != rows.of_expert[second ? 1 : 0]) return "another number of rows";
+                  const std::int64_t row = hop.row + (second ? rows.of_expert[0] : 0);
+                  if (in.at(static_cast<std::size_t>(row) * width) !=
+                      static_cast<float>(100 * static_cast<std::int64_t>(sender) + token))
+                    return fmt::format("row {} of rank {} is another token's; ", row, rank.id);
+                }
+            return arrived == rows.total() ? "" : "rows that belong to no token";
+          }) == "");
   }
 }
 

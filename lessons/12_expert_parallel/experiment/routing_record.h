@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/model/builder.h"
+#include "lessons/12_expert_parallel/experts.h"
 #include "lessons/12_expert_parallel/routing_log.h"
 
 namespace lockstep {
@@ -70,6 +71,20 @@ class RoutingRecord : public RoutingLog {
   void end_replay() { replays_ = false; }
   /// Returns whether the ranks record the choices of each token.
   bool keeps_choices() const { return keeps_choices_; }
+
+  /// Call this before the run to follow a token of rank 0's microbatches, given by its number.
+  void follow(std::int64_t token) {
+    followed_ = token;
+    keeps_choices_ = true;
+  }
+  /// The number of the token that the record follows; -1 if there is none.
+  std::int64_t followed() const { return followed_; }
+  /// The followed token's probabilities of all experts of a layer, in the last microbatch so far.
+  /// Only rank 0 may write them.
+  std::vector<float>& probabilities(int layer) {
+    const std::lock_guard lock{mutex_};
+    return probabilities_[layer];
+  }
   /// A routing that a rank recorded, with the number of the rank's microbatches before it.
   struct Recorded {
     const RoutedMicrobatch* routing = nullptr;  ///< null if there is none
@@ -115,6 +130,8 @@ class RoutingRecord : public RoutingLog {
   std::vector<Flip> flips_;
   std::int64_t compared_ = 0;
   float closest_ = 1;
+  std::int64_t followed_ = -1;
+  std::map<int, std::vector<float>> probabilities_;  ///< by layer
 };
 
 /// Records the routings of one layer on a rank.
@@ -128,11 +145,18 @@ class RecordedRouter : public RouterWatch {
         traces_(place(site, Axis::tp) == 0) {
     const Group* context = site.group(Axis::cp);
     const int context_ranks = context != nullptr ? context->size() : 1;
-    calls_ = &record.calls(place(site, Axis::dp) * context_ranks + place(site, Axis::cp),
-                           site.layer, place(site, Axis::tp));
+    const int replica = place(site, Axis::dp) * context_ranks + place(site, Axis::cp);
+    calls_ = &record.calls(replica, site.layer, place(site, Axis::tp));
+    if (record.followed() >= 0 && replica == 0 && traces_)
+      probabilities_ = &record.probabilities(site.layer);
   }
 
-  bool chosen(std::vector<std::int32_t>&, View, View) override { return false; }
+  bool chosen(std::vector<std::int32_t>&, View probabilities, View) override {
+    if (probabilities_ == nullptr) return false;
+    probabilities_->resize(static_cast<std::size_t>(probabilities.shape.last()));
+    compute_.read(rows_of(probabilities, record_.followed(), 1), probabilities_->data());
+    return false;
+  }
   void routed(RoutedMicrobatch microbatch) override {
     if (traces_) trace(microbatch);
     if (!record_.keeps_choices()) microbatch.choices = {};
@@ -164,6 +188,7 @@ class RecordedRouter : public RouterWatch {
   const RoutingRecord& record_;
   bool traces_;  ///< whether this rank counts its tokens (of the ranks of tp, one does)
   RoutingLog::Calls* calls_ = nullptr;
+  std::vector<float>* probabilities_ = nullptr;  ///< null unless this rank has the followed token
 };
 
 /// A choice of experts is not continuous: if two probabilities are nearly equal, a rounding error
