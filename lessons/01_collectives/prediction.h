@@ -62,7 +62,7 @@ inline std::optional<AllReduceTime> closed_form(Algorithm algorithm, std::int64_
       return time;
     case Algorithm::naive:
       // All messages arrive at one rank, one after another, and later leave it one after another; α
-      // counts only for the last.
+      // counts only for the last. (The paper's ports are single: each message costs α.)
       time.add(cluster, 0, 1, n, 2);
       time.bandwidth *= N - 1;
       time.formula = "2α + 2(N-1)nβ";
