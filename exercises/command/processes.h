@@ -14,7 +14,8 @@ void watch_signals();
 /// `to_stderr`, the program's output goes to stderr.
 int run(const std::vector<std::string>& words, bool to_stderr = false);
 
-/// Replaces this process by the program. If that fails, prints the reason and returns an exit code.
+/// Replaces this process with the program. If that fails, prints the reason and returns an exit
+/// code.
 int become(const std::vector<std::string>& words);
 
 /// Waits for this time.

@@ -26,8 +26,8 @@ struct Pipe {
 /// goes to `output`. It runs `body` and exits with the code that it returns, and it is killed when
 /// this process dies.
 pid_t start(int output, const std::function<int()>& body);
-/// Replaces this process by the program, with these arguments. If that fails, prints the reason and
-/// returns an exit code.
+/// Replaces this process with the program, with these arguments. If that fails, prints the reason
+/// and returns an exit code.
 int become(const std::vector<std::string>& words);
 
 /// The children of this process, their children, and so on. This process must have called

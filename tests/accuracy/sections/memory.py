@@ -68,7 +68,7 @@ def budget(plans):
         GB per GPU with TP 8, PP 16 and DP 8 on A100s of 80 GB: a worked budget beside the dry run of GPT-3. Ψ/128: the
         model's parameters, evenly divided. The first stage also holds the token table, and the last one the head."""),
             *table(['', 'budget', 'Ψ/128', 'a middle stage', 'the first', 'the last'], rows), *paragraph("""
-        The memory fits; whether the time does is a matter of the batch. The table shows the bubble in % of the
+        The plan fits in memory; whether it is fast enough depends on the batch. The table shows the bubble in % of the
         pipeline's window, without the sums of gradients and the optimizer: as published, by the formula (p - 1)/(m + p
         - 1), and in the planner's replay, on the slowest rank. In the replay, the last stage takes longer than the
         others because it also computes the head, and the others wait for it in every microbatch; the formula ignores

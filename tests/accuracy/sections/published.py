@@ -190,7 +190,7 @@ def section(build, jobs):
     plans = planner.Planner(build, jobs)
     lines = ['## Published runs', '', *paragraph("""
         This section compares single figures of other publications with the planner's. The presets are used as they are:
-        none of their constants is fitted to these rows. Each table declares what is known about its runs
+        none of their constants is fitted to these rows. Each table states the known facts about its runs
         (`published_runs.py`): recomputation, precision, attention in full or in half, overlap, vocabulary, kernels and
         more. The flags match as much of this as they can. A remaining difference is listed if there is a reason why the
         figures can still be compared; otherwise, the row is refused (`comparison.py`).""")]
