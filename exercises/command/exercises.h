@@ -18,7 +18,7 @@ struct Refusal : std::runtime_error {
 /// An exercise: the folder exercises/NN_name of the source tree.
 struct Exercise {
   std::filesystem::path folder;
-  std::string lesson{};  ///< that it belongs to, such as 00_ranks; "" if the course does not say
+  std::string lesson{};  ///< the lesson that it belongs to, such as 00_ranks; "" if none
 
   std::string name() const { return folder.filename(); }  ///< 02_token_ring
   std::string number() const { return name().substr(0, 2); }
@@ -27,18 +27,18 @@ struct Exercise {
   /// answer() as messages name it: exercises/02_token_ring/answer.cpp.
   std::string file(const std::string& name) const;
   bool is_untouched() const;       ///< whether the answer is still the stub
-  bool is_program() const;         ///< whether the stub is a program with a bug to be found
+  bool is_program() const;         ///< whether the stub is a program with a bug to find
   std::string hint(int n) const;   ///< 1, 2 or 3
-  std::string in_pytorch() const;  ///< what its page says of PyTorch; "" if nothing
-  /// How long its check may take. More than the usual 10 if check.cpp begins with "// This check
+  std::string in_pytorch() const;  ///< its page's line on PyTorch; "" if it has none
+  /// The time limit of its check: 10 s, unless check.cpp begins with a line such as "// This check
   /// may take 300 seconds."
   int seconds() const;
   /// Replaces the answer with the stub.
   void reset() const;
 };
 
-/// All exercises of a source tree in the order of the course (lessons/course.txt), then those that
-/// the course does not name; and the learner's progress.
+/// All exercises of a source tree in the order of the course (lessons/course.txt), then all others;
+/// and the learner's progress.
 class Exercises {
  public:
   explicit Exercises(const std::filesystem::path& root);
@@ -46,9 +46,9 @@ class Exercises {
   const std::vector<Exercise>& all() const { return all_; }
   /// The exercise called 2, 02, token_ring or 02_token_ring. Throws Refusal.
   const Exercise& named(const std::string& name, const std::string& command) const;
-  /// The first that is not solved; null if all are.
+  /// The first unsolved exercise; null if all are solved.
   const Exercise* next() const;
-  std::size_t solved() const;  ///< how many are
+  std::size_t solved() const;  ///< the number of solved exercises
 
   Record record(const Exercise& exercise) const { return progress_.of(exercise.name()); }
   bool is_solved(const Exercise& exercise) const { return record(exercise).is_solved(); }

@@ -37,9 +37,9 @@ void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
 /// What the user asks for.
 struct Request {
   std::string action;  ///< "check", or list, hint, watch, reset, all
-  std::string name;    ///< an exercise, or what to search for; may be ""
+  std::string name;    ///< an exercise, or words to search for; may be ""
   Words flags;         ///< for the check
-  int seconds = 0;     ///< that the check may take at least
+  int seconds = 0;     ///< the check's limit is at least this
   bool on_gpu = false, views = false, reports = false;
 };
 
@@ -154,7 +154,7 @@ int Command::list() const {
   return 0;
 }
 
-/// Shows one more hint than the last time; after the third, the first again.
+/// Shows the next hint; after the third, the first again.
 int Command::hint(const Exercise& exercise) const {
   const fs::path shown = place_.answers() / (exercise.name() + ".hint");
   const int n = std::atoi(content_of(shown).c_str()) % 3 + 1;
@@ -187,7 +187,7 @@ int Command::reset(const Exercise& exercise) const {
   return 0;
 }
 
-/// Creates the learner's files from the stubs, all at once, so that the build is configured only
+/// Creates the learner's files from the stubs, all at once, so that CMake configures the build only
 /// once more.
 void Command::create_answers() const {
   bool created = false;
@@ -206,13 +206,13 @@ int Command::check(const Exercise& exercise) const {
     say("  read    {}", exercise.file("README.md"));
     say("  {}   {}", exercise.is_program() ? "fix  " : "write", exercise.file("answer.cpp"));
     say("  then    {0} check          ({0} check hint  gives the first of three hints)", command);
-    // The learner reads while this is built, so that the first verdict takes no longer than the
-    // others.
+    // This is built while the learner reads, so that the first verdict takes no longer than later
+    // ones.
     if (!place_.has_built_a_check())
       say("Building what all checks share, once: about a minute on two cores. Read on meanwhile.");
   }
   if (!build_answer(place_, exercise, request_.on_gpu)) return 1;
-  // The verdict on a program with a bug is where its learner starts.
+  // For a program with a bug, the verdict on the stub is the learner's starting point.
   if (exercise.is_untouched() && !exercise.is_program()) {
     say("Ready to check your answer.");
     return 1;

@@ -35,7 +35,7 @@ int run(const std::vector<std::string>& words, bool to_stderr) {
   int status = 0;
   while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
     if (received != 0 && received != SIGINT)
-      ::kill(child, received);  // a terminal's Ctrl-C is for all
+      ::kill(child, received);  // a terminal sends Ctrl-C to all processes
   const int code = child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (received != 0 || code == interrupted_code) std::exit(interrupted_code);
   return code;

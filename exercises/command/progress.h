@@ -17,8 +17,8 @@ struct Record {
 };
 
 /// The learner's records, in the file exercises/progress: a line for each exercise, such as
-/// "02_token_ring attempts=3 hints=1 solved=2026-11-24T09:30:00Z". A line with only a name stands
-/// for a solved exercise.
+/// "02_token_ring attempts=3 hints=1 solved=2026-11-24T09:30:00Z". A line with only a name means a
+/// solved exercise.
 class Progress {
  public:
   explicit Progress(std::filesystem::path file) : file_{std::move(file)} {}

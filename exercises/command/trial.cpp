@@ -18,8 +18,8 @@ namespace {
 
 constexpr int does_not_compile_code = 3;  // of ./lockstep build-answer
 
-/// Ninja misses a change that was saved while the file was being compiled: deletes what was made
-/// from another content than the file's.
+/// Deletes object files that were compiled from older content: Ninja misses a change that was saved
+/// while the file was being compiled.
 void forget_outdated(const Place& place, const Exercise& exercise) {
   const fs::path built = place.answers() / exercise.name();
   const std::string content = content_of(exercise.answer());

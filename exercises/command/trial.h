@@ -19,7 +19,7 @@ struct Place {
   bool has_built_a_check() const;
 };
 
-/// Builds the learner's answer, by ./lockstep. Prints the compiler's errors at the learner's own
+/// Builds the learner's answer with ./lockstep. Prints the compiler's errors at the learner's own
 /// lines and returns false if it does not compile. Exits if anything else fails.
 bool build_answer(const Place& place, const Exercise& exercise, bool on_gpu);
 

@@ -1,5 +1,5 @@
 // Runs the check of an exercise and judges the answer. An answer may print without end, fork, or
-// end its process; so this program, which contains no answer, starts the check as another process,
+// end its process. So this program, which contains no answer, starts the check as another process,
 // limits its time, its output and its processes, ends all of them, and accepts only a verdict that
 // the check itself has confirmed (report.h).
 //
@@ -89,7 +89,7 @@ int run_rank(const std::string& reports_path, const std::string& output_path, Wo
   adopt_orphans();
   Reports reports{reports_path, most_ranks};
   const int output = ::open(output_path.c_str(), O_WRONLY | O_CLOEXEC);
-  ::unsetenv(messages_variable);  // what core reports is for the answer, and for its reader
+  ::unsetenv(messages_variable);            // core then prints its messages for the user
   ::setenv("OMPI_MCA_opal_signal", "", 1);  // OpenMPI would print a stack at a signal
   program.insert(program.end(), {"--report", reports_path});
   const pid_t child = start(output, [&] { return become(program); });
@@ -126,7 +126,8 @@ void read_into(Output& output, const Pipe& pipe) {
   }
 }
 
-/// Returns a descriptor that has input when a child ends, and for an interruption.
+/// Returns a descriptor that becomes readable when a child ends or a signal interrupts this
+/// process.
 int watch_signals() {
   sigset_t watched;
   ::sigemptyset(&watched);
@@ -143,7 +144,7 @@ bool is_interrupted(int signals) {
   return interrupted;
 }
 
-/// Returns the status of `child` if it has ended or stopped. Forgets other children that ended.
+/// Returns the status of `child` if it has ended or stopped. Reaps other children that have ended.
 std::optional<int> end_of(pid_t child) {
   int status = 0;
   for (pid_t ended = 0; (ended = ::waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;)

@@ -34,7 +34,8 @@ bool is_control(std::string_view character) {
   return character.size() == 2 && character.front() == '\xc2' && last < 0xa0;
 }
 
-/// Returns the text from the end of `before` to the next of `ends`; "" if `before` is not there.
+/// Returns the text from the end of `before` to the next character of `ends`; "" if `before` is
+/// absent.
 std::string_view between(std::string_view text, std::string_view before, std::string_view ends) {
   const auto at = text.find(before);
   if (at == std::string_view::npos) return {};
@@ -42,7 +43,7 @@ std::string_view between(std::string_view text, std::string_view before, std::st
   return text.substr(0, text.find_first_of(ends));
 }
 
-/// What the address sanitizer's line "ERROR: AddressSanitizer: ..." means.
+/// Explains the address sanitizer's line "ERROR: AddressSanitizer: ...".
 std::string meaning_of(const std::string& line) {
   const std::string kind{between(line, "AddressSanitizer: ", " ")};
   const std::string_view asked = between(line, "0x", " ");

@@ -56,7 +56,7 @@ pid_t start(int output, const std::function<int()>& body) {
 }
 
 int become(const std::vector<std::string>& words) {
-  // A thread whose stack overflows may overwrite the data of the thread beside it, and with it the
+  // A thread whose stack overflows may overwrite the data of a neighbouring thread, including the
   // area that glibc shares with the kernel (rseq). The kernel would then kill the program when it
   // next interrupts that thread, before the address sanitizer has said where the stack overflowed.
   const char* const given = std::getenv("GLIBC_TUNABLES");
@@ -77,7 +77,7 @@ std::vector<pid_t> descendants() {
   return all;
 }
 
-// What a dying process leaves becomes a child of this one, so that the last round finds it.
+// The children of a dying process become children of this one, so the last round finds them.
 void end_descendants() {
   while (true) {
     for (const pid_t process : descendants()) ::kill(process, SIGKILL);

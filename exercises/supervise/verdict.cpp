@@ -26,7 +26,7 @@ std::string end_of(int status) {
                      ::strsignal(WTERMSIG(status)));
 }
 
-/// What makes an answer end in this way: ": it calls exit() ..."; "" if the signal says it all.
+/// The causes of such an end: ": it calls exit() ..."; "" if the signal's name is enough.
 std::string cause_of(int status) {
   if (WIFEXITED(status)) return ": it calls exit(), _exit(), quick_exit() or exec()";
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)

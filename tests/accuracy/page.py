@@ -22,18 +22,18 @@ SECTIONS = {'all_reduce': all_reduce, 'attention': attention, 'steps': steps, 'p
 
 HEADER = """# Accuracy
 
-How close is modelled time to measured time? This page puts predictions beside published measurements, row by row,
-misses included. `./lockstep accuracy` makes it: it runs the lessons on the meta device and the planner, with clusters
-that describe the measured machines, and prints the page; `./lockstep accuracy --update` also writes it. Tests check
-that the page is what the command makes.
+How close is modelled time to measured time? This page compares predictions with published measurements, row by row,
+including the misses. `./lockstep accuracy` generates it: the command runs the lessons on the meta device and the
+planner, with clusters that describe the measured machines, and prints the page; `./lockstep accuracy --update` also
+writes it. Tests check that the page matches the command's output.
 
 A row is *fitted* if constants of the cluster are fitted to it, *predicted* if not, and an *outlier* if the rows beside
-it contradict it. An error is predicted / published - 1, of a bandwidth or of a time. Mean errors are means of absolute
-values.
+it contradict it. An error is predicted / published - 1, for a bandwidth or for a time. Mean errors are means of
+absolute values.
 
 Published errors of other simulators, for comparison: vTrain has a mean error of 14.73 % on its multi-node steps, which
-are below, and 8.37 % on one node (Bang et al., MICRO 2024). Calculon has 3.65 % on the eight rows of Table 5 of
-Korthikanti et al. 2022, which are below, too (Isaev et al., SC 2023). Neither says which of its constants are fitted to
+are listed below, and 8.37 % on one node (Bang et al., MICRO 2024). Calculon has 3.65 % on the eight rows of Table 5 of
+Korthikanti et al. 2022, also listed below (Isaev et al., SC 2023). Neither says which of its constants are fitted to
 which rows, so the figures can be compared only roughly.
 """
 

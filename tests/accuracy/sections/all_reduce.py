@@ -32,10 +32,10 @@ def seconds_of_all_reduce(build, gpu, nodes, size):
 def section(build, jobs):
     lines = ['## All-reduces', '', *paragraph("""
         Bus bandwidths in GB/s, as nccl-tests defines them. Published: stas00/ml-engineering, network/README.md (August
-        2026). `fit_all_reduce.py` fits the links of `clusters/*.json` to the rows marked as fitted, at most six constants
-        for each machine. An array is *small* up to 512 KiB, *large* from 128 MiB. The A100 uses a ring. H200 and B200 use
-        a low-latency ring up to 1 MiB, and reduce in the switch above: published for the H200, assumed for the B200. Four
-        nodes use rings within the nodes, and along each rail between them.""")]
+        2026). `fit_all_reduce.py` fits the links of `clusters/*.json` to the rows marked as fitted, with at most six
+        constants per machine. An array is *small* up to 512 KiB, and *large* from 128 MiB. The A100 uses a ring. H200
+        and B200 use a low-latency ring up to 1 MiB, and sum larger arrays in the switch (published for the H200,
+        assumed for the B200). Four nodes use rings within each node, and rings along each rail between the nodes.""")]
     entries, machines = [], []
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for (gpu, nodes), machine in fit_all_reduce.MACHINES.items():

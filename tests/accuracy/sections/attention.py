@@ -24,14 +24,15 @@ def section(build, jobs):
                         '--quiet', '--report', report], check=True)
         found = json.loads(report.read_text())['results']['attention']
     lines = ['## Ring attention', '', *paragraph("""
-        Share of the ideal in %: the time of one GPU with the tokens of one rank, times the number of ranks, over the time
-        of all ranks with the whole sequence. Published: zhuzilin/ring-flash-attention, README, 8 x A100, 8,192 tokens per
-        GPU, 32 heads of 128, causal, bf16. Lesson 13 with `clusters/a100_flash.json`: attention at the rate of the
-        benchmark's own single-GPU run (94.7 iterations/s, forward + backward), links as in `clusters/a100_nvlink.json`,
-        and one constant fitted to the three rows marked as fitted: the memory's share, which stands for the benchmark's
-        merges in fp32 by separate kernels. Masked and unmasked blocks have the same rate here; in the benchmark, masked
-        ones are slower, which stripes suffer from most. The benchmark has 8 key and value heads; Lockstep has as many as
-        query heads, so that its messages have four times the bytes. They are hidden all the same.""")]
+        Share of the ideal in %: one GPU's time for the tokens of one rank, times the number of ranks, divided by the
+        time that all ranks take for the whole sequence. Published: zhuzilin/ring-flash-attention, README, 8 x A100,
+        8,192 tokens per GPU, 32 heads of 128, causal, bf16. Here: lesson 13 with `clusters/a100_flash.json`: attention
+        at the rate of the benchmark's own single-GPU run (94.7 iterations/s, forward + backward), links as in
+        `clusters/a100_nvlink.json`, and one constant fitted to the three rows marked as fitted: the memory share, which
+        accounts for the benchmark's merges in fp32 by separate kernels. Masked and unmasked blocks have the same rate
+        here; in the benchmark, masked ones are slower, which slows the striped layout most. The benchmark uses 8 key
+        and value heads; Lockstep uses as many as query heads, so its messages are four times as large. They are hidden
+        nevertheless.""")]
     rows = []
     for layout, (name, forward, both) in RING_ATTENTION.items():
         for what, key, published in (('forward', 'forward', forward), ('forward + backward', 'with_backward', both)):

@@ -35,12 +35,13 @@ def zero(plans):
     parameters = found[1, 1]['task']['parameters'] / 1e9
     head = ['ranks'] + [f'stage {stage}, {what}' for stage in (1, 2, 3) for what in ('published', 'here', 'peak')]
     return ['### ZeRO', '', *paragraph(f"""
-        GB per GPU of parameters, gradients and optimizer states in mixed precision, by ranks. Published: Rajbhandari et al.,
-        SC 2020, Table 1, 7.5B parameters. Here: a GPT of {parameters:.3f}B parameters (36 layers of width 4096, vocabulary
-        {ZERO_VOCABULARY:,}), its states by `zero_states` (lessons/03_zero_1/zero_memory.h) from what the plan places on a
-        rank. Peak: what a dry run of the step allocates at most for these three. With stage 1 these are the same bytes.
-        Stages 2 and 3 need temporary buffers in addition, which the publication leaves out: the gradients of a bucket, and
-        the gathered parameters in use."""), *table(head, rows), *bullets([f'{right} of 18 to the printed digit.'])]
+        GB per GPU of parameters, gradients and optimizer states in mixed precision, by ranks. Published: Rajbhandari et
+        al., SC 2020, Table 1, 7.5B parameters. Here: a GPT of {parameters:.3f}B parameters (36 layers of width 4096,
+        vocabulary {ZERO_VOCABULARY:,}), whose states `zero_states` (lessons/03_zero_1/zero_memory.h) computes from the
+        tensors that the plan places on a rank. Peak: the most that a dry run of the step allocates for these three.
+        With stage 1, the bytes are the same. Stages 2 and 3 need temporary buffers in addition, which the publication
+        leaves out: the gradients of a bucket, and the gathered parameters in use."""), *table(head, rows),
+            *bullets([f'{right} of 18 figures agree to the printed digit.'])]
 
 
 BUDGET = {'model': 'gpt3-175b', 'vocab': 51200, 'precision': 'bf16', 'ranks': 1024, 'tp': 8, 'pp': 16, 'dp': 8, 'cp': 1,
@@ -65,12 +66,13 @@ def budget(plans):
                         f"{100 * plan['parts']['bubble'] / window:.1f}"])
     return ['### 175B on 1,024 GPUs', '', *paragraph("""
         GB per GPU with TP 8, PP 16 and DP 8 on A100s of 80 GB: a worked budget beside the dry run of GPT-3. Ψ/128: the
-        model's parameters, evenly divided. The first stage also has the token table, the last one the head."""),
+        model's parameters, evenly divided. The first stage also holds the token table, and the last one the head."""),
             *table(['', 'budget', 'Ψ/128', 'a middle stage', 'the first', 'the last'], rows), *paragraph("""
-        The memory fits; whether the time does is a matter of the batch. The bubble in % of the pipeline's window, without
-        the sums of gradients and the optimizer: published, by the formula (p - 1)/(m + p - 1), and of the planner's replay,
-        on the rank that takes longest. In the replay the last stage takes longer than the others, because it has the head
-        as well, and they wait for it with every microbatch, which the formula leaves out."""),
+        The plan fits in memory; whether it is fast enough depends on the batch. The table shows the bubble in % of the
+        pipeline's window, without the sums of gradients and the optimizer: as published, by the formula (p - 1)/(m + p
+        - 1), and in the planner's replay, on the slowest rank. In the replay, the last stage takes longer than the
+        others because it also computes the head, and the others wait for it in every microbatch; the formula ignores
+        this."""),
             *table(['batch', 'm', 'published', 'formula', 'replayed'], bubbles)]
 
 

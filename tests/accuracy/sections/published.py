@@ -99,17 +99,18 @@ def megatron(plans):
             pairs[label].append((published, best.get(label, best['1F1B'])[0]))
         rows.append(cells)
     lines = ['### Megatron (2021), GPT on A100', '', *paragraph("""
-        TFLOP/s per GPU, with full recomputation counted: 96 B s L h² (1 + s/(6h) + V/(16 L h)) per step. Published: Narayanan
-        et al., SC 2021, Table 1. It gives neither the microbatch b, of which the best of 1 to 4 is shown, nor where the
-        interleaved schedule is used, of which the smallest number of chunks v is shown that divides the layers.""")]
+        TFLOP/s per GPU, with full recomputation counted: 96 B s L h² (1 + s/(6h) + V/(16 L h)) per step. Published:
+        Narayanan et al., SC 2021, Table 1. It states neither the microbatch b nor which rows use the interleaved
+        schedule. The table shows the best b from 1 to 4 and, for the interleaved schedule, the smallest number of
+        chunks v that divides the layers.""")]
     lines += runs.differences()
     lines += table(['model', 'published', '1F1B', 'error', 'interleaved', 'error'], rows)
     for label, of in pairs.items():
         lines += bullets([f"{label}: {verdict([b / a - 1 for a, b in of], 15)}; pairs that differ by more than 10 %: "
                           f'{in_order(of)} in order.'])[:-1]
-    lines += ['', *paragraph("""The narrow models are predicted too slow. The part of the model to blame is attention: its
-        rate, 17.4 TFLOP/s, is fitted to Megatron-DeepSpeed, and the narrower a model is, the larger is attention's share of
-        its FLOPs.""")]
+    lines += ['', *paragraph("""The predictions for the narrow models are too slow because of attention: its rate, 17.4
+        TFLOP/s, is fitted to Megatron-DeepSpeed, and the narrower a model is, the larger attention's share of its
+        FLOPs.""")]
     return lines
 
 
@@ -129,10 +130,10 @@ def korthikanti(plans):
             cells.append('' if given is None else f'{given} / {100 * at_published:.1f}')
         rows.append(cells)
     return ['### Selective recomputation (Korthikanti et al.), GPT on A100', '', *paragraph("""
-        Seconds of a step. Published: Korthikanti et al., MLSys 2023, Table 5. Selective recomputation is with sequence
-        parallelism, full recomputation without. The 175B and the 530B model have 3 chunks per rank, the 1T model follows
-        1F1B. MFU and HFU in %, published / by the formulas of `core/plan/flops.h` from the published time (bound: 0.5
-        points)."""), *runs.differences(),
+        Seconds per step. Published: Korthikanti et al., MLSys 2023, Table 5. Selective recomputation is used with
+        sequence parallelism, and full recomputation without it. The 175B and 530B models have 3 chunks per rank; the 1T
+        model follows 1F1B. MFU and HFU in %: as published / computed from the published time by the formulas in
+        `core/plan/flops.h` (bound: 0.5 points)."""), *runs.differences(),
             *table(['model', 'recomputation', 'published', 'predicted', 'error', 'MFU', 'HFU'], rows),
             *bullets([f'{verdict(errors, 8)}. (Calculon: 3.65 % on the same rows.)'])]
 
@@ -153,16 +154,17 @@ def llama(plans):
             cells += [f'{found:.1f}', percent(found / published - 1)]
         rows.append(cells)
     lines = ['### Llama 3 405B on H100', '', *paragraph("""
-        TFLOP/s per GPU. Published: Grattafiori et al. 2024, Table 4. It does not say how it counts FLOPs; assumed: those of
-        the model, of attention the half that a causal mask leaves. (In full, the 131,072 tokens of a sequence would count
-        1.4 times as much.) Nor does it give the chunks per rank v; its schedule is interleaved. Memory is not compared.""")]
+        TFLOP/s per GPU. Published: Grattafiori et al. 2024, Table 4. It does not say how it counts FLOPs; we assume the
+        model's own, with only the half of attention that a causal mask leaves. (With attention in full, a sequence of
+        131,072 tokens would count 1.4 times as much.) Nor does it give the chunks per rank v; its schedule is
+        interleaved. Memory is not compared.""")]
     lines += runs.differences()
     lines += table(['', 'published', *(cell for chunks in errors for cell in (f'v = {chunks}', 'error'))], rows)
     lines += bullets([f'v = {chunks}: {verdict(of, 15)}.' for chunks, of in errors.items()])
-    return lines + paragraph("""With v = 2 all rows are within 15 %. But from 32 to 16 sequences per replica the published figures
-        fall by only 7 %, as with a small bubble, so v is probably larger; and with v = 4 the first row is a miss. The part
-        of the model to blame is then the rate of products: the preset has the best that was measured on a single card,
-        which thousands of cards do not sustain.""")
+    return lines + paragraph("""With v = 2, all rows are within 15 %. But from 32 to 16 sequences per replica, the
+        published figures fall by only 7 %, as with a small bubble, so v is probably larger; and with v = 4, the first
+        row is a miss. The cause is then the rate of matrix products: the preset uses the best rate measured on a single
+        card, which thousands of cards do not sustain.""")
 
 
 # --- torchtitan ----------------------------------------------------------------------------------
@@ -178,18 +180,18 @@ def torchtitan(plans):
             cell = f'{found:,.0f} ({percent(found / published - 1)})'
         rows.append([row.name, f'{published:,}', cell])
     return ['### torchtitan, Llama 3.1 on H100', '', *paragraph("""
-        Tokens/s per GPU. Published: pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md. Its cards have 2.4 TB/s
-        of memory bandwidth instead of 3.35, and are limited to 500 W instead of 700. How fast they multiply is not
-        published, so no row can be compared with the preset `h100`. Most rows have further differences that no flag
-        matches."""), *runs.differences(), *table(['', 'published', 'predicted'], rows)]
+        Tokens/s per GPU. Published: pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md. Its cards have 2.4
+        TB/s of memory bandwidth instead of 3.35, and are limited to 500 W instead of 700. Their rates of matrix
+        products are not published, so no row can be compared with the preset `h100`. Most rows have further differences
+        that no flag can match."""), *runs.differences(), *table(['', 'published', 'predicted'], rows)]
 
 
 def section(build, jobs):
     plans = planner.Planner(build, jobs)
     lines = ['## Published runs', '', *paragraph("""
-        Single figures of other publications beside the planner's, with the presets as they are: none of their constants is
-        fitted to these rows. Each table declares what is known about its runs (`published_runs.py`): recomputation,
-        precision, attention in full or in half, overlap, vocabulary, kernels and more. The flags match what they can. What
-        remains is listed, if there is a reason why the figures can be compared all the same, and refuses the row if there is
-        none (`comparison.py`).""")]
+        This section compares single figures of other publications with the planner's. The presets are used as they are:
+        none of their constants is fitted to these rows. Each table states the known facts about its runs
+        (`published_runs.py`): recomputation, precision, attention in full or in half, overlap, vocabulary, kernels and
+        more. The flags match as much of this as they can. A remaining difference is listed if there is a reason why the
+        figures can still be compared; otherwise, the row is refused (`comparison.py`).""")]
     return [*lines, *megatron(plans), *korthikanti(plans), *llama(plans), *torchtitan(plans)]
