@@ -12,8 +12,7 @@ using namespace lockstep;
 // stage: they hold the same parameters, in copies or in shards, and compute different tokens. Only
 // the experts are divided among them.
 int main(int argc, char** argv) {
-  Lesson lesson{all_axes("16 all axes", "How does one run use all kinds of parallelism?"), argc,
-                argv};
+  Lesson lesson{all_axes("16 all axes", "4,096 GPUs and this model: which layout?"), argc, argv};
   const AllAxesFlags flags{lesson};
   RoutingRecord log;
   bool quiet = false;
