@@ -12,14 +12,6 @@ Range shard_of(std::size_t P, int count, int r) {
   const std::size_t size = (P + shards - 1) / shards;
   return {i * size, (i + 1) * size};
 }
-std::span<float> common(std::span<float> numbers, const Range& shard, const Range& other,
-                        std::size_t P) {
-  const std::size_t first = std::max(shard.first, other.first);
-  const std::size_t end = std::min({shard.end, other.end, P});
-  if (first >= end || numbers.empty()) return {};
-  return numbers.subspan(first - shard.first, end - first);
-}
-
 }  // namespace
 
 Buffer reshard(World& world, std::size_t P, int N, int M, Buffer old) {

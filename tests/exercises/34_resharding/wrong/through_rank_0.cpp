@@ -12,30 +12,17 @@ Range shard_of(std::size_t P, int count, int r) {
   const std::size_t size = (P + shards - 1) / shards;
   return {i * size, (i + 1) * size};
 }
-std::span<float> common(std::span<float> numbers, const Range& shard, const Range& other,
-                        std::size_t P) {
-  const std::size_t first = std::max(shard.first, other.first);
-  const std::size_t end = std::min({shard.end, other.end, P});
-  if (first >= end || numbers.empty()) return {};
-  return numbers.subspan(first - shard.first, end - first);
-}
-
 }  // namespace
 
 Buffer reshard(World& world, std::size_t P, int N, int M, Buffer old) {
   const int rank = world.rank();
-  const Range before = shard_of(P, N, rank), after = shard_of(P, M, rank);
-  (void)before;
+  const Range after = shard_of(P, M, rank);
   Buffer shard;
   if (rank < M) shard = world.allocate(after.end - after.first);
   const std::size_t size = shard_of(P, N, 0).end;
   if (rank > 0) {
     if (rank < N) world.send(old, 0).wait();
     if (rank < M) world.receive(shard, 0).wait();
-    if (rank < M && after.end > P)
-      std::fill(shard.span().begin() + static_cast<std::ptrdiff_t>(
-                                           std::min(P - std::min(P, after.first), shard.size())),
-                shard.span().end(), 0.0F);
     return shard;
   }
   Buffer all = world.allocate(
