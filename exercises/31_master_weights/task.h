@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+
+#include "exercises/frame/collectives.h"
+#include "exercises/frame/world.h"
+
+namespace lockstep::exercises {
+
+/// A number in f16. The largest is 65504; between 1 and 2, neighbours are 1/1024 apart.
+struct Half {
+  std::uint16_t bits = 0;
+};
+/// Given: rounds to the nearest f16, ties to even; what is too large becomes infinity.
+Half to_half(float number);
+/// Given: the same number in f32, exactly. Infinities and NaN remain what they are.
+float to_float(Half number);
+
+/// What one rank keeps of its parameters.
+struct Mixed {
+  std::vector<Half> weights;   ///< with these, the forward and backward passes compute
+  std::vector<float> masters;  ///< the same parameters in f32, for the optimizer
+  float scale = 1;             ///< by which the loss of the next step is multiplied: a power of two
+  int good_steps = 0;  ///< taken in a row since the scale has last changed, or a step was skipped
+};
+
+/// The optimizer: updates parameters with their gradients, and keeps its other states itself. Both
+/// spans contain all of the rank's parameters.
+using Update = std::function<void(std::span<float> parameters, std::span<const float> gradients)>;
+
+/// Returns the state before the first step. The masters are the initial parameters themselves, and
+/// the weights are the masters, rounded.
+Mixed begin(std::span<const float> initial, float scale);
+
+/// One step of the optimizer. `gradients` are those of this rank's weights, multiplied by
+/// `state.scale` like the loss. Some may be infinite or NaN: an overflow.
+///
+/// Called on every rank. Ranks have different parameters, for example shards or the stages of a
+/// pipeline, and different numbers of them, possibly 0. All have the same scale.
+///
+/// If there is an overflow on any rank, all ranks skip the step: weights, masters and optimizer
+/// remain as they are (`update` is not called), the scale is halved, and step() returns false.
+/// Otherwise, all ranks call `update` once, with the masters and with gradients that are no longer
+/// scaled; the weights are the new masters, rounded; and step() returns true. After
+/// `growth_interval` good steps in a row, at least 1, the scale is doubled and counting begins
+/// anew.
+///
+/// In a step, all N ranks together send at most N (N - 1) numbers: one of each to each other one.
+bool step(World& world, Mixed& state, std::span<const Half> gradients, int growth_interval,
+          const Update& update);
+
+}  // namespace lockstep::exercises

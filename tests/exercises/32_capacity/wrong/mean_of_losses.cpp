@@ -1,0 +1,42 @@
+// diagnosis: This is the mean of the ranks' losses
+#include "exercises/32_capacity/task.h"
+
+#include <cmath>
+#include <numeric>
+
+namespace lockstep::exercises {
+
+Routing route(World& world, std::span<const float> probabilities, int E, int k,
+              float capacity_factor) {
+  const int T = static_cast<int>(probabilities.size()) / E;
+  Routing routing{std::vector<int>(T * k), std::vector<int>(T * k, -1)};
+  std::vector<float> sums(2 * E + 1);
+  sums[2 * E] = static_cast<float>(T);
+  for (int t = 0; t < T; ++t) {
+    const auto row = probabilities.subspan(t * E, E);
+    std::vector<int> order(E);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, std::greater{}, [&](int expert) { return row[expert]; });
+    for (int j = 0; j < k; ++j) {
+      routing.experts[t * k + j] = order[j];
+      ++sums[order[j]];
+    }
+    for (int expert = 0; expert < E; ++expert) sums[E + expert] += row[expert];
+  }
+  const float share = capacity_factor * static_cast<float>(k * T) / static_cast<float>(E);
+  const int capacity = static_cast<int>(std::ceil(share));
+  std::vector<int> rows(E);
+  for (int j = 0; j < k; ++j)
+    for (int t = 0; t < T; ++t)
+      if (int& next = rows[routing.experts[t * k + j]]; next < capacity)
+        routing.slots[t * k + j] = next++;
+  const float tokens = std::max(1.0F, sums[2 * E]), choices = tokens * static_cast<float>(k);
+  for (int expert = 0; expert < E; ++expert)
+    routing.balance +=
+        static_cast<float>(E) * (sums[expert] / choices) * (sums[E + expert] / tokens);
+  all_reduce(world, {&routing.balance, 1}).wait();
+  routing.balance /= static_cast<float>(world.size());
+  return routing;
+}
+
+}  // namespace lockstep::exercises
