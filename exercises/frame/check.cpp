@@ -54,6 +54,8 @@ Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
     all.messages_sent.push_back(std::ssize(each.sent.blocks));
     all.bytes_sent.push_back(each.bytes_sent);
     all.peak_bytes.push_back(each.peak_bytes);
+    all.peak_sizes.push_back(std::move(each.peak_sizes));
+    all.uncounted.push_back(each.uncounted);
     end = std::max(end, each.end);
     if (!each.computed.blocks.empty())
       all.rows.push_back({name, std::move(each.computed.blocks), rank});
@@ -83,6 +85,33 @@ void expect_free(World& world, const std::string& user, std::span<const float> n
         "arrives. Does the operation start too early, or the wait come too late?"};
 }
 
+bool is_in_buffer(World& world, std::span<const float> numbers) {
+  return Frame::state(world).is_in_buffer(numbers);
+}
+
+void expect_counted(const std::string& what, const Outcome& outcome) {
+  for (std::size_t r = 0; r < outcome.uncounted.size(); ++r)
+    if (outcome.uncounted[r] > 0)
+      throw Wrong{
+          fmt::format("{}: on rank {}, a collective works on {} in memory that is not counted",
+                      what, r, count_of(static_cast<std::int64_t>(outcome.uncounted[r]), "number")),
+          "What is whole must be in memory from world.allocate(), so that it is known how "
+          "much of it there is at a time."};
+}
+
+bool is_in_flight(World& world) {
+  return Frame::state(world).in_flight.oldest() != nullptr;
+}
+
+std::string buffers_at_peak(const Outcome& outcome, int rank) {
+  std::vector<std::size_t> sizes = outcome.peak_sizes[static_cast<std::size_t>(rank)];
+  std::ranges::sort(sizes, std::greater{});
+  if (sizes.empty()) return "no numbers";
+  const std::string last = count_of(static_cast<std::int64_t>(sizes.back()), "number");
+  sizes.pop_back();
+  return sizes.empty() ? last : fmt::format("{} and {}", fmt::join(sizes, ", "), last);
+}
+
 void check_ring(const std::string& what, const Outcome& outcome) {
   const int N = static_cast<int>(outcome.results.size());
   for (const Row& row : outcome.rows) {
@@ -96,6 +125,16 @@ void check_ring(const std::string& what, const Outcome& outcome) {
                     "needs a link to every other one. In a ring, a rank sends to one neighbour "
                     "only, and passes on what it receives from the other one."};
   }
+}
+
+void check_one_direction(const std::string& what, const Outcome& outcome) {
+  for (const Row& row : outcome.rows)
+    for (const Block& block : row.blocks)
+      if (row.sends && block.label != row.blocks.front().label)
+        throw Wrong{fmt::format("{}: rank {} sends to rank {} and to rank {}", what, row.rank,
+                                row.blocks.front().label, block.label),
+                    "The results are right, but in a ring a rank sends to one neighbour only, and "
+                    "receives from the other one."};
 }
 
 std::string list(std::span<const float> numbers) {

@@ -42,7 +42,10 @@ struct Outcome {
   std::vector<std::int64_t> bytes_sent;     ///< by rank
   std::vector<std::int64_t> messages_sent;  ///< by rank: also those of collectives, and empty ones
   std::vector<std::int64_t> peak_bytes;     ///< by rank: the most that Buffers held at a time
-  double microseconds = 0;                  ///< on the modelled clock, until the last rank ended
+  std::vector<std::vector<std::size_t>> peak_sizes;  ///< by rank: of the Buffers at that time
+  /// By rank: the most numbers that a collective has written to memory outside all Buffers.
+  std::vector<std::size_t> uncounted;
+  double microseconds = 0;  ///< on the modelled clock, until the last rank ended
   /// What each rank computed, and to whom it sent when: rows "rank 0", and "rank 0 to", whose
   /// digits are the receivers. A rank that did not compute, or did not send, has no such row.
   std::vector<Row> rows;
@@ -122,9 +125,21 @@ extern const char* const why_early;
 void expect_arrived(const std::string& user, std::span<const float> numbers);
 /// Likewise, for numbers that it writes: throws Wrong if an operation in flight uses them.
 void expect_free(World& world, const std::string& user, std::span<const float> numbers);
+/// Whether the numbers are in a Buffer of this rank, whose memory is counted.
+bool is_in_buffer(World& world, std::span<const float> numbers);
+/// Throws Wrong if a collective has written to memory that is not counted.
+void expect_counted(const std::string& what, const Outcome& outcome);
+/// Whether an operation of this rank is in flight.
+bool is_in_flight(World& world);
+
+/// Returns "8, 4 and 4 numbers": the rank's Buffers when they held the most.
+std::string buffers_at_peak(const Outcome& outcome, int rank);
 
 /// Throws Wrong if a rank has sent to another one than its neighbours in the ring of all ranks.
 void check_ring(const std::string& what, const Outcome& outcome);
+
+/// Throws Wrong if a rank has sent to both of its neighbours.
+void check_one_direction(const std::string& what, const Outcome& outcome);
 
 /// Returns "1, 2, 3", or the first few numbers and "..." if there are many.
 std::string list(std::span<const float> numbers);

@@ -101,6 +101,14 @@ RankState::RankState(Rank& rank_, const Mesh& mesh_, int channels_, Turn* turn_)
       in_flight(rank_.id),
       turn(turn_) {}
 
+bool RankState::is_in_buffer(std::span<const float> numbers) const {
+  if (numbers.empty()) return true;
+  const auto after = buffers.upper_bound(numbers.data());
+  if (after == buffers.begin()) return false;
+  const auto& [where, size] = *std::prev(after);
+  return numbers.data() + numbers.size() <= where + size;
+}
+
 void RankState::check_memory() {
   check_statics(fmt::format("rank {}", rank.id));
   if (in_flight.misuse) throw Wrong{*in_flight.misuse};
@@ -146,6 +154,9 @@ std::string RankOutcome::to_bytes() const {
   for (const float each : result) bytes.put(each);
   bytes.put(bytes_sent);
   bytes.put(peak_bytes);
+  bytes.put(uncounted);
+  bytes.put(peak_sizes.size());
+  for (const std::size_t each : peak_sizes) bytes.put(each);
   bytes.put(end);
   for (const Row* row : {&computed, &sent}) {
     bytes.put(row->blocks.size());
@@ -165,6 +176,9 @@ RankOutcome RankOutcome::from_bytes(const std::string& text) {
   for (float& each : outcome.result) each = bytes.take<float>();
   outcome.bytes_sent = bytes.take<std::int64_t>();
   outcome.peak_bytes = bytes.take<std::int64_t>();
+  outcome.uncounted = bytes.take<std::size_t>();
+  outcome.peak_sizes.resize(bytes.take<std::size_t>());
+  for (std::size_t& each : outcome.peak_sizes) each = bytes.take<std::size_t>();
   outcome.end = bytes.take<Picoseconds>();
   for (Row* row : {&outcome.computed, &outcome.sent}) {
     row->blocks.resize(bytes.take<std::size_t>());
@@ -231,12 +245,19 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
     throw;
   } catch (const abi::__forced_unwind&) {  // pthread_exit(), which must not be stopped
     throw;
-  } catch (...) {
+  } catch (const std::invalid_argument&) {  // of an operation, whose arguments do not fit
     throw RunError{text_of_exception()};
+  } catch (...) {
+    throw Wrong{
+        fmt::format("rank {}: {}", rank.id, text_of_exception()),
+        "This exception has left your function on that rank. The numbers of ranks and "
+        "elements are those of this case; the rank's own number is another one that counts."};
   }
   check_waits();
   outcome.bytes_sent = all_bytes(rank.transport->bytes_sent()) - before;
   outcome.peak_bytes = state.peak_bytes;
+  outcome.peak_sizes = std::move(state.peak_sizes);
+  outcome.uncounted = state.uncounted;
   outcome.end = rank.compute.now() - start;
   take_rows(rank.trace, start, outcome.computed, outcome.sent);
   return outcome;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -56,11 +57,15 @@ struct RankState {
   std::vector<Group*> groups;  ///< by axis, and of all ranks; null until they are needed
   std::int64_t held_bytes = 0;
   std::int64_t peak_bytes = 0;
+  std::map<const float*, std::size_t> buffers;  ///< where the Buffers are, and their sizes
+  std::vector<std::size_t> peak_sizes;          ///< of the Buffers when they held the most
+  std::size_t uncounted = 0;                    ///< as in Outcome
   /// The first operation whose Work was destroyed before wait(): "receive() at line 9"; else "".
   std::string not_awaited;
   InFlight in_flight;
   Turn* const turn;
 
+  bool is_in_buffer(std::span<const float> numbers) const;
   /// To be called at the beginning of each of the rank's operations, and after the last. Throws
   /// Wrong if the answer has kept data in a static variable, or has used the numbers of an
   /// operation in flight in a way that could not be reported at once.
@@ -77,6 +82,8 @@ struct RankState {
 struct RankOutcome {
   std::vector<float> result;
   std::int64_t bytes_sent = 0, peak_bytes = 0;
+  std::vector<std::size_t> peak_sizes;
+  std::size_t uncounted = 0;
   Picoseconds end = 0;
   Row computed, sent;
 

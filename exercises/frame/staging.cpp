@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 
 namespace lockstep::exercises {
@@ -89,6 +90,8 @@ Work start_on(RankState& state, const Asked& asked, const HostNumbers& asked_num
               const std::function<Work(View, View)>& start) {
   state.check_memory();
   const InFlight::Handle operation = state.in_flight.start(asked, asked_numbers);
+  if (asked.in_order_of != nullptr && !state.is_in_buffer(asked_numbers.written))
+    state.uncounted = std::max(state.uncounted, asked_numbers.written.size());
   const HostNumbers numbers = operation->copies();
   const Span span{.name = "message"};
   try {

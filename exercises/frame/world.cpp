@@ -11,7 +11,11 @@ namespace lockstep::exercises {
 
 Buffer::Buffer(RankState& rank, std::size_t numbers) : rank_(&rank), numbers_(numbers) {
   rank.held_bytes += static_cast<std::int64_t>(numbers_.size() * sizeof(float));
-  rank.peak_bytes = std::max(rank.peak_bytes, rank.held_bytes);
+  if (!numbers_.empty()) rank.buffers[numbers_.data()] = numbers_.size();
+  if (rank.held_bytes <= rank.peak_bytes) return;
+  rank.peak_bytes = rank.held_bytes;
+  rank.peak_sizes.clear();
+  for (const auto& [where, size] : rank.buffers) rank.peak_sizes.push_back(size);
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
@@ -25,6 +29,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 void Buffer::reset() {
   if (rank_ != nullptr) {
     rank_->held_bytes -= static_cast<std::int64_t>(numbers_.size() * sizeof(float));
+    rank_->buffers.erase(numbers_.data());
     if (std::uncaught_exceptions() == 0) rank_->in_flight.free(numbers_);
   }
   rank_ = nullptr;
