@@ -82,8 +82,8 @@ class Bytes {
 }  // namespace
 
 void Turn::take() {
-  // Long for a computation, short for somebody who waits for the verdict on an endless loop.
-  constexpr std::chrono::milliseconds patience{500};
+  // Long for a computation on a busy machine; an endless loop is ended by the supervisor.
+  constexpr std::chrono::seconds patience{3};
   if (mutex_.try_lock_for(patience)) holder_ = std::this_thread::get_id();
 }
 

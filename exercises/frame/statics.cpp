@@ -119,14 +119,20 @@ std::string readable(const std::string& symbol) {
   return text ? text.get() : symbol;
 }
 
-/// Whether a variable is not the answer's own, but of a library: "std::cout", "__dso_handle", or a
-/// variable of an inline function of the standard library that the answer was compiled with.
-bool is_of_library(const std::string& symbol, const std::string& name) {
-  if (symbol.find('@') != std::string::npos || symbol.starts_with("__")) return true;
-  if (name.starts_with("lockstep::") && !name.starts_with("lockstep::exercises::")) return true;
-  return std::ranges::any_of(std::array{"std::", "fmt::", "__gnu_cxx::", "typeinfo", "vtable",
-                                        "guard variable", "VTT for", "completed.", "data_start"},
-                             [&](const char* start) { return name.starts_with(start); });
+/// Whether a variable is not the answer's own, but of a library: std::cout, or a variable of an
+/// inline function of a header.
+bool is_of_library(std::string_view symbol) {
+  if (symbol.find('@') != std::string_view::npos || symbol.starts_with("__")) return true;
+  if (!symbol.starts_with("_Z")) return false;
+  symbol.remove_prefix(2);
+  // Guards, tables and names of types are no variables of anybody.
+  if (symbol.starts_with("GV") || symbol.starts_with("T")) return true;
+  for (const char nesting : {'Z', 'N', 'K'})
+    if (symbol.starts_with(nesting)) symbol.remove_prefix(1);
+  constexpr std::string_view core = "8lockstep", exercises = "8lockstep9exercises";
+  if (symbol.starts_with(core)) return !symbol.starts_with(exercises);
+  return std::ranges::any_of(std::array{"St", "Sa", "Ss", "3fmt", "9__gnu_cxx"},
+                             [&](const char* scope) { return symbol.starts_with(scope); });
 }
 
 LOCKSTEP_READS_REDZONES bool is_equal(std::span<const unsigned char> now,
@@ -187,8 +193,8 @@ StaticData::StaticData() {
   for (const Symbol& each : symbols)
     if (each.name.starts_with("_ZGV")) guards["_Z" + each.name.substr(4)] = each.address;
   for (const Symbol& each : symbols) {
+    if (is_of_library(each.name)) continue;
     const std::string name = readable(each.name);
-    if (is_of_library(each.name, name)) continue;
     const auto last = name.rfind("::");
     const auto guard = guards.find(each.name);
     variables_.push_back({.name = last == std::string::npos ? name : name.substr(last + 2),
