@@ -142,9 +142,8 @@ void check_sums(const Case& each, const std::string& what, const Outcome& outcom
         why = layer <= last.last_layer && last.numbers < each.bucket
                   ? "This is the rank's own gradient. Layer 0 ends the last bucket, even if the "
                     "bucket is not full: don't forget to send it."
-                  : "This is the rank's own gradient. Either the layer was in no bucket, or the "
-                    "all-reduce started before the layer was computed, or it is not over: an "
-                    "all-reduce is done when its Work's wait() returns.";
+                  : "This is the rank's own gradient: these numbers were in no all-reduce, or what "
+                    "came of it was not put here.";
       } else if (each.N > 1 && (found == part(sum, static_cast<float>(each.N)) ||
                                 found == part(sum, static_cast<float>(each.N * each.N)))) {
         why =
@@ -152,6 +151,15 @@ void check_sums(const Case& each, const std::string& what, const Outcome& outcom
             "the previous one ended.";
       } else if (found == part(sum, 1 / static_cast<float>(each.N))) {
         why = "These are averages, and the task asks for the sum.";
+      } else if (std::ranges::all_of(found, [](float number) { return number == unwritten; })) {
+        why =
+            "These numbers were there before: neither the layer's gradient nor a sum was put here.";
+      } else if (const auto place = std::ranges::search(sum, found); !place.empty()) {
+        why = fmt::format(
+            "These are the right sums of other numbers, those from {} on: in `gradients`, the "
+            "layers "
+            "follow one another, layer 0 first.",
+            place.begin() - sum.begin());
       }
       throw Wrong{
           fmt::format("{}: on rank {}, the gradient of layer {} should be [{}], and is [{}]", what,

@@ -110,7 +110,7 @@ void check_parameters(const Case& each, const Outcome& outcome) {
 /// Runs the answer on one rank, and returns the parameters with which it has computed. Throws Wrong
 /// if it does not call `forward` as it should.
 Numbers run_forward(World& world, const Case& each) {
-  int idle = -1;  // the last layer during which nothing is in flight
+  int idle = -1;  // the first layer during which nothing is in flight
   std::vector<Buffer> shards;
   for (int layer = 0; layer < each.layers(); ++layer) {
     const Numbers shard = each.shard(layer, world.rank());
@@ -134,7 +134,8 @@ Numbers run_forward(World& world, const Case& each) {
                   "The whole layers are in memory from world.allocate(), so that it is known how "
                   "much of it there is."};
     // With one rank, there is nothing to gather.
-    if (layer + 1 < each.layers() && world.size() > 1 && !is_in_flight(world)) idle = layer;
+    if (idle < 0 && layer + 1 < each.layers() && world.size() > 1 && !is_in_flight(world))
+      idle = layer;
     used.insert(used.end(), parameters.begin(), parameters.end());
     world.compute(fmt::format("F{}", layer), microseconds_per_layer);
     ++next;

@@ -60,8 +60,12 @@ std::optional<std::string> operation_that_marked(float number) {
 }
 
 HostNumbers InFlight::Operation::copies() const {
-  float* const written = copy.get() + (is_in_place() ? 0 : numbers.read.size());
-  return {.read = {copy.get(), numbers.read.size()}, .written = {written, numbers.written.size()}};
+  HostNumbers copies{.read = {}, .written = {}};
+  if (!numbers.read.empty()) copies.read = {copy.get(), numbers.read.size()};
+  if (!numbers.written.empty())
+    copies.written = {copy.get() + (is_in_place() ? 0 : numbers.read.size()),
+                      numbers.written.size()};
+  return copies;
 }
 
 InFlight::Handle InFlight::start(const Asked& asked, const HostNumbers& numbers) {
@@ -79,8 +83,13 @@ InFlight::Handle InFlight::start(const Asked& asked, const HostNumbers& numbers)
         throw Wrong{
             fmt::format("rank {}: {} {} numbers that {} has not yet left there", rank_,
                         asked.text(), reads ? "reads" : "writes", each.asked.text()),
-            "An operation is over when wait() of its Work has returned. Until then, what it "
-            "receives is not there, and its numbers belong to it: wait for it first."};
+            asked.in_order_of != nullptr && asked.in_order_of == each.asked.in_order_of
+                ? "Both collectives contain some of the same numbers. If that is meant, wait for "
+                  "the "
+                  "first one before you start the second: it is over when wait() of its Work has "
+                  "returned."
+                : "An operation is over when wait() of its Work has returned. Until then, what it "
+                  "receives is not there, and its numbers belong to it: wait for it first."};
       each.taken_over.push_back(numbers.written);
       before = &each;
     } else if (overlap(each.numbers.read, numbers.written)) {
