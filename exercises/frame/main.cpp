@@ -50,7 +50,7 @@ Verdict verdict_of_check(Ranks& ranks, Reporter& reporter, std::uint64_t seed,
   } catch (...) {
     const std::string& where = trial.current_case();
     return wrong((where.empty() ? "" : where + ": ") + text_of_exception(),
-                 "This exception has left your function.");
+                 "This exception has ended your function.");
   }
   std::string text = fmt::format("{} are right. {}", count_of(trial.cases(), "case"), learned);
   if (!trial.picture().text.empty())

@@ -248,10 +248,9 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
   } catch (const std::invalid_argument&) {  // of an operation, whose arguments do not fit
     throw RunError{text_of_exception()};
   } catch (...) {
-    throw Wrong{
-        fmt::format("rank {}: {}", rank.id, text_of_exception()),
-        "This exception has left your function on that rank. The numbers of ranks and "
-        "elements are those of this case; the rank's own number is another one that counts."};
+    throw Wrong{fmt::format("rank {} of {}: {}", rank.id, mesh.ranks(), text_of_exception()),
+                "This exception has ended your function on that rank, in this case. With what "
+                "index or size did the rank come there?"};
   }
   check_waits();
   outcome.bytes_sent = all_bytes(rank.transport->bytes_sent()) - before;

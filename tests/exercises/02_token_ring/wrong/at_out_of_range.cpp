@@ -1,4 +1,4 @@
-// diagnosis: rank 1: the answer uses an element that is not there
+// diagnosis: rank 1 of 2: the answer uses an element that is not there
 #include "exercises/02_token_ring/task.h"
 
 namespace lockstep::exercises {
