@@ -30,6 +30,26 @@ std::string diagnose(const Failure& failure) {
          "number of ranks.";
 }
 
+/// Throws Wrong unless each rank has sent one message, to its right neighbour.
+void check_messages(const std::string& what, const Outcome& outcome) {
+  const int N = static_cast<int>(outcome.results.size());
+  for (int r = 0; r < N; ++r) {
+    const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+    if (messages != (N == 1 ? 0 : 1))
+      throw Wrong{fmt::format("{}: rank {} has sent {}, and should send {}", what, r,
+                              count_of(messages, "message"), N == 1 ? "none" : "one"),
+                  "The numbers are right, but the token does not travel once around the ring: each "
+                  "rank sends it once, to its right neighbour."};
+  }
+  for (const Row& row : outcome.rows)
+    for (const Block& block : row.blocks)
+      if (row.sends && std::stoi(block.label) != (row.rank + 1) % N)
+        throw Wrong{
+            fmt::format("{}: rank {} sends to rank {}, and not to its right neighbour, rank {}",
+                        what, row.rank, block.label, (row.rank + 1) % N),
+            "The numbers are right, but the token must go from each rank to its right neighbour."};
+}
+
 }  // namespace
 
 void check(Check& check) {
@@ -57,7 +77,10 @@ void check(Check& check) {
     for (std::size_t r = 1; r < mine.size(); ++r)
       expected[r] = (r == 1 ? token : expected[r - 1]) + mine[r];
     expected[0] = (ranks == 1 ? token : expected.back()) + mine[0];
-    if (found == expected) continue;
+    if (found == expected) {
+      check_messages(what, outcome);
+      continue;
+    }
 
     const float all = std::accumulate(mine.begin(), mine.end(), token);
     std::string why =

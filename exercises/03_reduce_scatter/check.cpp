@@ -94,6 +94,7 @@ void check(Check& check) {
                     diagnose_sum(before, after, sum, r)};
       }
       check_ring(what, outcome);
+      check_one_direction(what, outcome);
       for (int r = 0; r < N; ++r) {
         // N - 1 chunks: all but one. Chunks differ by at most one element.
         const std::int64_t most =
@@ -104,6 +105,12 @@ void check(Check& check) {
                                   what, r, sent, most),
                       "The sums are right, but a rank sends more than N - 1 chunks. In each of the "
                       "N - 1 rounds it sends a single chunk, not all of its data."};
+        const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+        if (messages > N - 1)
+          throw Wrong{fmt::format("{}: rank {} has sent {}, and N - 1 rounds have {}", what, r,
+                                  count_of(messages, "message"), N - 1),
+                      "The sums are right, and so are the bytes, but a chunk is sent in pieces. "
+                      "Each message costs a latency: send a chunk as one message."};
       }
     }
 }

@@ -182,6 +182,8 @@ void check_one(Check& check, bool reduces, int N, int elements) {
       diagnose);
   each.check_results(outcome.results);
   check_ring(each.what, outcome);
+  // The half that is given sends to the right.
+  if (!reduces) check_one_direction(each.what, outcome);
   each.check_costs(outcome);
   if (reduces && N == 4 && elements == 3 * N)
     check.show("Your all-reduce on 4 ranks: to whom each rank sends, in 2 · 3 rounds.",

@@ -297,7 +297,7 @@ void check(Check& check) {
   }
   for (const auto& part : {check_coordinates, check_ranks, check_groups})
     for (const MeshAxes& mesh : meshes) {
-      check.count_case();
+      check.count_case(text(mesh));
       part(mesh);
     }
   check.show(

@@ -173,6 +173,7 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
                 throw Wrong{fmt::format("a microbatch's gradient has {} elements, and was given {}",
                                         n, mean.size()),
                             "It needs as much memory as `gradient` has."};
+              expect_free(world, "run_microbatch()", mean);
               const auto m = static_cast<std::size_t>(microbatch);
               ++runs[m];
               world.compute(fmt::format("B{}", microbatch), microseconds_per_microbatch);
@@ -213,6 +214,14 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
               "microbatches on the rank, and all-reduce once per step."
             : "The gradient is right, but the ranks send more than they need: the n gradients and "
               "the number of samples, each all-reduced once."};
+  // Two all-reduces, of the gradients and of the number of samples.
+  for (int r = 0; r < N; ++r)
+    if (const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+        messages > 4 * (N - 1))
+      throw Wrong{fmt::format("{}: rank {} has sent {}, and two all-reduces take {}", what, r,
+                              count_of(messages, "message"), 4 * (N - 1)),
+                  "The gradient is right, but there are too many messages. Each costs a latency: "
+                  "all-reduce all gradients at once, with the number of samples or before it."};
   const auto all_reduce_time = [&](std::int64_t count) {
     return 2 * (N - 1) * (1 + 0.004 * static_cast<double>((count + N - 1) / N));
   };
@@ -221,7 +230,9 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
   if (outcome.microseconds > longest + 1e-6)
     throw Wrong{fmt::format("{}: the step has taken {:.3f} µs, and should take at most {:.3f} µs",
                             what, outcome.microseconds, longest),
-                "There are too many collectives. Each all-reduce costs 2 (N - 1) latencies."};
+                "The gradient and the number of messages are right, but the ranks wait for each "
+                "other for longer than in a ring, in which each sends and receives an N-th of the "
+                "numbers at the same time."};
   if (N == 4)
     check.show(
         "Your run on 4 ranks: three backward passes, and then, once, the messages of an "

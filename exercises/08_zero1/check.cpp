@@ -13,6 +13,26 @@ const char* const learned =
     "The states of AdamW can be sharded at no cost in bytes: ZeRO-1 updates between the two halves "
     "of an all-reduce, and gathers parameters where data parallelism gathers gradients.";
 
+namespace {
+
+/// How many parameters the rank of this thread has given to adamw() in this step.
+thread_local std::size_t updated = 0;
+
+/// One step of AdamW, of the check or of the answer.
+void update(std::span<float> parameters, std::span<const float> gradients,
+            std::span<float> momentum, std::span<float> variance) {
+  // ε is large, so that the size of the gradients matters.
+  constexpr float rate = 0.1F, beta_1 = 0.75F, beta_2 = 0.875F, epsilon = 4, decay = 0.125F;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    momentum[i] = beta_1 * momentum[i] + (1 - beta_1) * gradients[i];
+    variance[i] = beta_2 * variance[i] + (1 - beta_2) * gradients[i] * gradients[i];
+    parameters[i] -=
+        rate * (momentum[i] / (std::sqrt(variance[i]) + epsilon) + decay * parameters[i]);
+  }
+}
+
+}  // namespace
+
 void adamw(std::span<float> parameters, std::span<const float> gradients, std::span<float> momentum,
            std::span<float> variance) {
   const std::size_t n = parameters.size();
@@ -24,14 +44,12 @@ void adamw(std::span<float> parameters, std::span<const float> gradients, std::s
                     count_of(variance.size(), "variance")),
         "AdamW is elementwise: each parameter needs its gradient, its momentum and its variance. "
         "All four spans are of this rank's shard."};
-  // ε is large, so that the size of the gradients matters.
-  constexpr float rate = 0.1F, beta_1 = 0.75F, beta_2 = 0.875F, epsilon = 4, decay = 0.125F;
-  for (std::size_t i = 0; i < n; ++i) {
-    momentum[i] = beta_1 * momentum[i] + (1 - beta_1) * gradients[i];
-    variance[i] = beta_2 * variance[i] + (1 - beta_2) * gradients[i] * gradients[i];
-    parameters[i] -=
-        rate * (momentum[i] / (std::sqrt(variance[i]) + epsilon) + decay * parameters[i]);
-  }
+  for (const std::span<const float> each :
+       {std::span<const float>{parameters}, gradients, std::span<const float>{momentum},
+        std::span<const float>{variance}})
+    expect_arrived("adamw()", each);
+  updated += n;
+  update(parameters, gradients, momentum, variance);
 }
 
 namespace {
@@ -87,7 +105,7 @@ struct Case {
             sum[i] +=
                 factor * gradients[static_cast<std::size_t>(step)][static_cast<std::size_t>(r)][i];
       if (forgets) momentum = variance = Numbers(n);
-      adamw(parameters, sum, momentum, variance);
+      update(parameters, sum, momentum, variance);
     }
     return parameters;
   }
@@ -156,6 +174,31 @@ std::string diagnose_parameter(const Case& each, int k, int r, std::size_t i, fl
          "sums, and all-gather the parameters.";
 }
 
+/// Throws Wrong if a rank has not updated its own shard and nothing else: results say nothing about
+/// that, because every rank could update all parameters with the sums of all gradients.
+void check_updates(const Case& each, const Outcome& outcome) {
+  for (int r = 0; r < each.N; ++r) {
+    const Numbers& all = outcome.results[static_cast<std::size_t>(r)];
+    const std::size_t begin = std::min(each.n, static_cast<std::size_t>(r) * each.shard());
+    const std::size_t own = std::min(each.n - begin, each.shard());  // without padding
+    for (int k = 0; k < steps; ++k) {
+      const auto given =
+          static_cast<std::size_t>(all[all.size() - steps + static_cast<std::size_t>(k)]);
+      if (given >= own && given <= each.shard()) continue;
+      throw Wrong{
+          fmt::format("{}: in step {}, rank {} has given {} to adamw(), and its shard has {}",
+                      each.what, k + 1, r, count_of(static_cast<std::int64_t>(given), "parameter"),
+                      each.shard()),
+          given > each.shard()
+              ? "The parameters are right, but this rank updates more than its own shard. "
+                "The states of AdamW that it needs for that, in whatever memory they are, "
+                "are those that ZeRO-1 shards."
+              : "The parameters are right, but each rank must update its own shard with "
+                "adamw(), each parameter once per step."};
+    }
+  }
+}
+
 void check_one(Check& check, int N, std::size_t n) {
   const Case each{check, N, n};
   const Outcome outcome = check.run(
@@ -165,15 +208,18 @@ void check_one(Check& check, int N, std::size_t n) {
         ModelStates states = allocate_states(world, n);
         check_sizes(each, world.rank(), states);
         std::ranges::copy(each.start, states.parameters.span().begin());
-        Numbers after;  // all steps
+        Numbers after, updates;  // all steps
         for (const auto& gradients : each.gradients) {
           world.compute("FB", microseconds_per_pass);
           std::ranges::copy(gradients[r], states.gradients.span().begin());
+          updated = 0;
           step(world, states);
+          updates.push_back(static_cast<float>(updated));
           check_sizes(each, world.rank(), states);
           after.insert(after.end(), states.parameters.span().begin(),
                        states.parameters.span().end());
         }
+        after.insert(after.end(), updates.begin(), updates.end());
         return after;
       },
       diagnose);
@@ -195,6 +241,7 @@ void check_one(Check& check, int N, std::size_t n) {
                             : "Padding stays 0: allocate zeros, and leave them alone."};
     }
   }
+  check_updates(each, outcome);
   for (int r = 0; r < N; ++r) {
     const std::int64_t sent = outcome.bytes_sent[static_cast<std::size_t>(r)];
     const auto half = static_cast<std::int64_t>(4 * steps * (P - each.shard()));
@@ -207,6 +254,14 @@ void check_one(Check& check, int N, std::size_t n) {
                 "that do not need them. A reduce-scatter is enough."
               : "The parameters are right. Needed are one reduce-scatter of the gradients "
                 "and one all-gather of the parameters, (N - 1)/N · P numbers each."};
+    const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+    if (messages > std::int64_t{2} * steps * (N - 1))
+      throw Wrong{
+          fmt::format("{}: rank {} has sent {} in {} steps, and 2 (N - 1) in each are {}",
+                      each.what, r, count_of(messages, "message"), steps, 2 * steps * (N - 1)),
+          "The parameters are right, and so are the bytes, but they are sent in pieces. "
+          "Each message costs a latency: one reduce-scatter and one all-gather, of whole "
+          "shards, have N - 1 messages each."};
     const std::int64_t peak = outcome.peak_bytes[static_cast<std::size_t>(r)];
     const auto memory = static_cast<std::int64_t>(4 * (2 * P + 2 * each.shard()));
     if (peak != memory)

@@ -27,8 +27,8 @@ ModelStates allocate_states(World& world, std::size_t n);
 /// parameters, updated by one step of AdamW with that gradient; `gradients` may contain anything,
 /// but for the padding.
 ///
-/// A rank updates only its own shard. Each rank sends 2 (N - 1)/N · P numbers. No more memory is
-/// needed than what allocate_states() returns.
+/// A rank updates only its own shard, with adamw(). Each rank sends 2 (N - 1)/N · P numbers, in at
+/// most 2 (N - 1) messages. No more memory is needed than what allocate_states() returns.
 void step(World& world, ModelStates& states);
 
 }  // namespace lockstep::exercises

@@ -110,6 +110,7 @@ void check_parameters(const Case& each, const Outcome& outcome) {
 /// Runs the answer on one rank, and returns the parameters with which it has computed. Throws Wrong
 /// if it does not call `forward` as it should.
 Numbers run_forward(World& world, const Case& each) {
+  int idle = -1;  // the first layer during which nothing is in flight
   std::vector<Buffer> shards;
   for (int layer = 0; layer < each.layers(); ++layer) {
     const Numbers shard = each.shard(layer, world.rank());
@@ -126,6 +127,15 @@ Numbers run_forward(World& world, const Case& each) {
       throw Wrong{fmt::format("layer {} has {} parameters, and was given {}", layer,
                               each.sizes[static_cast<std::size_t>(layer)], parameters.size()),
                   "A whole layer has sizes[i] parameters, those of all ranks."};
+    const std::string user = fmt::format("forward() of layer {}", layer);
+    expect_arrived(user, parameters);
+    if (!is_in_buffer(world, parameters))
+      throw Wrong{fmt::format("{} reads parameters in memory that is not counted", user),
+                  "The whole layers are in memory from world.allocate(), so that it is known how "
+                  "much of it there is."};
+    // With one rank, there is nothing to gather.
+    if (idle < 0 && layer + 1 < each.layers() && world.size() > 1 && !is_in_flight(world))
+      idle = layer;
     used.insert(used.end(), parameters.begin(), parameters.end());
     world.compute(fmt::format("F{}", layer), microseconds_per_layer);
     ++next;
@@ -133,10 +143,36 @@ Numbers run_forward(World& world, const Case& each) {
   if (next < each.layers())
     throw Wrong{fmt::format("layer {} was not computed", next),
                 "The forward pass runs from layer 0 to the last layer, each once."};
+  used.push_back(static_cast<float>(idle));
   return used;
 }
 
+/// Why rank r has held too much.
+std::string diagnose_memory(const Case& each, const Outcome& outcome, int r) {
+  std::vector<std::int64_t> whole;  // sizes of the Buffers besides the shards
+  for (const std::size_t size : outcome.peak_sizes[static_cast<std::size_t>(r)])
+    whole.push_back(static_cast<std::int64_t>(size));
+  for (int layer = 0; layer < each.layers(); ++layer) {
+    const auto shard = std::ranges::find(whole, std::ssize(each.shard(layer, r)));
+    if (shard != whole.end()) whole.erase(shard);
+  }
+  std::vector<std::int64_t> layers(each.sizes.begin(), each.sizes.end());
+  std::ranges::sort(whole);
+  std::ranges::sort(layers);
+  if (whole == layers && each.layers() > 3)
+    return "The whole model is in memory. Discard each layer after its use, and gather only one "
+           "layer ahead: otherwise this is not ZeRO-3, but data parallelism.";
+  return fmt::format(
+      "At that time, the rank's Buffers had {} besides the shards. There is room for two layers: "
+      "the "
+      "one that computes and the one that is gathered meanwhile. Discard a layer right after its "
+      "use, by reset() of its Buffer or by letting it go out of scope, before you allocate another "
+      "one; and don't gather two layers ahead.",
+      fmt::join(whole, ", "));
+}
+
 void check_costs(const Case& each, const Outcome& outcome) {
+  expect_counted(each.what, outcome);
   const int N = each.N;
   const std::int64_t sent =
       std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
@@ -147,42 +183,24 @@ void check_costs(const Case& each, const Outcome& outcome) {
                 "The parameters are right. Each layer needs one all-gather, to which a rank "
                 "contributes its shard."};
 
+  for (int r = 0; r < N; ++r)
+    if (const auto idle = static_cast<int>(outcome.results[static_cast<std::size_t>(r)].back());
+        idle >= 0)
+      throw Wrong{fmt::format("{}: while rank {} computes layer {}, it gathers nothing", each.what,
+                              r, idle),
+                  "While a layer computes, the next one must be on its way: start the next gather "
+                  "before you call `forward`, and wait for it afterwards."};
   for (int r = 0; r < N; ++r) {
     std::int64_t shards = 0;
     for (int layer = 0; layer < each.layers(); ++layer) shards += std::ssize(each.shard(layer, r));
     const std::int64_t peak = outcome.peak_bytes[static_cast<std::size_t>(r)] / 4;
     const std::int64_t most = shards + each.adjacent(2);
-    // Less is enough only for a single rank, which has nothing to prefetch.
-    const std::int64_t least = N == 1 ? shards + each.adjacent(1) : most;
-    if (peak > most) {
-      std::string why =
-          "Discard each layer right after its use: reset() its Buffer, or let it go "
-          "out of scope.";
-      if (peak == shards + each.numbers() && each.layers() > 3)
-        why =
-            "The whole model is in memory. Discard each layer after its use, and gather only one "
-            "layer ahead: otherwise this is not ZeRO-3, but data parallelism.";
-      else if (peak == shards + each.adjacent(3))
-        why =
-            "Three whole layers are in memory at the same time. Either a layer is discarded only "
-            "after the gather after next has been started, or the prefetch goes two layers ahead.";
+    if (peak > most)
       throw Wrong{fmt::format("{}: rank {} has held {} B at a time. Its shards are {} B, and two "
                               "adjacent layers at most {} B: {} B",
                               each.what, r, 4 * peak, 4 * shards, 4 * each.adjacent(2), 4 * most),
-                  why};
-    }
-    if (peak < shards + each.adjacent(1))
-      throw Wrong{fmt::format("{}: rank {} has held {} B at a time, and its shards and the largest "
-                              "layer alone are {} B",
-                              each.what, r, 4 * peak, 4 * (shards + each.adjacent(1))),
-                  "The whole layers are in memory that is not counted: use world.allocate()."};
-    if (peak < least)
-      throw Wrong{fmt::format("{}: rank {} has held {} B at a time, never two adjacent layers",
-                              each.what, r, 4 * peak),
-                  "No layer is gathered while the one before it computes, so nothing overlaps. "
-                  "Start the next gather before you call `forward`."};
+                  diagnose_memory(each, outcome, r)};
   }
-
   // Gather 0 is exposed; each other one overlaps with the layer before it.
   double expected = each.gather(0) + microseconds_per_layer;
   double serial = 0;
@@ -190,15 +208,21 @@ void check_costs(const Case& each, const Outcome& outcome) {
     if (layer > 0) expected += std::max(microseconds_per_layer, each.gather(layer));
     serial += microseconds_per_layer + each.gather(layer);
   }
-  if (outcome.microseconds > expected + 1e-6)
-    throw Wrong{
-        fmt::format("{}: the pass has taken {:.3f} µs, and should take at most {:.3f} µs",
-                    each.what, outcome.microseconds, expected),
-        outcome.microseconds > serial - 1e-6
-            ? "Every gather is waited for before anything else happens, so nothing overlaps. Start "
-              "the next gather, let the current layer compute, and only then wait."
-            : "Some gather starts later than it could. While a layer computes, the next one must "
-              "be on its way."};
+  if (outcome.microseconds <= expected + 1e-6) return;
+  const bool more_messages = std::ranges::any_of(outcome.messages_sent, [&](std::int64_t messages) {
+    return messages > std::int64_t{each.layers()} * (N - 1);
+  });
+  throw Wrong{
+      fmt::format("{}: the pass has taken {:.3f} µs, and should take at most {:.3f} µs", each.what,
+                  outcome.microseconds, expected),
+      more_messages
+          ? "There are more messages than one all-gather for each layer has, N - 1 of each "
+            "rank, and each costs a latency."
+      : each.layers() == 1 || outcome.microseconds < serial - 1e-6
+          ? "Some gather starts later than it could, or takes longer than N - 1 rounds. While a "
+            "layer computes, the next one must be on its way, in one all-gather."
+          : "Every gather is waited for before anything else happens, so nothing overlaps. Start "
+            "the next gather, let the current layer compute, and only then wait."};
 }
 
 Outcome check_one(Check& check, int N, std::vector<int> sizes) {

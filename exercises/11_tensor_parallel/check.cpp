@@ -290,13 +290,45 @@ Whole random_whole(Check& check, const Case& sizes) {
           matrix(1, outputs)};
 }
 
+/// Throws Wrong if a rank sends more than its part of the all-reduces, or sends it in more
+/// messages.
+void check_pattern(const std::string& what, const Outcome& outcome, int N, int outputs, int inputs,
+                   bool backward) {
+  const auto longest = [&](int numbers) { return 4 * ((numbers + N - 1) / N); };
+  const std::int64_t rounds = std::int64_t{2} * (N - 1);
+  const std::int64_t most_bytes = rounds * (longest(outputs) + (backward ? longest(inputs) : 0));
+  const std::int64_t most_messages = rounds * (backward ? 2 : 1);
+  const char* const pass = backward ? "forward and backward" : "forward";
+  for (int r = 0; r < N; ++r) {
+    const std::int64_t bytes = outcome.bytes_sent[static_cast<std::size_t>(r)];
+    const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+    if (messages > most_messages)
+      throw Wrong{
+          fmt::format("{}: {}, rank {} has sent {}, and the all-reduces of this pass have {}", what,
+                      pass, r, count_of(messages, "message"), most_messages),
+          "The results are right, and so are the bytes, but they are sent in pieces, each of which "
+          "costs a latency. One all-reduce takes the whole matrix, and has 2 (N - 1) messages of "
+          "each rank."};
+    if (bytes > most_bytes)
+      throw Wrong{
+          fmt::format("{}: {}, rank {} sends {} B, and its part of the all-reduces is at most {} B",
+                      what, pass, r, bytes, most_bytes),
+          "The results are right, and the ranks send no more together than they should, but this "
+          "one sends more than the others, which wait for it. In an all-reduce, all ranks send "
+          "equally much."};
+  }
+}
+
 void check_bytes(const std::string& what, const Outcome& outcome, int N, int outputs, int inputs,
                  bool backward) {
   const auto all_reduce_of = [&](int numbers) { return std::int64_t{2} * (N - 1) * 4 * numbers; };
   const std::int64_t sent =
       std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
   const std::int64_t right = all_reduce_of(outputs) + (backward ? all_reduce_of(inputs) : 0);
-  if (sent == right) return;
+  if (sent == right) {
+    check_pattern(what, outcome, N, outputs, inputs, backward);
+    return;
+  }
   if (!backward)
     throw Wrong{fmt::format("{}: forward, the ranks send {} B together, and one all-reduce of Y is "
                             "{} B",

@@ -47,7 +47,8 @@ struct Gradients {
 
 // All ranks call these four functions in this order, with a function of each element between the
 // two layers, such as Z = GELU(H). Forward, the ranks send one all-reduce of an output Y and
-// nothing else; backward, one all-reduce of a gradient of X.
+// nothing else; backward, one all-reduce of a gradient of X. No rank sends more bytes, or more
+// messages, than it does in all_reduce().
 
 /// A column-parallel layer. Every rank has all of the input X. `part` has some of the columns of W
 /// and the elements of b that belong to them. Returns these columns of the output, X W + b.

@@ -153,7 +153,8 @@ std::string why_not_gradient(const Whole& whole, int p, int v, const Slice& own,
   const auto is = [&](double gradient) { return std::abs(found - gradient) <= 2e-6; };
   if (is_target && is(softmax))
     return "This is the softmax without the 1 at the target. The loss has -z[target], so the "
-           "gradient is 1 less there.";
+           "gradient is 1 less there. (The target's number counts in the whole vocabulary, and a "
+           "rank's columns begin at `first`.)";
   if (!is_target && is(softmax - 1))
     return "1 is subtracted here, and this is not the target: the target's number counts in the "
            "whole vocabulary, and this rank's columns begin at `first`.";

@@ -52,11 +52,25 @@ int tokens_of(World& world, const Mlp& block) {
   return block.tokens / world.size();
 }
 
+/// How many numbers the rank of this thread has given to norm() and norm_backward().
+thread_local std::size_t normed = 0, normed_backward = 0;
+
+/// Checks what one of the functions below is given: numbers that have arrived, and memory for its
+/// results that no operation uses.
+void expect_use(World& world, const std::string& user,
+                std::initializer_list<std::span<const float>> read,
+                std::initializer_list<std::span<const float>> written) {
+  for (const std::span<const float> each : read) expect_arrived(user, each);
+  for (const std::span<const float> each : written) expect_free(world, user, each);
+}
+
 }  // namespace
 
 void norm(World& world, const Mlp& block, std::span<const float> x, std::span<float> n) {
   expect_size("norm()'s x", x.size(), shard_of(world, block), own_tokens);
   expect_size("norm()'s n", n.size(), shard_of(world, block), own_tokens);
+  expect_use(world, "norm()", {x}, {n});
+  normed += x.size();
   world.compute("N", 2.0 * tokens_of(world, block));
   for (std::size_t i = 0; i < n.size(); ++i) n[i] = block.gain[i % block.gain.size()] * x[i];
 }
@@ -67,6 +81,8 @@ void norm_backward(World& world, const Mlp& block, std::span<const float> x,
   expect_size("norm_backward()'s dn", dn.size(), shard_of(world, block), own_tokens);
   expect_size("norm_backward()'s dx", dx.size(), shard_of(world, block), own_tokens);
   expect_size("norm_backward()'s dgain", dgain.size(), block.gain.size(), "It is the gain's.");
+  expect_use(world, "norm_backward()", {x, dn, dx}, {dx, dgain});
+  normed_backward += x.size();
   world.compute("dN", 4.0 * tokens_of(world, block));
   std::ranges::fill(dgain, 0.0F);
   for (std::size_t i = 0; i < dn.size(); ++i) {
@@ -78,6 +94,7 @@ void norm_backward(World& world, const Mlp& block, std::span<const float> x,
 void column(World& world, const Mlp& block, std::span<const float> n, std::span<float> h) {
   expect_size("column()'s n", n.size(), block.whole(), all_tokens);
   expect_size("column()'s h", h.size(), block.hidden(), all_tokens);
+  expect_use(world, "column()", {n}, {h});
   world.compute("nA", 8);
   std::ranges::fill(h, 0.0F);
   for (int t = 0; t < block.tokens; ++t)
@@ -93,6 +110,7 @@ void column_backward(World& world, const Mlp& block, std::span<const float> n,
   expect_size("column_backward()'s dh", dh.size(), block.hidden(), all_tokens);
   expect_size("column_backward()'s dn", dn.size(), block.whole(), all_tokens);
   expect_size("column_backward()'s dA", dA.size(), block.A.size(), "It is this rank's A's.");
+  expect_use(world, "column_backward()", {n, dh}, {dn, dA});
   world.compute("dnA", 16);
   std::ranges::fill(dn, 0.0F);
   std::ranges::fill(dA, 0.0F);
@@ -108,6 +126,7 @@ void column_backward(World& world, const Mlp& block, std::span<const float> n,
 void row(World& world, const Mlp& block, std::span<const float> h, std::span<float> y) {
   expect_size("row()'s h", h.size(), block.hidden(), all_tokens);
   expect_size("row()'s y", y.size(), block.whole(), all_tokens);
+  expect_use(world, "row()", {h}, {y});
   world.compute("fB", 8);
   std::ranges::fill(y, 0.0F);
   for (int t = 0; t < block.tokens; ++t)
@@ -123,6 +142,7 @@ void row_backward(World& world, const Mlp& block, std::span<const float> h,
   expect_size("row_backward()'s dy", dy.size(), block.whole(), all_tokens);
   expect_size("row_backward()'s dh", dh.size(), block.hidden(), all_tokens);
   expect_size("row_backward()'s dB", dB.size(), block.B.size(), "It is this rank's B's.");
+  expect_use(world, "row_backward()", {h, dy}, {dh, dB});
   world.compute("dfB", 16);
   std::ranges::fill(dB, 0.0F);
   for (int t = 0; t < block.tokens; ++t)
@@ -374,8 +394,8 @@ std::string why_not_weight(std::span<const float> found, const Case& sizes, int 
 // --- The run -------------------------------------------------------------------------------------
 
 /// Runs all blocks forward, and, if `backward`, back again. Returns this rank's results one after
-/// another: y; or the gradients by
-/// B and A of each block, that by x, and those by the gain of each block.
+/// another: y; or the gradients by B and A of each block, that by x, and those by the gain of each
+/// block; and in both cases how many numbers went through norm() and norm_backward().
 std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bool backward) {
   const int r = world.rank(), N = world.size();
   const auto buffer_of = [&](const Numbers& whole) {
@@ -388,6 +408,7 @@ std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bo
     expect_size(what, buffer.size(), blocks[0].x.size() / static_cast<std::size_t>(N),
                 "It contains this rank's tokens only: a shard.");
   };
+  normed = normed_backward = 0;
   std::vector<Mlp> parts;
   for (const Whole& each : blocks) parts.push_back(each.block(r));
   std::vector<Saved> saved(blocks.size());
@@ -397,7 +418,12 @@ std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bo
     expect_shard("mlp_forward()'s result", x);
   }
   std::vector<float> results(x.span().begin(), x.span().end());
-  if (!backward) return results;
+  const auto finish = [&] {
+    results.push_back(static_cast<float>(normed));
+    results.push_back(static_cast<float>(normed_backward));
+    return results;
+  };
+  if (!backward) return finish();
   x.reset();
   Buffer dy = buffer_of(blocks.back().dy);
   std::vector<float> weights, gains;
@@ -421,7 +447,59 @@ std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bo
   results = std::move(weights);
   results.insert(results.end(), dy.span().begin(), dy.span().end());
   results.insert(results.end(), gains.begin(), gains.end());
-  return results;
+  return finish();
+}
+
+/// Throws Wrong if a rank sends more than its part, or in more messages than the collectives have.
+void check_pattern(const std::string& what, const Outcome& outcome, const Case& sizes,
+                   bool backward) {
+  const int N = sizes.N;
+  const std::int64_t half = std::int64_t{4} * (N - 1) * (sizes.tokens / N) * sizes.features;
+  const std::int64_t gain = std::int64_t{4} * 2 * (N - 1) * ((sizes.features + N - 1) / N);
+  const std::int64_t most_bytes = sizes.blocks * (2 * half + (backward ? 2 * half + gain : 0));
+  const std::int64_t most_messages = std::int64_t{sizes.blocks} * (N - 1) * (backward ? 6 : 2);
+  const char* const pass = backward ? "forward and backward" : "forward";
+  for (int r = 0; r < N; ++r) {
+    const std::int64_t bytes = outcome.bytes_sent[static_cast<std::size_t>(r)];
+    const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+    if (messages > most_messages)
+      throw Wrong{
+          fmt::format("{}: {}, rank {} has sent {}, and should send at most {}", what, pass, r,
+                      count_of(messages, "message"), most_messages),
+          "The results are right, and so are the bytes, but they are sent in pieces, each of "
+          "which costs a latency. A reduce-scatter or an all-gather of all tokens has N - 1 "
+          "messages of each rank, and the all-reduce of the gain's gradient 2 (N - 1)."};
+    if (bytes > most_bytes)
+      throw Wrong{
+          fmt::format("{}: {}, rank {} sends {} B, and its part is at most {} B", what, pass, r,
+                      bytes, most_bytes),
+          "The results are right, and the ranks send no more together than they should, but "
+          "this one sends more than the others, which wait for it. In a reduce-scatter and "
+          "in an all-gather, all ranks send equally much."};
+  }
+}
+
+/// Throws Wrong if a rank has not normed each of its own tokens once per block, and no others.
+void check_norms(const std::string& what, const Outcome& outcome, const Case& sizes,
+                 bool backward) {
+  const auto right =
+      static_cast<std::size_t>(sizes.blocks * (sizes.tokens / sizes.N) * sizes.features);
+  for (int r = 0; r < sizes.N; ++r) {
+    const std::vector<float>& all = outcome.results[static_cast<std::size_t>(r)];
+    const auto forward = static_cast<std::size_t>(all[all.size() - 2]);
+    const auto back = static_cast<std::size_t>(all.back());
+    const bool is_forward = forward != right;
+    if (!is_forward && back == (backward ? right : 0)) continue;
+    throw Wrong{
+        fmt::format("{}: rank {} has given {} to {}, and its own tokens have {}", what, r,
+                    count_of(static_cast<std::int64_t>(is_forward ? forward : back), "number"),
+                    is_forward ? "norm()" : "norm_backward()", right),
+        (is_forward ? forward : back) > right
+            ? "The results are right, but the ranks repeat each other's work. A rank computes the "
+              "norm of its own tokens, once; those of the others come by the all-gather."
+            : "The results are right, but the norm of a rank's own tokens is to be computed by "
+              "norm(), and its gradient by norm_backward()."};
+  }
 }
 
 void check_bytes(const std::string& what, const Outcome& outcome, const Case& sizes,
@@ -431,7 +509,10 @@ void check_bytes(const std::string& what, const Outcome& outcome, const Case& si
   const std::int64_t half = std::int64_t{4} * (sizes.N - 1) * sizes.tokens * sizes.features;
   const std::int64_t gain = std::int64_t{4} * 2 * (sizes.N - 1) * sizes.features;
   const std::int64_t right = sizes.blocks * (2 * half + (backward ? 2 * half + gain : 0));
-  if (sent == right) return;
+  if (sent == right) {
+    check_pattern(what, outcome, sizes, backward);
+    return;
+  }
   const std::string expected =
       fmt::format("{}: {}, the ranks send {} B together, and {} B are right", what,
                   backward ? "forward and backward" : "forward", sent, right);
@@ -442,7 +523,9 @@ void check_bytes(const std::string& what, const Outcome& outcome, const Case& si
                 "needed: all-gather before the columns and reduce-scatter after the rows, and "
                 "backward the other way round."};
   throw Wrong{expected, sent < right
-                            ? "The results are right. How? Something must be sent that was not."
+                            ? "The results are right, but this is less than the ranks need to "
+                              "send: what one of them computes must come to the others as "
+                              "messages."
                             : "The results are right, but more is sent than needed. The gradients "
                               "by A and B belong to one rank alone; only that by the gain is "
                               "summed over the ranks."};
@@ -465,9 +548,12 @@ void check_memory(const std::string& what, const Outcome& outcome, const Whole& 
                     "{} B, a tensor of all tokens {} B, its columns of h {} B)",
                     what, backward ? "forward and backward" : "forward", r, held, most, 4 * S,
                     4 * W, 4 * H),
-        "The results are right, but a rank keeps too much. Only norm(x), and at any time one other "
-        "tensor (the terms of y, dy, or the gradient by norm(x)), has all tokens. Give back with "
-        "reset() what has been used, or use its memory again."};
+        fmt::format(
+            "The results are right, but a rank keeps too much. At that time, its Buffers had "
+            "{}. Only norm(x), and at any time one other tensor (the terms of y, dy, or the "
+            "gradient by norm(x)), has all tokens. Give back with reset() what has been "
+            "used, or use its memory again.",
+            buffers_at_peak(outcome, r))};
   }
 }
 
@@ -538,6 +624,7 @@ void check_one(Check& check, const Case& sizes) {
                blocks[b].dgain(sizes.all()),
                [&](auto found) { return why_not_dgain(found, blocks[b], r); });
     }
+    check_norms(what, outcome, sizes, backward);
     check_bytes(what, outcome, sizes, backward);
     check_memory(what, outcome, blocks[0], backward);
     if (N == 4 && backward && count == 1)

@@ -56,9 +56,11 @@ void row_backward(World& world, const Mlp& block, std::span<const float> h,
 
 // What you write. All ranks call the two functions together. Forward, the ranks send as many bytes
 // as one all-reduce of whole() numbers, which is what tensor parallelism needs; backward as well,
-// plus an all-reduce of as many numbers as the gain has. A rank that is in one of the functions
-// holds at most two tensors of all tokens (whole() numbers), three shards, and hidden() numbers,
-// backward two times hidden(); apart from what other blocks have saved.
+// plus an all-reduce of as many numbers as the gain has. No rank sends more than in these
+// collectives, or in more messages. Each rank computes the norm of its own tokens only, once. A
+// rank that is in one of the functions holds at most two tensors of all tokens (whole() numbers),
+// three shards, and hidden() numbers, backward two times hidden(); apart from what other blocks
+// have saved.
 
 /// The forward pass. `x` is the shard of the block's input. Returns the shard of y, and leaves in
 /// `saved` what mlp_backward() needs.

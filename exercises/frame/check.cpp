@@ -6,8 +6,15 @@
 
 #include "exercises/frame/ranks.h"
 #include "exercises/frame/report.h"
+#include "exercises/frame/staging.h"
 
 namespace lockstep::exercises {
+
+const char* const why_early =
+    "An operation is over when wait() of its Work has returned. Before that, what it receives or "
+    "computes is not there: a rank that uses it early gets old numbers, or some of the old and "
+    "some "
+    "of the new.";
 
 std::vector<float> Check::numbers(std::size_t count) {
   std::vector<float> all(count);
@@ -26,18 +33,29 @@ std::vector<float> Check::separable(std::size_t count) {
   return all;
 }
 
+void Check::count_case(const std::string& what) {
+  ++cases_;
+  current_case_ = what;
+  reporter_.try_case(what);
+}
+
 Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
                    const Diagnosis& diagnosis) {
-  ++cases_;
-  reporter_.try_case(what);
+  count_case(what);
+  used_early_.clear();
   Outcome all;
   Picoseconds end = 0;
   for (RankOutcome& each : ranks_.run(what, mesh, body, diagnosis)) {
     const int rank = static_cast<int>(all.results.size());
     const std::string name = fmt::format("rank {}", rank);
+    for (const float number : each.result)
+      if (used_early_.empty()) used_early_ = operation_that_marked(number).value_or("");
     all.results.push_back(std::move(each.result));
+    all.messages_sent.push_back(std::ssize(each.sent.blocks));
     all.bytes_sent.push_back(each.bytes_sent);
     all.peak_bytes.push_back(each.peak_bytes);
+    all.peak_sizes.push_back(std::move(each.peak_sizes));
+    all.uncounted.push_back(each.uncounted);
     end = std::max(end, each.end);
     if (!each.computed.blocks.empty())
       all.rows.push_back({name, std::move(each.computed.blocks), rank});
@@ -46,6 +64,52 @@ Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
   }
   all.microseconds = static_cast<double>(end) * 1e-6;
   return all;
+}
+
+void expect_arrived(const std::string& user, std::span<const float> numbers) {
+  for (const float number : numbers)
+    if (const std::optional<std::string> operation = operation_that_marked(number))
+      throw Wrong{
+          fmt::format("{} is given numbers that {} has not yet left there", user, *operation),
+          why_early};
+}
+
+void expect_free(World& world, const std::string& user, std::span<const float> numbers) {
+  const InFlight& in_flight = Frame::state(world).in_flight;
+  if (const InFlight::Operation* operation = in_flight.using_some_of(numbers))
+    throw Wrong{
+        fmt::format("rank {}: {} writes where {} is still at work", world.rank(), user,
+                    operation->asked.text()),
+        "An operation is over when wait() of its Work has returned. Until then, its numbers "
+        "belong to it: what is written there meanwhile is lost, or is mixed with what "
+        "arrives. Does the operation start too early, or the wait come too late?"};
+}
+
+bool is_in_buffer(World& world, std::span<const float> numbers) {
+  return Frame::state(world).is_in_buffer(numbers);
+}
+
+void expect_counted(const std::string& what, const Outcome& outcome) {
+  for (std::size_t r = 0; r < outcome.uncounted.size(); ++r)
+    if (outcome.uncounted[r] > 0)
+      throw Wrong{
+          fmt::format("{}: on rank {}, a collective works on {} in memory that is not counted",
+                      what, r, count_of(static_cast<std::int64_t>(outcome.uncounted[r]), "number")),
+          "What is whole must be in memory from world.allocate(), so that it is known how "
+          "much of it there is at a time."};
+}
+
+bool is_in_flight(World& world) {
+  return Frame::state(world).in_flight.oldest() != nullptr;
+}
+
+std::string buffers_at_peak(const Outcome& outcome, int rank) {
+  std::vector<std::size_t> sizes = outcome.peak_sizes[static_cast<std::size_t>(rank)];
+  std::ranges::sort(sizes, std::greater{});
+  if (sizes.empty()) return "no numbers";
+  const std::string last = count_of(static_cast<std::int64_t>(sizes.back()), "number");
+  sizes.pop_back();
+  return sizes.empty() ? last : fmt::format("{} and {}", fmt::join(sizes, ", "), last);
 }
 
 void check_ring(const std::string& what, const Outcome& outcome) {
@@ -61,6 +125,16 @@ void check_ring(const std::string& what, const Outcome& outcome) {
                     "needs a link to every other one. In a ring, a rank sends to one neighbour "
                     "only, and passes on what it receives from the other one."};
   }
+}
+
+void check_one_direction(const std::string& what, const Outcome& outcome) {
+  for (const Row& row : outcome.rows)
+    for (const Block& block : row.blocks)
+      if (row.sends && block.label != row.blocks.front().label)
+        throw Wrong{fmt::format("{}: rank {} sends to rank {} and to rank {}", what, row.rank,
+                                row.blocks.front().label, block.label),
+                    "The results are right, but in a ring a rank sends to one neighbour only, and "
+                    "receives from the other one."};
 }
 
 std::string list(std::span<const float> numbers) {

@@ -6,7 +6,8 @@
 /// is linked with them; the others are not. All ranks of a world call the same collectives, with
 /// the same sizes, in the same order. Each starts when this rank's computation has come to the
 /// call, and overlaps with what is computed until the Work's wait(); one world's collectives run
-/// one after another. Chunks are those of chunk().
+/// one after another. Until then, only a later collective of the same world may use `data`, or a
+/// part of it. Chunks are those of chunk().
 namespace lockstep::exercises {
 
 using Where = std::source_location;

@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
 #include <string_view>
 
 #include "core/base/error.h"
+#include "exercises/frame/statics.h"
 
 namespace lockstep::exercises {
 
@@ -78,11 +81,47 @@ class Bytes {
 
 }  // namespace
 
-RankState::RankState(Rank& rank_, const Mesh& mesh_, int channels_)
+void Turn::take() {
+  // Long for a computation on a busy machine; an endless loop is ended by the supervisor.
+  constexpr std::chrono::seconds patience{3};
+  if (mutex_.try_lock_for(patience)) holder_ = std::this_thread::get_id();
+}
+
+void Turn::pass() {
+  if (!is_mine()) return;
+  holder_ = std::thread::id{};
+  mutex_.unlock();
+}
+
+RankState::RankState(Rank& rank_, const Mesh& mesh_, int channels_, Turn* turn_)
     : rank(rank_),
       mesh(mesh_),
       channels(channels_),
-      groups(static_cast<std::size_t>(all_axes_count) + 1) {}
+      groups(static_cast<std::size_t>(all_axes_count) + 1),
+      in_flight(rank_.id),
+      turn(turn_) {}
+
+bool RankState::is_in_buffer(std::span<const float> numbers) const {
+  if (numbers.empty()) return true;
+  const auto after = buffers.upper_bound(numbers.data());
+  if (after == buffers.begin()) return false;
+  const auto& [where, size] = *std::prev(after);
+  return numbers.data() + numbers.size() <= where + size;
+}
+
+void RankState::check_memory() {
+  check_statics(fmt::format("rank {}", rank.id));
+  if (in_flight.misuse) throw Wrong{*in_flight.misuse};
+}
+
+void check_statics(const std::string& who) {
+  const std::optional<std::string> variable = StaticData::of_answer().changed();
+  if (!variable) return;
+  throw Wrong{fmt::format("{} changes the static variable `{}`", who, *variable),
+              "Your answer keeps data in a static variable, which the threads of all ranks share. "
+              "Nothing but messages connects ranks: what one of them keeps must be in a local "
+              "variable, or come as an argument. (Constants may be static.)"};
+}
 
 Group& RankState::all() {
   if (mesh.ranks() == rank.count) return rank.world;
@@ -115,6 +154,9 @@ std::string RankOutcome::to_bytes() const {
   for (const float each : result) bytes.put(each);
   bytes.put(bytes_sent);
   bytes.put(peak_bytes);
+  bytes.put(uncounted);
+  bytes.put(peak_sizes.size());
+  for (const std::size_t each : peak_sizes) bytes.put(each);
   bytes.put(end);
   for (const Row* row : {&computed, &sent}) {
     bytes.put(row->blocks.size());
@@ -134,6 +176,9 @@ RankOutcome RankOutcome::from_bytes(const std::string& text) {
   for (float& each : outcome.result) each = bytes.take<float>();
   outcome.bytes_sent = bytes.take<std::int64_t>();
   outcome.peak_bytes = bytes.take<std::int64_t>();
+  outcome.uncounted = bytes.take<std::size_t>();
+  outcome.peak_sizes.resize(bytes.take<std::size_t>());
+  for (std::size_t& each : outcome.peak_sizes) each = bytes.take<std::size_t>();
   outcome.end = bytes.take<Picoseconds>();
   for (Row* row : {&outcome.computed, &outcome.sent}) {
     row->blocks.resize(bytes.take<std::size_t>());
@@ -161,12 +206,25 @@ Options options_for(int ranks, const std::string& device) {
 }
 
 RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds start,
-                     const Check::Body& body) {
+                     const Check::Body& body, Turn* turn) {
   const std::int64_t before = all_bytes(rank.transport->bytes_sent());
   RankOutcome outcome;
-  RankState state{rank, mesh, channels};
+  RankState state{rank, mesh, channels, turn};
   World world{state, state.all()};
+  struct HasTurn {
+    explicit HasTurn(Turn* turn_) : turn(turn_) {
+      if (turn != nullptr) turn->take();
+    }
+    ~HasTurn() {
+      if (turn != nullptr) turn->pass();
+    }
+    Turn* turn;
+  } const has_turn{turn};
   const auto check_waits = [&] {
+    state.check_memory();
+    if (const InFlight::Operation* left = state.in_flight.oldest();
+        left != nullptr && state.not_awaited.empty())
+      state.not_awaited = left->asked.text();
     if (!state.not_awaited.empty())
       throw Wrong{
           fmt::format("rank {} never waits for its {}", rank.id, state.not_awaited),
@@ -187,12 +245,18 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
     throw;
   } catch (const abi::__forced_unwind&) {  // pthread_exit(), which must not be stopped
     throw;
-  } catch (...) {
+  } catch (const std::invalid_argument&) {  // of an operation, whose arguments do not fit
     throw RunError{text_of_exception()};
+  } catch (...) {
+    throw Wrong{fmt::format("rank {} of {}: {}", rank.id, mesh.ranks(), text_of_exception()),
+                "This exception has ended your function on that rank, in this case. With what "
+                "index or size did the rank come there?"};
   }
   check_waits();
   outcome.bytes_sent = all_bytes(rank.transport->bytes_sent()) - before;
   outcome.peak_bytes = state.peak_bytes;
+  outcome.peak_sizes = std::move(state.peak_sizes);
+  outcome.uncounted = state.uncounted;
   outcome.end = rank.compute.now() - start;
   take_rows(rank.trace, start, outcome.computed, outcome.sent);
   return outcome;
@@ -202,6 +266,11 @@ std::string text_of_exception() {
   constexpr std::size_t most = 1000;
   try {
     throw;
+  } catch (const std::out_of_range& error) {
+    return fmt::format("the answer uses an element that is not there ({})", error.what());
+  } catch (const std::length_error& error) {
+    return fmt::format("the answer asks for a negative or much too large number of elements ({})",
+                       error.what());
   } catch (const std::exception& error) {
     const std::string_view text = error.what();
     if (text.size() <= most) return std::string{text};

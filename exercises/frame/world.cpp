@@ -1,6 +1,7 @@
 #include "exercises/frame/world.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "core/comm/group.h"
@@ -10,7 +11,11 @@ namespace lockstep::exercises {
 
 Buffer::Buffer(RankState& rank, std::size_t numbers) : rank_(&rank), numbers_(numbers) {
   rank.held_bytes += static_cast<std::int64_t>(numbers_.size() * sizeof(float));
-  rank.peak_bytes = std::max(rank.peak_bytes, rank.held_bytes);
+  if (!numbers_.empty()) rank.buffers[numbers_.data()] = numbers_.size();
+  if (rank.held_bytes <= rank.peak_bytes) return;
+  rank.peak_bytes = rank.held_bytes;
+  rank.peak_sizes.clear();
+  for (const auto& [where, size] : rank.buffers) rank.peak_sizes.push_back(size);
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
@@ -22,8 +27,11 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 void Buffer::reset() {
-  if (rank_ != nullptr)
+  if (rank_ != nullptr) {
     rank_->held_bytes -= static_cast<std::int64_t>(numbers_.size() * sizeof(float));
+    rank_->buffers.erase(numbers_.data());
+    if (std::uncaught_exceptions() == 0) rank_->in_flight.free(numbers_);
+  }
   rank_ = nullptr;
   numbers_ = std::vector<float>{};  // frees the memory, so that later accesses are reported
 }
@@ -45,6 +53,8 @@ Work World::receive(std::span<float> into, int from, std::source_location where)
 }
 
 void World::compute(const std::string& name, double microseconds) {
+  state_.check_memory();
+  const OutOfTurn computing{state_.turn};
   Stream& stream = state_.rank.compute;
   const double flops = microseconds * 1e-6 * stream.clock().cluster().flops;
   stream.launch({.name = stream.trace().keep(name)}, {.flops = flops},
@@ -56,6 +66,7 @@ Buffer World::allocate(std::size_t numbers) {
 }
 
 World World::along(Axis axis) {
+  const OutOfTurn creating{state_.turn};
   return World{state_, state_.along(axis)};
 }
 int World::coordinate(Axis axis) const {

@@ -60,7 +60,9 @@ class World {
 
   /// Starts to send `data` to rank `to`, or to receive a message of exactly that size from rank
   /// `from`. The Work's wait() returns when the message has been delivered: a send ends only when
-  /// the receiver takes the message, as with NCCL. The buffer must stay unchanged until then.
+  /// the receiver takes the message, as with NCCL. The buffer belongs to the operation until then:
+  /// what is sent must stay unchanged, and what is received is not there yet. (A buffer to receive
+  /// into contains NaNs until wait() returns, so that a check recognizes what is used too early.)
   Work send(std::span<const float> data, int to,
             std::source_location where = std::source_location::current());
   Work receive(std::span<float> into, int from,

@@ -28,8 +28,8 @@ namespace lockstep::exercises {
 
 namespace {
 
-std::atomic<bool> ever{true};  // so that the compiler keeps endless loops
-bool wrong = false;            // whether the answer's result is to be wrong
+std::atomic<bool> ever{true};     // so that the compiler keeps endless loops
+thread_local bool wrong = false;  // whether the answer's result is to be wrong
 
 std::string asked() {
   const char* name = std::getenv("LOCKSTEP_HOSTILE");

@@ -58,7 +58,7 @@ throw_twice             4  from a destructor.*signal 6 \(Aborted\) before the ch
 throw_in_thread         4  from a thread.*signal 6 \(Aborted\) before the check was over
 thread_not_joined       4  signal 6 \(Aborted\) before the check was over
 allocate_for_ever       4  more than 2 GB of memory                    mpi  4  more than 2 GB of memory|rank 0: has waited
-negative_size           4  rank 1: .*vector
+negative_size           4  rank 1 of 3: .*vector
 outside_buffer          4  hostile.cpp:[0-9]*: reads or writes outside a buffer
 free_twice              4  hostile.cpp:[0-9]*: frees the same memory twice
 overflow_int            4  hostile.cpp:[0-9]*: signed integer overflow

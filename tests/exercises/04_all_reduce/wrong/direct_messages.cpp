@@ -1,4 +1,4 @@
-// diagnosis: this is no ring
+// diagnosis: sends to one neighbour only
 #include "exercises/04_all_reduce/task.h"
 
 namespace lockstep::exercises {

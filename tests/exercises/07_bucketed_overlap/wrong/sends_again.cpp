@@ -1,4 +1,4 @@
-// diagnosis: all-reduced more than once
+// diagnosis: Both collectives contain some of the same numbers
 #include "exercises/07_bucketed_overlap/task.h"
 
 namespace lockstep::exercises {

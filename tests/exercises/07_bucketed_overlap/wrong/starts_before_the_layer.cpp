@@ -1,4 +1,4 @@
-// diagnosis: started before its bucket's last layer was computed
+// diagnosis: writes where all_reduce() at line 15 is still at work
 #include "exercises/07_bucketed_overlap/task.h"
 
 namespace lockstep::exercises {

@@ -1,4 +1,4 @@
-// diagnosis: so nothing overlaps
+// diagnosis: it gathers nothing
 #include "exercises/10_zero3/task.h"
 
 namespace lockstep::exercises {

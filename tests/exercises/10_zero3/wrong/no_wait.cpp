@@ -1,4 +1,4 @@
-// diagnosis: never waits for its
+// diagnosis: has not yet left there
 #include "exercises/10_zero3/task.h"
 
 namespace lockstep::exercises {
