@@ -114,7 +114,7 @@ int find(const std::vector<Numbers>& among, std::span<const float> numbers) {
   return -1;
 }
 
-/// One call of train_step(): looks at everything with which it calls the chain.
+/// Checks one call of train_step(): inspects every argument that it passes to the chain.
 class Step {
  public:
   Step(const Blocks& blocks, const Reference& right, World& world)

@@ -103,7 +103,8 @@ InFlight::Handle InFlight::start(const Asked& asked, const HostNumbers& numbers)
     const auto offset = numbers.written.data() - before->numbers.written.data();
     started.copy = {before->copy, before->copy.get() + offset};
   } else {
-    // In one block: what is read, and behind it what is written, unless it is the same.
+    // One block holds the numbers that the operation reads, followed by those that it writes
+    // unless it works in place.
     const std::size_t size = numbers.read.size() + (in_place ? 0 : numbers.written.size());
     started.copy = std::shared_ptr<float[]>{new float[size + 1]};
     std::ranges::copy(numbers.read, started.copy.get());

@@ -80,7 +80,7 @@ int run_process(Reporter& reporter, std::uint64_t seed, const std::string& devic
     ranks.reset();  // ends MPI, together with all ranks
     return conclude(reporter, verdict);
   }
-  // Other ranks may still wait for this one, so that MPI can't be ended in order.
+  // Other ranks may still be waiting for this one, so MPI can't be shut down cleanly.
   std::_Exit(conclude(reporter, verdict));
 }
 #endif

@@ -24,7 +24,8 @@ struct Composition {
   int shard = 0;                   ///< ranks that share one copy of the states; 0: all of them
   std::int64_t bucket_bytes = 50'000;
 
-  /// Returns the number of ranks in each group that shares or, without ZeRO, sums gradients.
+  /// Returns the number of ranks in each group that shares one copy of the states or, without ZeRO,
+  /// sums gradients.
   int sharers(const Place& place) const { return shard > 0 ? shard : place.size(Axis::dp_cp); }
   /// Returns the number of ranks among which each stage's optimizer states are divided.
   int shards(const Place& place) const { return zero > 0 ? sharers(place) : 1; }

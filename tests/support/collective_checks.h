@@ -142,8 +142,8 @@ class CollectiveChecks {
     if (memory(rank_.memory.current()) != 0) fail(what, "scratch that is not given back");
   }
 
-  /// Checks an all-reduce of whole numbers and one of noise. `scratch`, in elements, is compared
-  /// with the memory that the first one takes.
+  /// Checks an all-reduce of whole numbers and one of random values. `scratch` is the peak memory,
+  /// in elements, that the first one must take.
   void sums(const std::string& what, std::optional<std::int64_t> scratch,
             const std::function<void(View)>& all_reduce) {
     auto sum = whole_values(rank_.id, n_);

@@ -140,7 +140,7 @@ const std::vector<std::string>& extremes() {
   return all;
 }
 
-/// Fills the template's places: place `chosen` with `value`, the others with their defaults.
+/// Fills in the template: place `chosen` with `value`, the other places with their defaults.
 /// Returns "" if place `chosen` does not exist.
 std::string filled(const std::string& pattern, int chosen, const std::string& value) {
   std::string line;

@@ -28,7 +28,7 @@ struct SavedTensor {
   std::vector<SavedBox> boxes;
   bool operator==(const SavedTensor&) const = default;
 
-  /// Returns the name of one of the boxes in its file.
+  /// Returns the name that `saved`, one of the boxes, has in its file.
   std::string name_of(const SavedBox& saved) const;
 };
 

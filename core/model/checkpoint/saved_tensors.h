@@ -47,7 +47,8 @@ class SavedTensors {
   /// Returns the number of optimizer steps taken, or nothing without an optimizer's state.
   std::optional<std::int64_t> optimizer_steps();
 
-  /// Reads a slice of a tensor into `values`, (slice.local()): only the bytes that the slice needs.
+  /// Reads a slice of a tensor into `values`, of shape slice.local(). Reads only the bytes that the
+  /// slice needs.
   /// Leaves padding unchanged. Throws UsageError, naming the file and the tensor, if a file is
   /// missing or lacks data that the manifest lists.
   void read(const SavedTensor& tensor, const Slice& slice, float* values);

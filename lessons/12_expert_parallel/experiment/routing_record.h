@@ -57,9 +57,9 @@ class RoutingRecord : public RoutingLog {
     return found != calls_.end() && !found->second.empty();
   }
 
-  /// Call this before the run if a single-device run will replay it, with the number of
-  /// data-parallel ranks, and of microbatches on each. `context_ranks` share the tokens of each
-  /// microbatch.
+  /// Call this before a run that a single-device run will replay. `replicas` is the number of
+  /// data-parallel ranks, and `microbatches` the number of microbatches on each. `context_ranks`
+  /// ranks share the tokens of each microbatch.
   void set_replay(int replicas, int microbatches, int context_ranks = 1) {
     replicas_ = replicas;
     microbatches_ = microbatches;
@@ -91,9 +91,10 @@ class RoutingRecord : public RoutingLog {
     int replica = 0;
     std::int64_t call = 0;
   };
-  /// Returns the rank's routing for the `call`-th microbatch of one device, which runs all
-  /// microbatches of the first rank, then of the second, and so on, in each step. `context_rank`
-  /// holds some of its tokens. None without a replay, and after its end.
+  /// Returns the routing that a rank recorded for the single-device run's microbatch `call`. In
+  /// each step, that run takes all microbatches of the first data-parallel rank, then those of the
+  /// second, and so on. `context_rank` selects one of the ranks that share the microbatch's tokens.
+  /// None without a replay, and after its end.
   Recorded recorded(int layer, std::int64_t call, int context_rank = 0) const {
     const std::int64_t m = microbatches_;
     Recorded recorded{nullptr,

@@ -33,8 +33,8 @@ bool is_made(std::uintptr_t stream) {
   return stream >= first_stream_id;
 }
 
-/// Rounds up to one of 256, 320, 384, 448, 512, 640, ... There are only a few such sizes, so blocks
-/// are often reused.
+/// Rounds up to a multiple of 256 or, above 2,048, to one of 2,560, 3,072, 3,584, 4,096, 5,120, ...
+/// There are only a few such sizes, so blocks are often reused.
 std::size_t size_class(std::size_t bytes) {
   std::size_t power = 256;
   while (2 * power <= bytes) power *= 2;
