@@ -131,7 +131,11 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
             const Numbers mean = problem.gradient(weights, begin, begin + each);
             for (std::size_t i = 0; i < problem.n; ++i) {
               const double product = static_cast<double>(factor) * mean[i];
-              if (std::abs(product) < smallest_f16 && std::abs(mean[i]) > 1e-3 * problem.unit)
+              // Only if the factor is to blame: with the loss scale, and divided by all
+              // microbatches, the gradient would not vanish.
+              const double scaled_mean =
+                  static_cast<double>(settings.loss_scale) * mean[i] / (N * microbatches);
+              if (std::abs(product) < smallest_f16 && std::abs(scaled_mean) >= smallest_f16)
                 throw Wrong{
                     fmt::format("with the factor {:g}, a gradient of {:.2g} becomes {:.2g}, "
                                 "which is 0 in 16 bits",
