@@ -6,8 +6,15 @@
 
 #include "exercises/frame/ranks.h"
 #include "exercises/frame/report.h"
+#include "exercises/frame/staging.h"
 
 namespace lockstep::exercises {
+
+const char* const why_early =
+    "An operation is over when wait() of its Work has returned. Before that, what it receives or "
+    "computes is not there: a rank that uses it early gets old numbers, or some of the old and "
+    "some "
+    "of the new.";
 
 std::vector<float> Check::numbers(std::size_t count) {
   std::vector<float> all(count);
@@ -26,16 +33,25 @@ std::vector<float> Check::separable(std::size_t count) {
   return all;
 }
 
+void Check::count_case(const std::string& what) {
+  ++cases_;
+  current_case_ = what;
+  reporter_.try_case(what);
+}
+
 Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
                    const Diagnosis& diagnosis) {
-  ++cases_;
-  reporter_.try_case(what);
+  count_case(what);
+  used_early_.clear();
   Outcome all;
   Picoseconds end = 0;
   for (RankOutcome& each : ranks_.run(what, mesh, body, diagnosis)) {
     const int rank = static_cast<int>(all.results.size());
     const std::string name = fmt::format("rank {}", rank);
+    for (const float number : each.result)
+      if (used_early_.empty()) used_early_ = operation_that_marked(number).value_or("");
     all.results.push_back(std::move(each.result));
+    all.messages_sent.push_back(std::ssize(each.sent.blocks));
     all.bytes_sent.push_back(each.bytes_sent);
     all.peak_bytes.push_back(each.peak_bytes);
     end = std::max(end, each.end);
@@ -46,6 +62,25 @@ Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
   }
   all.microseconds = static_cast<double>(end) * 1e-6;
   return all;
+}
+
+void expect_arrived(const std::string& user, std::span<const float> numbers) {
+  for (const float number : numbers)
+    if (const std::optional<std::string> operation = operation_that_marked(number))
+      throw Wrong{
+          fmt::format("{} is given numbers that {} has not yet left there", user, *operation),
+          why_early};
+}
+
+void expect_free(World& world, const std::string& user, std::span<const float> numbers) {
+  const InFlight& in_flight = Frame::state(world).in_flight;
+  if (const InFlight::Operation* operation = in_flight.using_some_of(numbers))
+    throw Wrong{
+        fmt::format("rank {}: {} writes where {} is still at work", world.rank(), user,
+                    operation->asked.text()),
+        "An operation is over when wait() of its Work has returned. Until then, its numbers "
+        "belong to it: what is written there meanwhile is lost, or is mixed with what "
+        "arrives. Does the operation start too early, or the wait come too late?"};
 }
 
 void check_ring(const std::string& what, const Outcome& outcome) {

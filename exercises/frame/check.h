@@ -40,6 +40,7 @@ struct Failure {
 struct Outcome {
   std::vector<std::vector<float>> results;  ///< by rank: what the body returned
   std::vector<std::int64_t> bytes_sent;     ///< by rank
+  std::vector<std::int64_t> messages_sent;  ///< by rank: also those of collectives, and empty ones
   std::vector<std::int64_t> peak_bytes;     ///< by rank: the most that Buffers held at a time
   double microseconds = 0;                  ///< on the modelled clock, until the last rank ended
   /// What each rank computed, and to whom it sent when: rows "rank 0", and "rank 0 to", whose
@@ -84,9 +85,15 @@ class Check {
     return run(what, Mesh{ranks, {1, 1, ranks, 1}}, body, diagnosis);
   }
 
-  /// run() counts its own cases; a check without runs counts them here.
-  void count_case() { ++cases_; }
+  /// run() counts its own cases; a check without runs counts them here, before each. `what`
+  /// describes the case.
+  void count_case(const std::string& what = "");
   int cases() const { return cases_; }
+  const std::string& current_case() const { return current_case_; }
+  /// If the last run's results were computed with numbers that had not arrived, names the operation
+  /// that should have been waited for: "all_reduce() at line 9 of rank 1". Results that do not
+  /// matter may contain such numbers.
+  const std::string& used_early() const { return used_early_; }
 
   /// Shows `picture` after the answer has turned out right, below `caption`, which says what to see
   /// there.
@@ -102,9 +109,19 @@ class Check {
   Reporter& reporter_;
   std::mt19937_64 random_;
   int cases_ = 0;
+  std::string current_case_, used_early_;
   std::string caption_;
   Picture picture_;
 };
+
+/// The diagnosis of numbers that were used before they had arrived.
+extern const char* const why_early;
+
+/// To be called by what an answer calls, such as `forward`. Throws Wrong if some of the numbers
+/// that it is given have not arrived, or were computed with such numbers. `user` is "forward()".
+void expect_arrived(const std::string& user, std::span<const float> numbers);
+/// Likewise, for numbers that it writes: throws Wrong if an operation in flight uses them.
+void expect_free(World& world, const std::string& user, std::span<const float> numbers);
 
 /// Throws Wrong if a rank has sent to another one than its neighbours in the ring of all ranks.
 void check_ring(const std::string& what, const Outcome& outcome);

@@ -38,14 +38,18 @@ Verdict verdict_of_check(Ranks& ranks, Reporter& reporter, std::uint64_t seed,
   } catch (const NotWritten&) {
     return {not_written_code, "not written yet"};
   } catch (const Wrong& error) {
-    return wrong(error.what(), error.why);
+    if (trial.used_early().empty()) return wrong(error.what(), error.why);
+    return wrong(fmt::format("{}\n\nThis was computed with numbers that {} had not yet left there.",
+                             error.what(), trial.used_early()),
+                 why_early);
   } catch (const UsageError&) {
     throw;
   } catch (const abi::__forced_unwind&) {
     reporter.give_verdict(wrong_code, "The answer calls pthread_exit().");
     throw;
   } catch (...) {
-    return wrong(text_of_exception(), "");
+    const std::string& where = trial.current_case();
+    return wrong((where.empty() ? "" : where + ": ") + text_of_exception(), "");
   }
   std::string text = fmt::format("{} are right. {}", count_of(trial.cases(), "case"), learned);
   if (!trial.picture().text.empty())

@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
 #include <string_view>
 
 #include "core/base/error.h"
+#include "exercises/frame/statics.h"
 
 namespace lockstep::exercises {
 
@@ -78,11 +81,39 @@ class Bytes {
 
 }  // namespace
 
-RankState::RankState(Rank& rank_, const Mesh& mesh_, int channels_)
+void Turn::take() {
+  // Long for a computation, short for somebody who waits for the verdict on an endless loop.
+  constexpr std::chrono::milliseconds patience{500};
+  if (mutex_.try_lock_for(patience)) holder_ = std::this_thread::get_id();
+}
+
+void Turn::pass() {
+  if (!is_mine()) return;
+  holder_ = std::thread::id{};
+  mutex_.unlock();
+}
+
+RankState::RankState(Rank& rank_, const Mesh& mesh_, int channels_, Turn* turn_)
     : rank(rank_),
       mesh(mesh_),
       channels(channels_),
-      groups(static_cast<std::size_t>(all_axes_count) + 1) {}
+      groups(static_cast<std::size_t>(all_axes_count) + 1),
+      in_flight(rank_.id),
+      turn(turn_) {}
+
+void RankState::check_memory() {
+  check_statics(fmt::format("rank {}", rank.id));
+  if (in_flight.misuse) throw Wrong{*in_flight.misuse};
+}
+
+void check_statics(const std::string& who) {
+  const std::optional<std::string> variable = StaticData::of_answer().changed();
+  if (!variable) return;
+  throw Wrong{fmt::format("{} changes the static variable `{}`", who, *variable),
+              "Your answer keeps data in a static variable, which the threads of all ranks share. "
+              "Nothing but messages connects ranks: what one of them keeps must be in a local "
+              "variable, or come as an argument. (Constants may be static.)"};
+}
 
 Group& RankState::all() {
   if (mesh.ranks() == rank.count) return rank.world;
@@ -161,12 +192,25 @@ Options options_for(int ranks, const std::string& device) {
 }
 
 RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds start,
-                     const Check::Body& body) {
+                     const Check::Body& body, Turn* turn) {
   const std::int64_t before = all_bytes(rank.transport->bytes_sent());
   RankOutcome outcome;
-  RankState state{rank, mesh, channels};
+  RankState state{rank, mesh, channels, turn};
   World world{state, state.all()};
+  struct HasTurn {
+    explicit HasTurn(Turn* turn_) : turn(turn_) {
+      if (turn != nullptr) turn->take();
+    }
+    ~HasTurn() {
+      if (turn != nullptr) turn->pass();
+    }
+    Turn* turn;
+  } const has_turn{turn};
   const auto check_waits = [&] {
+    state.check_memory();
+    if (const InFlight::Operation* left = state.in_flight.oldest();
+        left != nullptr && state.not_awaited.empty())
+      state.not_awaited = left->asked.text();
     if (!state.not_awaited.empty())
       throw Wrong{
           fmt::format("rank {} never waits for its {}", rank.id, state.not_awaited),
@@ -202,6 +246,11 @@ std::string text_of_exception() {
   constexpr std::size_t most = 1000;
   try {
     throw;
+  } catch (const std::out_of_range& error) {
+    return fmt::format("the answer uses an element that is not there ({})", error.what());
+  } catch (const std::length_error& error) {
+    return fmt::format("the answer asks for a negative or much too large number of elements ({})",
+                       error.what());
   } catch (const std::exception& error) {
     const std::string_view text = error.what();
     if (text.size() <= most) return std::string{text};

@@ -1,19 +1,54 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
+#include <thread>
 
 #include "core/run/rank.h"
 #include "exercises/frame/check.h"
+#include "exercises/frame/in_flight.h"
 
 namespace lockstep::exercises {
+
+/// Lets one rank at a time compute, if ranks are threads. It passes on the turn inside the
+/// operations of its World, so what a rank does between two of them is not mixed with what others
+/// do. A rank that keeps the turn for too long, for example in an endless loop, has it no longer.
+class Turn {
+ public:
+  void take();
+  /// Does nothing if this thread does not have the turn.
+  void pass();
+  bool is_mine() const { return holder_ == std::this_thread::get_id(); }
+
+ private:
+  std::timed_mutex mutex_;
+  std::atomic<std::thread::id> holder_{};
+};
+
+/// Passes the turn on, and takes it again at the end.
+class OutOfTurn {
+ public:
+  explicit OutOfTurn(Turn* turn) : turn_(turn != nullptr && turn->is_mine() ? turn : nullptr) {
+    if (turn_ != nullptr) turn_->pass();
+  }
+  ~OutOfTurn() {
+    if (turn_ != nullptr) turn_->take();
+  }
+  OutOfTurn(const OutOfTurn&) = delete;
+  OutOfTurn& operator=(const OutOfTurn&) = delete;
+
+ private:
+  Turn* turn_;
+};
 
 /// One rank of one run: what its World and its Buffers share. Belongs to the rank's thread.
 struct RankState {
   /// The number of channels that a run's groups use.
   static constexpr int channels_taken = (all_axes_count + 1) * Group::channels_taken;
   /// `rank` is one of the mesh's ranks, which are the first ranks of its run. `channels` is the
-  /// first of `channels_taken` numbers from Transport::open_channels().
-  RankState(Rank& rank, const Mesh& mesh, int channels);
+  /// first of `channels_taken` numbers from Transport::open_channels(). `turn` may be null.
+  RankState(Rank& rank, const Mesh& mesh, int channels, Turn* turn);
 
   Rank& rank;
   const Mesh mesh;
@@ -23,6 +58,13 @@ struct RankState {
   std::int64_t peak_bytes = 0;
   /// The first operation whose Work was destroyed before wait(): "receive() at line 9"; else "".
   std::string not_awaited;
+  InFlight in_flight;
+  Turn* const turn;
+
+  /// To be called at the beginning of each of the rank's operations, and after the last. Throws
+  /// Wrong if the answer has kept data in a static variable, or has used the numbers of an
+  /// operation in flight in a way that could not be reported at once.
+  void check_memory();
 
   Group& all();
   Group& along(Axis axis);
@@ -57,8 +99,12 @@ class Ranks {
 Options options_for(int ranks, const std::string& device);
 /// Runs the body on a rank that has been created with these options, from modelled time `start` on.
 /// `channels` are for its RankState.
+/// If ranks are threads, they share `turn`; otherwise it is null.
 RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds start,
-                     const Check::Body& body);
+                     const Check::Body& body, Turn* turn);
+/// Throws Wrong if a static variable of the answer has changed since StaticData::remember().
+/// `who` has changed it: "rank 1".
+void check_statics(const std::string& who);
 /// Describes the exception that is being handled: what it says, cut to a readable length, or its
 /// type if that is not derived from std::exception.
 std::string text_of_exception();

@@ -49,40 +49,59 @@ class OnGpu final : public Task {
   Work work_;
 };
 
-/// Notes that an operation was not waited for, unless an exception has ended the answer.
+/// An operation on the copies that `in_flight` has made. Notes that it was not waited for, unless
+/// an exception has ended the answer.
 class Awaited final : public Task {
  public:
-  Awaited(RankState& state, Work work, std::string what)
-      : state_(state), work_(std::move(work)), what_(std::move(what)) {}
+  Awaited(RankState& state, Work work, InFlight::Handle operation)
+      : state_(state), work_(std::move(work)), operation_(operation) {}
   ~Awaited() override {
-    if (!finished_ && std::uncaught_exceptions() == 0 && state_.not_awaited.empty())
-      state_.not_awaited = what_;
+    if (finished_) return;
+    if (std::uncaught_exceptions() == 0 && state_.not_awaited.empty())
+      state_.not_awaited = operation_->asked.text();
+    const OutOfTurn waiting{state_.turn};
+    work_ = Work{};  // ends it, before its copies are freed
+    state_.in_flight.give_up(operation_);
   }
 
   Event finish() override {
+    state_.check_memory();
+    Event done;
+    {
+      const OutOfTurn waiting{state_.turn};
+      done = work_.finish();
+    }
     finished_ = true;
-    return work_.finish();
+    state_.in_flight.finish(operation_);
+    return done;
   }
 
  private:
   RankState& state_;
   Work work_;
-  const std::string what_;
+  const InFlight::Handle operation_;
   bool finished_ = false;
 };
 
 }  // namespace
 
-Work start_on(RankState& state, const Asked& asked, HostNumbers numbers,
+Work start_on(RankState& state, const Asked& asked, const HostNumbers& asked_numbers,
               const std::function<Work(View, View)>& start) {
+  state.check_memory();
+  const InFlight::Handle operation = state.in_flight.start(asked, asked_numbers);
+  const HostNumbers numbers = operation->copies();
   const Span span{.name = "message"};
-  Work work = state.rank.gpu ? Work{state.rank.compute, span,
-                                    std::make_unique<OnGpu>(state.rank, numbers, start)}
-                             : start(view_of(numbers.read), view_of(numbers.written));
-  return Work{state.rank.compute, span,
-              std::make_unique<Awaited>(
-                  state, std::move(work),
-                  fmt::format("{}() at line {}", asked.operation, asked.where.line()))};
+  try {
+    const OutOfTurn starting{state.turn};
+    Work work = state.rank.gpu ? Work{state.rank.compute, span,
+                                      std::make_unique<OnGpu>(state.rank, numbers, start)}
+                               : start(view_of(numbers.read), view_of(numbers.written));
+    return Work{state.rank.compute, span,
+                std::make_unique<Awaited>(state, std::move(work), operation)};
+  } catch (...) {
+    state.in_flight.give_up(operation);
+    throw;
+  }
 }
 
 }  // namespace lockstep::exercises

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "core/run/thread_ranks.h"
 #include "exercises/frame/ranks.h"
+#include "exercises/frame/statics.h"
 
 namespace lockstep::exercises {
 
@@ -26,10 +27,12 @@ class Threads final : public Ranks {
     std::mutex mutex;
     std::optional<Wrong> wrong;
     std::vector<RankOutcome> outcomes(static_cast<std::size_t>(mesh.ranks()));
+    Turn turn;
+    StaticData::of_answer().remember();
     all.run([&](Rank& rank) {
       try {
-        outcomes[static_cast<std::size_t>(rank.id)] =
-            run_body(rank, mesh, rank.transport->open_channels(RankState::channels_taken), 0, body);
+        outcomes[static_cast<std::size_t>(rank.id)] = run_body(
+            rank, mesh, rank.transport->open_channels(RankState::channels_taken), 0, body, &turn);
       } catch (const NotWritten&) {
         not_written = true;
         throw;
@@ -45,6 +48,7 @@ class Threads final : public Ranks {
       }
     });
     if (not_written) throw NotWritten{};
+    check_statics(fmt::format("{}: a rank", what));
     if (wrong) throw Wrong{fmt::format("{}: {}", what, wrong->what()), wrong->why};
     if (const std::string failure = fabric.failure(); !failure.empty())
       throw Wrong{fmt::format("{}: {}", what, failure), diagnosis(failure_of(fabric.deadlock()))};

@@ -1,6 +1,7 @@
 #include "exercises/frame/world.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "core/comm/group.h"
@@ -22,8 +23,10 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 void Buffer::reset() {
-  if (rank_ != nullptr)
+  if (rank_ != nullptr) {
     rank_->held_bytes -= static_cast<std::int64_t>(numbers_.size() * sizeof(float));
+    if (std::uncaught_exceptions() == 0) rank_->in_flight.free(numbers_);
+  }
   rank_ = nullptr;
   numbers_ = std::vector<float>{};  // frees the memory, so that later accesses are reported
 }
@@ -45,6 +48,8 @@ Work World::receive(std::span<float> into, int from, std::source_location where)
 }
 
 void World::compute(const std::string& name, double microseconds) {
+  state_.check_memory();
+  const OutOfTurn computing{state_.turn};
   Stream& stream = state_.rank.compute;
   const double flops = microseconds * 1e-6 * stream.clock().cluster().flops;
   stream.launch({.name = stream.trace().keep(name)}, {.flops = flops},
@@ -56,6 +61,7 @@ Buffer World::allocate(std::size_t numbers) {
 }
 
 World World::along(Axis axis) {
+  const OutOfTurn creating{state_.turn};
   return World{state_, state_.along(axis)};
 }
 int World::coordinate(Axis axis) const {

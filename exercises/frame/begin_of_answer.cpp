@@ -1,0 +1,8 @@
+// Linked right before the answer, so that the answer's variables begin here (statics.h): those with a value in one
+// section, zeros in another one.
+
+extern "C" {
+extern char lockstep_begin_of_values[1], lockstep_begin_of_zeros[1];
+char lockstep_begin_of_values[1] = {1};
+char lockstep_begin_of_zeros[1] = {};
+}
