@@ -185,7 +185,7 @@ void judge(Check& check, const std::string& what, const Schedule& schedule) {
 void check_one(Check& check, int p, int m) {
   const std::string what =
       fmt::format("{}, {}", count_of(p, "stage"), count_of(m, "microbatch", "microbatches"));
-  check.count_case();
+  check.count_case(what);
   judge_twice(
       what, one_stage_per_rank("your schedule", p, m),
       [&](int stage) { return one_f_one_b(stage, p, m); },

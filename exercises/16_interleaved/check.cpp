@@ -222,7 +222,7 @@ void judge(Check& check, const std::string& what, const Schedule& schedule,
 void check_one(Check& check, int p, int v, int m, const StageTimes& times) {
   const std::string what = fmt::format("{}, {} each, {}", count_of(p, "rank"), count_of(v, "chunk"),
                                        count_of(m, "microbatch", "microbatches"));
-  check.count_case();
+  check.count_case(what);
   judge_twice(
       what, empty_schedule("your schedule", loop_placement(p, p * v), m),
       [&](int rank) { return interleaved(rank, p, v, m); },

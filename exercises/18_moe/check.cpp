@@ -201,6 +201,8 @@ void apply(const Batch& batch, World& world, int expert, std::span<float> rows,
            std::vector<Applied>& applied) {
   const auto& [N, E, h, counts, router] = batch.sizes;
   const int own = E / N, first = world.rank() * own;
+  expect_arrived("apply()", rows);
+  expect_free(world, "apply()", rows);
   if (expert < first || expert >= first + own)
     throw Wrong{fmt::format("rank {} applies expert {}, and has {}", world.rank(), expert,
                             own == 1 ? fmt::format("expert {}", first)

@@ -168,7 +168,6 @@ void merge_all(const std::string& what, const std::vector<Keys>& sets, std::size
 /// that of all further sets, too. Two sets with one key each and scores near 0 have 0 < lse <
 /// lse_part, so that each mistake gives another lse.
 void check_one(Check& check, const std::vector<int>& counts, const std::vector<int>& middles) {
-  check.count_case();
   const auto width = static_cast<std::size_t>(check.number_from(1, 5));
   std::vector<Keys> sets;
   std::string what;
@@ -184,16 +183,18 @@ void check_one(Check& check, const std::vector<int>& counts, const std::vector<i
   }
   if (middles.size() == 1 && middles[0] != 0)
     what += fmt::format(" with scores near {}", middles[0]);
+  check.count_case(what);
   merge_all(what, sets, width);
 }
 
 /// Two sets of a key each, with the same score.
 void check_equal(Check& check) {
-  check.count_case();
   const auto width = static_cast<std::size_t>(check.number_from(1, 5));
   std::vector<Keys> sets{random_keys(check, 1, width, 1), random_keys(check, 1, width, 1)};
   sets[1].scores = sets[0].scores;
-  merge_all("1 key and 1 key with the same score", sets, width);
+  const std::string what = "1 key and 1 key with the same score";
+  check.count_case(what);
+  merge_all(what, sets, width);
 }
 
 }  // namespace

@@ -164,8 +164,8 @@ void judge(Check& check, const std::string& what, const Layout& layout, int leng
 }
 
 void check_one(Check& check, int N, int length) {
-  check.count_case();
   const std::string what = fmt::format("{}, {} positions", count_of(N, "rank"), length);
+  check.count_case(what);
   const auto positions = [&](int rank) {
     std::vector<int> mine = positions_of(rank, N, length);
     std::ranges::sort(mine);

@@ -84,13 +84,6 @@ int in_flight(const Outcome& outcome, int rank) {
   return most;
 }
 
-/// How many messages a rank has sent.
-std::size_t messages(const Outcome& outcome, int rank) {
-  for (const Row& row : outcome.rows)
-    if (row.sends && row.rank == rank) return row.blocks.size();
-  return 0;
-}
-
 /// Why a stage's gradient is `found`, and not `expected`.
 std::string diagnose_gradient(const Case& each, float expected, float found,
                               const std::vector<float>& of_microbatches) {
@@ -194,10 +187,9 @@ void check_one(Check& check, const Case& each) {
                               outcome.bytes_sent[r]),
                   "Each stage sends the activations of every microbatch to the next stage, and the "
                   "gradients to the one before, and nothing else."};
-    if (const auto found = messages(outcome, rank), right = static_cast<std::size_t>(sent / bytes);
-        found != right)
+    if (const std::int64_t found = outcome.messages_sent[r], right = sent / bytes; found != right)
       throw Wrong{fmt::format("{}: stage {} sends {}, not {}", each.name(), rank,
-                              count_of(static_cast<std::int64_t>(right), "message"), found),
+                              count_of(right, "message"), found),
                   "The numbers are right, but not the messages: each pass whose result another "
                   "stage needs sends one message of n numbers. Each message takes 1 µs in addition "
                   "to its numbers."};

@@ -166,14 +166,6 @@ std::string diagnose_sum(const Case& each, const std::vector<std::vector<Sample>
 
 constexpr int steps = 2;
 
-/// How many messages a rank has sent.
-std::int64_t messages(const Outcome& outcome, std::size_t rank) {
-  for (const Row& row : outcome.rows)
-    if (row.sends && row.rank == static_cast<int>(rank))
-      return static_cast<std::int64_t>(row.blocks.size());
-  return 0;
-}
-
 /// Throws Wrong unless the rank, which had the weights `before`, has the right ones after a step
 /// with these samples. `weights` has those of all ranks.
 void check_weights(const Case& each, const std::vector<std::vector<Sample>>& samples,
@@ -274,7 +266,7 @@ void check_one(Check& check, const Case& each, bool shown = false) {
                   "expert's gradient takes."};
     // One for every expert's gradient, and one more.
     const std::int64_t most_messages = 2 * experts * 2 * (static_cast<std::int64_t>(N) - 1);
-    if (const std::int64_t found = messages(outcome, rank); found > steps * most_messages)
+    if (const std::int64_t found = outcome.messages_sent[rank]; found > steps * most_messages)
       throw Wrong{fmt::format("{}: rank {} sends at most {} per step, not {}", each.name(), rank,
                               count_of(most_messages, "message"), found / steps),
                   "The weights are right, and so is the number of bytes, but not the number of "

@@ -125,6 +125,8 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
               throw Wrong{fmt::format("a microbatch was given {} numbers for its gradient",
                                       gradient.size()),
                           "There are as many as weights."};
+            expect_arrived("run_microbatch()", gradient);
+            expect_free(world, "run_microbatch()", gradient);
             ++runs[static_cast<std::size_t>(m)];
             world.compute(fmt::format("B{}", m), 5);
             const int begin = (world.rank() * microbatches + m) * each;
