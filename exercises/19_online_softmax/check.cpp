@@ -84,6 +84,9 @@ std::string diagnose(const Attention& a, const Attention& b, const Attention& ex
            "0. Take the larger of the two log-sum-exps out of both exponentials before you add "
            "them: log(exp(a) + exp(b)) = a + log(1 + exp(b - a)).";
   const auto y_is = [&](const std::vector<float>& y) { return close(found.y, y, tolerance); };
+  if (expected.lse == nothing)
+    return "Neither set has keys. The sum of no exponentials is 0, and its logarithm is -infinity, "
+           "not a large negative number.";
   if (y_is(expected.y)) {
     if (close(found.lse, a.lse, tolerance))
       return "y is right, but lse is still that of the first set. The next merge needs that of "

@@ -286,6 +286,12 @@ void check_layouts(Check& check) {
                     "they are divided into ranks and microbatches; train_step returns\n\n{}",
                     problem.samples, norm, table(layouts, norms)),
         why_ratio({layouts, norm_ratios, 256})};
+  if (std::ranges::all_of(update_ratios, [&](double each) { return is_close(each * norm, 1e9); }))
+    throw Wrong{fmt::format("max_norm is {:g}, the gradient's norm is {:.6g}, and the update is as "
+                            "long as max_norm (before the learning rate)",
+                            1e9, norm),
+                "Only a gradient that is longer than max_norm is multiplied by max_norm / norm. A "
+                "shorter one stays as it is."};
   if (!all_1(update_ratios))
     throw Wrong{
         fmt::format("the norms are right, but the weights change this many times as much as "

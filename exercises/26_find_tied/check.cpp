@@ -110,8 +110,12 @@ struct Run {
   double difference(int step) const {
     double most = 0;
     const auto first = table(0, step), last = table(each.N - 1, step);
-    for (std::size_t i = 0; i < first.size(); ++i)
-      most = std::max(most, std::abs(static_cast<double>(first[i]) - static_cast<double>(last[i])));
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      const double difference =
+          std::abs(static_cast<double>(first[i]) - static_cast<double>(last[i]));
+      if (!(difference <= most)) most = difference;
+      if (std::isnan(most)) return std::numeric_limits<double>::infinity();
+    }
     return most;
   }
   /// The table on one device, and the copies of it, row by row.
