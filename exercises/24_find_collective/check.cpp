@@ -103,7 +103,7 @@ std::string diagnose_mean(const std::vector<std::vector<Sample>>& samples, std::
   try_count(samples[rank].size(), "this rank's samples");
   if (!names.empty())
     return fmt::format("This is the sum divided by {}, an average over {}.", divisor,
-                       fmt::join(names, " or over ")) +
+                       fmt::join(names, ", or over ")) +
            rule;
   if (of_expert > 1 && is_quotient(found, means, 1))
     return "This is the sum of the ranks' averages over their own samples of this expert." + rule;
@@ -298,7 +298,7 @@ void check_one(Check& check, const Case& each, bool shown = false) {
 
 void check(Check& check) {
   for (const Case& each : {Case{{2}, {{0}}},
-                           {{2, 3}, {{0, 1, 1}, {1, 0}}},
+                           {{2, 3}, {{0, 1}, {1, 0}}},
                            {{2, 2}, {{0}, {1}}},
                            {{2, 3}, {{0}, {1}}},
                            {{2, 3}, {{0, 1}, {1}}},

@@ -1,4 +1,4 @@
-// diagnosis: an average over this rank
+// diagnosis: or over this rank's samples
 #include "exercises/24_find_collective/task.h"
 
 namespace lockstep::exercises {
