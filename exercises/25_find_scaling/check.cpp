@@ -168,12 +168,13 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
                   "the global batch."};
   const std::int64_t sent =
       std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
-  const std::int64_t right =
+  // One more number per step: the norm may be summed from parts of the gradient.
+  const std::int64_t all_reduced =
       std::int64_t{4} * 2 * (N - 1) * static_cast<std::int64_t>(problem.n) * steps;
-  if (sent > right)
+  if (sent > all_reduced + std::int64_t{4} * 2 * (N - 1) * steps)
     throw Wrong{fmt::format("{}: the ranks send {} B, and all-reducing the gradient once per step "
                             "is {} B",
-                            what, sent, right),
+                            what, sent, all_reduced),
                 "The gradient is accumulated on the rank and all-reduced once per step. The norm "
                 "needs no message: after the all-reduce, all ranks have the same gradient."};
   const auto end_of_norms = outcome.results[0].begin() + steps;
