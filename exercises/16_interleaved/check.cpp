@@ -82,9 +82,16 @@ std::string diagnose_fault(const Schedule& schedule, ScheduleFault fault) {
                  "that of the chunk.";
   }
   if (fault == ScheduleFault::missing || fault == ScheduleFault::too_few)
-    return "Every microbatch needs one forward and one backward pass on every stage, so each rank "
-           "has v m of both. Those that are in flight after the last forward pass are still to "
-           "come.";
+    return std::string{
+               "Every microbatch needs one forward and one backward pass on every stage, "
+               "so each rank has v m of both."} +
+           (std::ranges::all_of(schedule.actions,
+                                [&](const auto& row) {
+                                  return std::ssize(order_of(row, Op::forward)) ==
+                                         v * schedule.microbatches;
+                                })
+                ? " Those that are in flight after the last forward pass are still to come."
+                : "");
   if (fault == ScheduleFault::deadlock) {
     for (int rank = 0; rank < p; ++rank)
       if (const auto backwards = passes_of(schedule, rank, Op::backward);
@@ -161,7 +168,7 @@ std::string diagnose_memory(const Schedule& schedule, int rank) {
   const auto forwards = passes_of(schedule, rank, Op::forward);
   int in_a_row = 0;
   while (in_a_row < all && forwards[static_cast<std::size_t>(in_a_row)][0] == 0) ++in_a_row;
-  if (in_a_row > p)
+  if (schedule.stages > p && in_a_row > p)
     return fmt::format(
         "{} microbatches run through the rank's first chunk before the second chunk begins. The "
         "first of them is back after p = {}: larger groups need more memory, and gain nothing.",
@@ -171,13 +178,10 @@ std::string diagnose_memory(const Schedule& schedule, int rank) {
       count_of(first, "forward pass", "forward passes"), most_held(schedule, rank));
 }
 
-void check_one(Check& check, int p, int v, int m, const StageTimes& times) {
-  const std::string what = fmt::format("{}, {} each, {}", count_of(p, "rank"), count_of(v, "chunk"),
-                                       count_of(m, "microbatch", "microbatches"));
-  Schedule schedule = empty_schedule("your schedule", loop_placement(p, p * v), m);
-  for (int rank = 0; rank < p; ++rank)
-    schedule.actions[static_cast<std::size_t>(rank)] = interleaved(rank, p, v, m);
-  check.count_case();
+/// Throws Wrong unless this schedule of p ranks with v chunks each is right.
+void judge(Check& check, const std::string& what, const Schedule& schedule,
+           const StageTimes& times) {
+  const int p = schedule.ranks, v = schedule.stages / p, m = schedule.microbatches;
   try {
     validate(schedule);
   } catch (const InvalidSchedule& error) {
@@ -215,6 +219,16 @@ void check_one(Check& check, int p, int v, int m, const StageTimes& times) {
         draw_chunks(schedule, simulation));
 }
 
+void check_one(Check& check, int p, int v, int m, const StageTimes& times) {
+  const std::string what = fmt::format("{}, {} each, {}", count_of(p, "rank"), count_of(v, "chunk"),
+                                       count_of(m, "microbatch", "microbatches"));
+  check.count_case(what);
+  judge_twice(
+      what, empty_schedule("your schedule", loop_placement(p, p * v), m),
+      [&](int rank) { return interleaved(rank, p, v, m); },
+      [&](const Schedule& schedule) { judge(check, what, schedule, times); });
+}
+
 }  // namespace
 
 void check(Check& check) {
@@ -228,7 +242,10 @@ void check(Check& check) {
                                 {4, 2, 8},
                                 {3, 3, 6},
                                 {8, 2, 8},
-                                {4, 2, 4}})
+                                {4, 2, 4},
+                                {4, 6, 8},
+                                {3, 2, 24},
+                                {12, 2, 24}})
     for (const Picoseconds backward : {1, 2})
       check_one(check, p, v, m, {.forward = 1, .backward = backward});
   for (int trial = 0; trial < 30; ++trial) {

@@ -39,7 +39,7 @@ Held held(const std::vector<Action>& row) {
   return most;
 }
 
-std::string diagnose_fault(ScheduleFault fault) {
+std::string diagnose_fault(const Schedule& schedule, ScheduleFault fault) {
   if (fault == ScheduleFault::deadlock)
     return "These actions wait for each other in a circle, so none of them ever starts. Adjacent "
            "stages must agree on the order of microbatches, and an early stage needs at least as "
@@ -49,9 +49,20 @@ std::string diagnose_fault(ScheduleFault fault) {
            "output. So it can only run after it.";
   if (fault == ScheduleFault::backward_first)
     return "I needs the activations of its microbatch's F.";
-  if (fault == ScheduleFault::missing || fault == ScheduleFault::too_few)
-    return "Every microbatch needs F, I and W on every stage. The W's that are put off are still "
-           "to come after the last I.";
+  if (fault == ScheduleFault::missing || fault == ScheduleFault::too_few) {
+    // Does nothing but W's lack?
+    const auto has_all = [&](const std::vector<Action>& row, Op op) {
+      return std::ssize(order_of(row, op)) == schedule.microbatches;
+    };
+    return std::string{"Every microbatch needs F, I and W on every stage."} +
+           (std::ranges::all_of(schedule.actions,
+                                [&](const auto& row) {
+                                  return has_all(row, Op::forward) &&
+                                         has_all(row, Op::backward_input);
+                                })
+                ? " The W's that are put off are still to come after the last I."
+                : "");
+  }
   return "Every microbatch needs F, then I, then W on every stage, once each.";
 }
 
@@ -130,24 +141,34 @@ std::string diagnose_length(const Schedule& schedule, const StageTimes& units) {
         early->action.stage, early->action.microbatch, letter(early->next.op),
         early->next.microbatch, early->action.microbatch, early->step_would_take);
 
+  for (int stage = 0; stage < p; ++stage) {
+    const auto& row = row_of(schedule, stage);
+    const auto first = std::ranges::find(row, Op::backward_input, &Action::op) - row.begin();
+    if (const auto forwards =
+            std::count_if(row.begin(), row.begin() + first,
+                          [](const Action& each) { return each.op == Op::forward; });
+        forwards > p - stage)
+      return fmt::format(
+          "Stage {} runs {} F's before its first I, and 1F1B runs {}: the first gradient leaves "
+          "the "
+          "stage later than it could, and all stages before it wait for it.",
+          stage, forwards, p - stage);
+  }
   const std::string advice =
       "Compare the order of F's and I's alone with 1F1B's, which brings every gradient up as soon "
       "as it can, and put off W's only where the memory allows it.";
   return wait ? describe(schedule, *wait) + " " + advice : advice;
 }
 
-void check_one(Check& check, int p, int m, const StageTimes& times) {
-  const std::string what =
-      fmt::format("{}, {}", count_of(p, "stage"), count_of(m, "microbatch", "microbatches"));
-  Schedule schedule = one_stage_per_rank("your schedule", p, m);
-  for (int stage = 0; stage < p; ++stage)
-    schedule.actions[static_cast<std::size_t>(stage)] = zero_bubble(stage, p, m);
-  check.count_case();
+/// Throws Wrong unless this schedule of p stages and m microbatches is right.
+void judge(Check& check, const std::string& what, const Schedule& schedule,
+           const StageTimes& times) {
+  const int p = schedule.ranks, m = schedule.microbatches;
   try {
     validate(schedule);
   } catch (const InvalidSchedule& error) {
     throw Wrong{fmt::format("{}: {}{}", what, error.what(), table(schedule)),
-                diagnose_fault(error.fault)};
+                diagnose_fault(schedule, error.fault)};
   }
   for (const auto& row : schedule.actions)
     if (std::ranges::any_of(row, [](const Action& each) { return each.op == Op::backward; }))
@@ -183,16 +204,36 @@ void check_one(Check& check, int p, int m, const StageTimes& times) {
         picture(schedule, simulation));
 }
 
+void check_one(Check& check, int p, int m, const StageTimes& times) {
+  const std::string what =
+      fmt::format("{}, {}", count_of(p, "stage"), count_of(m, "microbatch", "microbatches"));
+  check.count_case(what);
+  judge_twice(
+      what, one_stage_per_rank("your schedule", p, m),
+      [&](int stage) { return zero_bubble(stage, p, m); },
+      [&](const Schedule& schedule) { judge(check, what, schedule, times); });
+}
+
 }  // namespace
 
 void check(Check& check) {
   const StageTimes ones{.forward = 1, .backward = 0, .backward_input = 1, .backward_weight = 1};
-  for (const auto& [p, m] :
-       {std::pair{1, 1}, {2, 2}, {2, 4}, {3, 3}, {1, 2}, {3, 5}, {4, 4}, {4, 8}, {8, 8}, {8, 20}})
+  for (const auto& [p, m] : {std::pair{1, 1},
+                             {2, 2},
+                             {2, 4},
+                             {3, 3},
+                             {1, 2},
+                             {3, 5},
+                             {4, 4},
+                             {4, 8},
+                             {8, 8},
+                             {8, 20},
+                             {12, 14},
+                             {16, 48}})
     check_one(check, p, m, ones);
   for (int trial = 0; trial < 30; ++trial) {
-    const int p = check.number_from(1, 8), weight = check.number_from(1, 6);
-    check_one(check, p, p + check.number_from(0, 9),
+    const int p = check.number_from(1, 12), weight = check.number_from(1, 6);
+    check_one(check, p, p + check.number_from(0, 20),
               {.forward = weight + check.number_from(0, 4),
                .backward = 0,
                .backward_input = weight + check.number_from(0, 4),

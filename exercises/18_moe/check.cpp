@@ -175,11 +175,34 @@ Wrong why_not_its_row(const Batch& batch, int expert, const Row& row) {
           "numbers, h per row?"};
 }
 
+/// How often an expert has been applied to any rows, and to how many the first time.
+struct Applied {
+  int times = 0, rows = 0;
+};
+
+Wrong wrong_count(const Batch& batch, int expert, int found) {
+  const int expected = batch.rows_of(expert);
+  std::string why = found < expected
+                        ? "Tokens are missing. The layer is dropless: an expert takes all rows "
+                          "that come for it from all ranks."
+                        : "Each token that has chosen the expert is one row, not more.";
+  if (batch.sizes.N > 1 && batch.sizes.E > batch.sizes.N)
+    why +=
+        " What a rank receives is ordered by sending rank first; each of these parts has rows "
+        "for all of its experts.";
+  return {
+      fmt::format("expert {} is applied to {}, and {} chosen it", expert, count_of(found, "row"),
+                  expected == 1 ? "1 token has" : fmt::format("{} tokens have", expected)),
+      why};
+}
+
 /// Applies an expert and looks at what it gets.
 void apply(const Batch& batch, World& world, int expert, std::span<float> rows,
-           std::vector<int>& applied) {
+           std::vector<Applied>& applied) {
   const auto& [N, E, h, counts, router] = batch.sizes;
   const int own = E / N, first = world.rank() * own;
+  expect_arrived("apply()", rows);
+  expect_free(world, "apply()", rows);
   if (expert < first || expert >= first + own)
     throw Wrong{fmt::format("rank {} applies expert {}, and has {}", world.rank(), expert,
                             own == 1 ? fmt::format("expert {}", first)
@@ -190,11 +213,15 @@ void apply(const Batch& batch, World& world, int expert, std::span<float> rows,
   if (rows.size() % at(h) != 0)
     throw Wrong{fmt::format("expert {} is applied to {} numbers", expert, rows.size()),
                 fmt::format("A row has h numbers, here {}.", h)};
-  const int found = static_cast<int>(rows.size()) / h, expected = batch.rows_of(expert);
-  if (++applied[at(expert)] > 1)
-    throw Wrong{fmt::format("expert {} is applied more than once", expert),
+  const int found = static_cast<int>(rows.size()) / h;
+  if (found == 0) return;
+  Applied& before = applied[at(expert)];
+  if (++before.times > 1)
+    throw Wrong{fmt::format("expert {} is applied more than once: to {}, and then to {}", expert,
+                            count_of(before.rows, "row"), found),
                 "Bring an expert's rows from all ranks together, and apply it once: it reads its "
                 "weights once, and one large matrix product is faster than many small ones."};
+  before.rows = found;
   for (int i = 0; i < found; ++i) {
     const auto data = rows.subspan(at(i) * at(h), at(h));
     const Row row(data.begin(), data.end());
@@ -206,21 +233,8 @@ void apply(const Batch& batch, World& world, int expert, std::span<float> rows,
     if (!is_its_row) throw why_not_its_row(batch, expert, row);
     std::ranges::copy(batch.functions(expert, row), data.begin());
   }
-  if (found != expected) {
-    std::string why = found < expected
-                          ? "Tokens are missing. The layer is dropless: an expert takes all rows "
-                            "that come for it from all ranks."
-                          : "Each token that has chosen the expert is one row, not more.";
-    if (N > 1 && own > 1)
-      why +=
-          " What a rank receives is ordered by sending rank first; each of these parts has rows "
-          "for all of its experts.";
-    throw Wrong{
-        fmt::format("expert {} is applied to {}, and {} chosen it", expert, count_of(found, "row"),
-                    expected == 1 ? "1 token has" : fmt::format("{} tokens have", expected)),
-        why};
-  }
-  if (found > 0) world.compute(fmt::format("E{}", expert), found * microseconds_per_row);
+  if (found > batch.rows_of(expert)) throw wrong_count(batch, expert, found);
+  world.compute(fmt::format("E{}", expert), found * microseconds_per_row);
 }
 
 // --- The outputs ---------------------------------------------------------------------------------
@@ -322,7 +336,7 @@ void check_one(Check& check, const Case& sizes) {
         Row mine;
         for (const Row& row : batch.tokens[at(r)]) mine.insert(mine.end(), row.begin(), row.end());
         const std::vector<Choice> choices = batch.choices[at(r)];  // so that its end is known
-        std::vector<int> applied(at(E));
+        std::vector<Applied> applied(at(E));
         mixture_of_experts(
             world,
             {.E = E,
@@ -330,8 +344,11 @@ void check_one(Check& check, const Case& sizes) {
              .apply = [&](int expert,
                           std::span<float> rows) { apply(batch, world, expert, rows, applied); }},
             choices, mine);
-        for (int e = r * (E / N); e < (r + 1) * (E / N); ++e)
-          if (applied[at(e)] == 0 && batch.rows_of(e) > 0)
+        for (int e = r * (E / N); e < (r + 1) * (E / N); ++e) {
+          // Only now: rows that are missing in one call may come with another.
+          if (const int found = applied[at(e)].rows; found > 0 && found < batch.rows_of(e))
+            throw wrong_count(batch, e, found);
+          if (applied[at(e)].times == 0 && batch.rows_of(e) > 0)
             throw Wrong{
                 fmt::format("expert {} is never applied, and {} chosen it", e,
                             batch.rows_of(e) == 1
@@ -344,6 +361,7 @@ void check_one(Check& check, const Case& sizes) {
                                   r)
                     : "Each rank applies all of its experts for which any rank has "
                       "tokens."};
+        }
         return mine;
       },
       diagnose);

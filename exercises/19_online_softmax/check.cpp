@@ -84,6 +84,9 @@ std::string diagnose(const Attention& a, const Attention& b, const Attention& ex
            "0. Take the larger of the two log-sum-exps out of both exponentials before you add "
            "them: log(exp(a) + exp(b)) = a + log(1 + exp(b - a)).";
   const auto y_is = [&](const std::vector<float>& y) { return close(found.y, y, tolerance); };
+  if (expected.lse == nothing)
+    return "Neither set has keys. The sum of no exponentials is 0, and its logarithm is -infinity, "
+           "not a large negative number.";
   if (y_is(expected.y)) {
     if (close(found.lse, a.lse, tolerance))
       return "y is right, but lse is still that of the first set. The next merge needs that of "
@@ -133,24 +136,13 @@ Keys random_keys(Check& check, int count, std::size_t width, int middle) {
   return keys;
 }
 
-/// Merges sets with these numbers of keys, in order. Two sets with one key each have 0 < lse <
-/// lse_part, so that each mistake gives another lse.
-void check_one(Check& check, const std::vector<int>& counts, int middle) {
-  check.count_case();
-  const auto width = static_cast<std::size_t>(check.number_from(1, 5));
-  std::vector<Keys> sets;
-  std::string what;
-  for (const int count : counts) {
-    sets.push_back(random_keys(check, count, width, middle));
-    what += fmt::format("{}{}", what.empty() ? "" : " and ", count_of(count, "key"));
-  }
-  if (counts == std::vector{1, 1} && middle == 0) {
-    sets[0].scores[0] = check.number_from(1, 10) / 8.0;
-    sets[1].scores[0] = sets[0].scores[0] + check.number_from(1, 10) / 8.0;
-  }
-  if (middle != 0) what += fmt::format(" with scores near {}", middle);
+/// Merges sets of keys, in order.
+void merge_all(const std::string& what, const std::vector<Keys>& sets, std::size_t width) {
+  double largest = 0;
+  for (const Keys& keys : sets)
+    for (const double score : keys.scores) largest = std::max(largest, std::abs(score));
   // The rounding of the log-sum-exp shows in the weights.
-  const double tolerance = 1e-4 + 2e-6 * std::abs(middle);
+  const double tolerance = 1e-4 + 2e-6 * largest;
   Attention merged = attend({sets.front()}, width);
   for (std::size_t n = 1; n < sets.size(); ++n) {
     const Attention before = merged, part = attend({sets[n]}, width);
@@ -159,6 +151,13 @@ void check_one(Check& check, const std::vector<int>& counts, int middle) {
     merge(merged.y, merged.lse, part.y, part.lse);
     if (close(merged.y, expected.y, tolerance) && close(merged.lse, expected.lse, tolerance))
       continue;
+    Attention again = before;
+    merge(again.y, again.lse, part.y, part.lse);
+    if (close(again.y, expected.y, tolerance) && close(again.lse, expected.lse, tolerance))
+      throw Wrong{fmt::format("{}{}: two calls with the same arguments give {}, and then {}", what,
+                              n > 1 ? fmt::format(", merge {}", n) : "", show(merged), show(again)),
+                  "The result depends on the calls before. What is kept in a static or a global "
+                  "variable belongs to other queries, or to an earlier merge."};
     throw Wrong{
         fmt::format("{}{}:\n  the first   {}\n  the second  {}\n  expected    {}\n  found     "
                     "  {}",
@@ -166,6 +165,39 @@ void check_one(Check& check, const std::vector<int>& counts, int middle) {
                     show(expected), show(merged)),
         diagnose(before, part, expected, merged, tolerance)};
   }
+}
+
+/// Merges sets with these numbers of keys, whose scores are near `middles`, the last of which is
+/// that of all further sets, too. Two sets with one key each and scores near 0 have 0 < lse <
+/// lse_part, so that each mistake gives another lse.
+void check_one(Check& check, const std::vector<int>& counts, const std::vector<int>& middles) {
+  const auto width = static_cast<std::size_t>(check.number_from(1, 5));
+  std::vector<Keys> sets;
+  std::string what;
+  for (std::size_t n = 0; n < counts.size(); ++n) {
+    const int middle = middles[std::min(n, middles.size() - 1)];
+    sets.push_back(random_keys(check, counts[n], width, middle));
+    what += fmt::format("{}{}", what.empty() ? "" : " and ", count_of(counts[n], "key"));
+    if (middles.size() > 1) what += fmt::format(" with scores near {}", middle);
+  }
+  if (counts == std::vector{1, 1} && middles == std::vector{0}) {
+    sets[0].scores[0] = check.number_from(1, 10) / 8.0;
+    sets[1].scores[0] = sets[0].scores[0] + check.number_from(1, 10) / 8.0;
+  }
+  if (middles.size() == 1 && middles[0] != 0)
+    what += fmt::format(" with scores near {}", middles[0]);
+  check.count_case(what);
+  merge_all(what, sets, width);
+}
+
+/// Two sets of a key each, with the same score.
+void check_equal(Check& check) {
+  const auto width = static_cast<std::size_t>(check.number_from(1, 5));
+  std::vector<Keys> sets{random_keys(check, 1, width, 1), random_keys(check, 1, width, 1)};
+  sets[1].scores = sets[0].scores;
+  const std::string what = "1 key and 1 key with the same score";
+  check.count_case(what);
+  merge_all(what, sets, width);
 }
 
 }  // namespace
@@ -180,15 +212,21 @@ void check(Check& check) {
                                          {0, 0},
                                          {0, 0, 2, 0},
                                          {7, 1, 1, 9, 3}})
-    for (int trial = 0; trial < 4; ++trial) check_one(check, counts, 0);
+    for (int trial = 0; trial < 4; ++trial) check_one(check, counts, {0});
+  for (int trial = 0; trial < 4; ++trial) check_equal(check);
   for (const int middle : {100, -120, 1000, -1000, 5000})
     for (const std::vector<int>& counts : {std::vector{1, 1}, {1, 0}, {0, 1, 1}, {1, 1, 1, 1}})
-      check_one(check, counts, middle);
+      check_one(check, counts, {middle});
+  // One set outweighs the other by far.
+  for (const std::vector<int>& middles :
+       {std::vector{0, 30}, {30, 0}, {0, 100}, {100, 0}, {-100, 100}, {2000, -2000}, {-2000, 2000}})
+    for (const std::vector<int>& counts : {std::vector{1, 1}, {1, 1, 1}})
+      check_one(check, counts, middles);
   for (int trial = 0; trial < 30; ++trial) {
     std::vector<int> counts;
     for (int sets = check.number_from(2, 8); sets > 0; --sets)
       counts.push_back(check.number_from(0, 12));
-    check_one(check, counts, check.number_from(-30, 30));
+    check_one(check, counts, {check.number_from(-30, 30)});
   }
 }
 

@@ -193,6 +193,9 @@ void check_one(Check& check, const Case& sizes) {
                             "with {}, {} and {}",
                             block.size(), y_part.size(), lse_part.size(), sizes.block(), c * d, c),
                 "It takes one rank's block of keys and values, and gives y and lse."};
+          expect_arrived("attend()", block);
+          expect_free(world, "attend()", y_part);
+          expect_free(world, "attend()", lse_part);
           const int owner = sequence.owner(block);
           if (owner < 0)
             throw Wrong{

@@ -99,18 +99,22 @@ std::string diagnose(const Layout& layout) {
          "the same number of pairs.";
 }
 
-void check_one(Check& check, int N, int length) {
-  check.count_case();
-  const std::string what = fmt::format("{}, {} positions", count_of(N, "rank"), length);
-  Layout layout;
+/// A rank's positions, or those of all ranks, if they are not too many to read.
+std::string show_some(const std::string& text, int length) {
+  return length <= 64 ? text : "";
+}
+
+/// Throws Wrong unless this layout, whose positions are ascending, is right.
+void judge(Check& check, const std::string& what, const Layout& layout, int length) {
+  const int N = static_cast<int>(layout.size());
   std::vector<int> owner(static_cast<std::size_t>(length), -1);
   for (int r = 0; r < N; ++r) {
-    std::vector<int> mine = positions_of(r, N, length);
-    std::ranges::sort(mine);
+    const std::vector<int>& mine = layout[static_cast<std::size_t>(r)];
     for (const int position : mine) {
       const auto fail = [&](const std::string& wrong, const std::string& why) {
-        throw Wrong{fmt::format("{}: rank {} has the positions {}: {}", what, r,
-                                fmt::join(mine, " "), wrong),
+        throw Wrong{length <= 64 ? fmt::format("{}: rank {} has the positions {}: {}", what, r,
+                                               fmt::join(mine, " "), wrong)
+                                 : fmt::format("{}: rank {}: {}", what, r, wrong),
                     why};
       };
       if (position < 0 || position >= length)
@@ -126,19 +130,18 @@ void check_one(Check& check, int N, int length) {
              "chunk has length / (2 N) positions if there are 2 N of them.");
       has = r;
     }
-    layout.push_back(std::move(mine));
   }
   if (const auto missing = std::ranges::find(owner, -1); missing != owner.end())
-    throw Wrong{fmt::format("{}: position {} is on no rank:{}", what, missing - owner.begin(),
-                            show(layout)),
+    throw Wrong{fmt::format("{}: position {} is on no rank{}", what, missing - owner.begin(),
+                            show_some(":" + show(layout), length)),
                 "Together, the ranks must have all positions of the sequence, from 0 to length - "
                 "1: length / N on each."};
   const int c = length / N;
   for (int r = 0; r < N; ++r)
     if (const auto count = layout[static_cast<std::size_t>(r)].size();
         count != static_cast<std::size_t>(c))
-      throw Wrong{fmt::format("{}: rank {} has {} positions, and each rank must have {}:{}", what,
-                              r, count, c, show(layout)),
+      throw Wrong{fmt::format("{}: rank {} has {} positions, and each rank must have {}{}", what, r,
+                              count, c, show_some(":" + show(layout), length)),
                   "The memory of a rank must not depend on its place in the ring: each has length "
                   "/ N positions."};
   for (int k = 0; k < N; ++k) {
@@ -160,6 +163,35 @@ void check_one(Check& check, int N, int length) {
                draw_rounds(layout));
 }
 
+void check_one(Check& check, int N, int length) {
+  const std::string what = fmt::format("{}, {} positions", count_of(N, "rank"), length);
+  check.count_case(what);
+  const auto positions = [&](int rank) {
+    std::vector<int> mine = positions_of(rank, N, length);
+    std::ranges::sort(mine);
+    return mine;
+  };
+  Layout layout(static_cast<std::size_t>(N)), again = layout;
+  for (int r = 0; r < N; ++r) layout[static_cast<std::size_t>(r)] = positions(r);
+  for (int r = N; r-- > 0;) again[static_cast<std::size_t>(r)] = positions(r);
+  try {
+    judge(check, what, layout, length);
+    if (again != layout) judge(check, what, again, length);
+  } catch (const Wrong&) {
+    if (again == layout) throw;
+    const auto r = std::ranges::mismatch(layout, again).in1 - layout.begin();
+    throw Wrong{
+        fmt::format("{}: a call for rank {} returns other positions the second time{}", what, r,
+                    show_some(fmt::format(". The first time:{}\n\nThe second time, called "
+                                          "for the last rank first:{}",
+                                          show(layout), show(again)),
+                              length)),
+        "Something remains from one call to the next, in a static or a global variable. "
+        "The positions may depend on the arguments only: every rank calls the function by "
+        "itself."};
+  }
+}
+
 }  // namespace
 
 void check(Check& check) {
@@ -172,11 +204,16 @@ void check(Check& check) {
                                   {4, 16},
                                   {4, 64},
                                   {8, 16},
-                                  {8, 128}})
+                                  {8, 128},
+                                  {2, 300},
+                                  {3, 2'046},
+                                  {16, 4'096},
+                                  {64, 8'192}})
     check_one(check, N, length);
   for (int trial = 0; trial < 20; ++trial) {
     const int N = check.number_from(1, 12);
     check_one(check, N, 2 * N * check.number_from(1, 10));
+    check_one(check, N, 2 * N * check.number_from(10, 400));
   }
 }
 

@@ -13,8 +13,8 @@ struct Gradient {
   std::vector<float> numbers;  ///< a part may be empty
 };
 
-/// Returns the norm of the gradients of the whole model, the same on each rank: the square root of
-/// the sum of the squares of all numbers. If it is above `limit`, which is positive, multiplies
+/// Returns the norm of the gradients of the whole model, the same bits on each rank: the square root
+/// of the sum of the squares of all numbers. If it is above `limit`, which is positive, multiplies
 /// `gradients` by limit / norm; otherwise they remain as they are.
 ///
 /// Called on every rank of a mesh of the axes dp, pp and tp, with this rank's gradients:

@@ -1,6 +1,7 @@
 #include "exercises/23_find_deadlock/task.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "exercises/frame/check.h"
@@ -83,6 +84,28 @@ int in_flight(const Outcome& outcome, int rank) {
   return most;
 }
 
+/// Why a stage's gradient is `found`, and not `expected`.
+std::string diagnose_gradient(const Case& each, float expected, float found,
+                              const std::vector<float>& of_microbatches) {
+  if (each.m > 1 &&
+      std::abs(found * static_cast<float>(each.m) - expected) <= 1e-5F * std::abs(expected))
+    return "This is the mean over the microbatches. The gradient is their sum.";
+  if (const double ratio = std::abs(static_cast<double>(found) / static_cast<double>(expected));
+      expected != 0 && found != 0 && std::exp2(std::round(std::log2(ratio))) == ratio)
+    return fmt::format(
+        "It is {:g} times what it should be, and weights are 1, 2, -1 or -2. Σ x · dy does not "
+        "contain this stage's weight, and dy contains the weight of each later stage once, because "
+        "each passes weight · dy on.",
+        found / expected);
+  for (int i = 0; i < each.m; ++i)
+    if (const float one = of_microbatches[static_cast<std::size_t>(i)];
+        each.m > 1 && one != 0 && (found == expected - one || found == expected + one))
+      return fmt::format("The gradient of microbatch {} is {}.", i,
+                         found == expected - one ? "missing" : "counted twice");
+  return "In the program with the bug, the gradients were right wherever it did not hang. Is a "
+         "buffer used again, or freed, before the wait() of its send has returned?";
+}
+
 void check_computed(const Case& each, const Outcome& outcome) {
   for (int rank = 0; rank < each.p; ++rank) {
     std::vector<std::string> expected, found;
@@ -128,13 +151,21 @@ void check_one(Check& check, const Case& each) {
       diagnose);
 
   const std::vector<float> expected = gradients(weights, batch);
+  std::vector<std::vector<float>> of_microbatches(weights.size());  // by stage
+  for (int i = 0; i < m; ++i) {
+    const auto begin = batch.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<long>(n);
+    const auto some = gradients(weights, {begin, begin + static_cast<std::ptrdiff_t>(n)});
+    for (std::size_t stage = 0; stage < some.size(); ++stage)
+      of_microbatches[stage].push_back(some[stage]);
+  }
   for (int rank = 0; rank < p; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     if (outcome.results[r] != std::vector{expected[r]})
       throw Wrong{fmt::format("{}: the gradient of stage {} is {}, not {}", each.name(), rank,
                               expected[r], list(outcome.results[r])),
-                  "In the program with the bug, the gradients were right wherever it did not hang. "
-                  "Is a buffer used again, or freed, before the wait() of its send has returned?"};
+                  diagnose_gradient(each, expected[r],
+                                    outcome.results[r].empty() ? 0 : outcome.results[r][0],
+                                    of_microbatches[r])};
   }
   check_computed(each, outcome);
 
@@ -156,6 +187,12 @@ void check_one(Check& check, const Case& each) {
                               outcome.bytes_sent[r]),
                   "Each stage sends the activations of every microbatch to the next stage, and the "
                   "gradients to the one before, and nothing else."};
+    if (const std::int64_t found = outcome.messages_sent[r], right = sent / bytes; found != right)
+      throw Wrong{fmt::format("{}: stage {} sends {}, not {}", each.name(), rank,
+                              count_of(right, "message"), found),
+                  "The numbers are right, but not the messages: each pass whose result another "
+                  "stage needs sends one message of n numbers. Each message takes 1 µs in addition "
+                  "to its numbers."};
     const int most_in_flight = std::min(m, p - rank), found = in_flight(outcome, rank);
     if (found > most_in_flight)
       throw Wrong{fmt::format("{}: stage {} has {} in flight, and may have {}. It computed {}",

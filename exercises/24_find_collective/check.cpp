@@ -1,6 +1,7 @@
 #include "exercises/24_find_collective/task.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "exercises/frame/check.h"
@@ -53,6 +54,62 @@ std::string diagnose(const Failure& failure) {
          "second, and so on. Whose data is it on each rank?";
 }
 
+/// Whether `found` is `sum` divided by `count`, but for rounding. `found` is a difference of
+/// weights.
+bool is_quotient(const std::vector<float>& found, const std::vector<float>& sum,
+                 std::size_t count) {
+  return std::ranges::equal(found, sum, [&](float a, float b) {
+    const double quotient = static_cast<double>(b) / static_cast<double>(count);
+    return std::abs(static_cast<double>(a) - quotient) <= 0.1;
+  });
+}
+
+/// How many samples of this expert there are, on one rank or on all.
+std::size_t samples_of(const std::vector<Sample>& samples, std::size_t expert) {
+  return static_cast<std::size_t>(std::ranges::count(samples, expert, &Sample::expert));
+}
+
+/// Says of what the gradient has become a mean; "" if it has not.
+std::string diagnose_mean(const std::vector<std::vector<Sample>>& samples, std::size_t rank,
+                          std::size_t expert, const std::vector<float>& found) {
+  const std::size_t size = found.size();
+  std::vector<float> sum(size), means(size);
+  std::size_t all = 0, with_samples = 0, of_expert = 0;
+  for (const auto& each : samples) {
+    const std::vector<float> own = sum_of(each, expert, size);
+    const std::size_t count = samples_of(each, expert);
+    sum = plus(sum, own);
+    all += each.size();
+    of_expert += count;
+    if (count > 0) ++with_samples;
+    for (std::size_t k = 0; k < size && count > 0; ++k)
+      means[k] += own[k] / static_cast<float>(count);
+  }
+  if (std::ranges::all_of(sum, [](float each) { return std::abs(each) < 1; })) return "";
+  const std::string rule =
+      " The gradient is the sum over the samples: the loss is a sum, and nothing divides it.";
+  // Several of them may be the same number.
+  std::vector<std::string> names;
+  std::size_t divisor = 0;
+  const auto try_count = [&](std::size_t count, const char* name) {
+    if (count < 2 || !is_quotient(found, sum, count)) return;
+    divisor = count;
+    names.emplace_back(name);
+  };
+  try_count(samples.size(), "the ranks");
+  try_count(with_samples, "the ranks that have samples of this expert");
+  try_count(of_expert, "the samples of this expert");
+  try_count(all, "all samples");
+  try_count(samples[rank].size(), "this rank's samples");
+  if (!names.empty())
+    return fmt::format("This is the sum divided by {}, an average over {}.", divisor,
+                       fmt::join(names, ", or over ")) +
+           rule;
+  if (of_expert > 1 && is_quotient(found, means, 1))
+    return "This is the sum of the ranks' averages over their own samples of this expert." + rule;
+  return "";
+}
+
 /// Says what a rank got instead of an expert's gradient.
 std::string diagnose_sum(const Case& each, const std::vector<std::vector<Sample>>& samples,
                          std::size_t rank, std::size_t expert, const std::vector<float>& found,
@@ -74,6 +131,13 @@ std::string diagnose_sum(const Case& each, const std::vector<std::vector<Sample>
         "this expert's weights. If the ranks agree on which experts to leave out, then on those "
         "of which no rank has a sample.",
         rank, expert);
+  std::vector<float> right(size), twice(size), opposite(size);
+  for (const auto& each_rank : samples) right = plus(right, sum_of(each_rank, expert, size));
+  for (std::size_t k = 0; k < size; ++k) twice[k] = 2 * right[k], opposite[k] = -right[k];
+  if (found == opposite) return "The gradient has been added to the weights. It is subtracted.";
+  if (found == twice) return "The gradient has been subtracted twice.";
+  if (const std::string mean = diagnose_mean(samples, rank, expert, found); !mean.empty())
+    return mean;
   if (samples.size() == 2) {
     const std::size_t other = 1 - rank;
     for (std::size_t with = 0; with < each.sizes.size(); ++with)
@@ -100,85 +164,131 @@ std::string diagnose_sum(const Case& each, const std::vector<std::vector<Sample>
          "Has it met other numbers in an all-reduce?";
 }
 
+constexpr int steps = 2;
+
+/// Throws Wrong unless the rank, which had the weights `before`, has the right ones after a step
+/// with these samples. `weights` has those of all ranks.
+void check_weights(const Case& each, const std::vector<std::vector<Sample>>& samples,
+                   const Weights& before, const std::vector<std::span<const float>>& weights,
+                   std::size_t rank) {
+  std::size_t begin = 0;
+  for (std::size_t expert = 0; expert < each.sizes.size(); ++expert) {
+    const std::size_t size = each.sizes[expert];
+    const auto returned = [&](std::size_t from) {
+      const auto part = weights[from].subspan(begin, size);
+      return std::vector<float>(part.begin(), part.end());
+    };
+    std::vector<float> right(size), found(size), wanted(size);
+    const std::vector<float> now = returned(rank);
+    for (const auto& others : samples) right = plus(right, sum_of(others, expert, size));
+    for (std::size_t k = 0; k < size; ++k) {
+      found[k] = before[expert][k] - now[k];
+      wanted[k] = before[expert][k] - right[k];
+    }
+    if (now != wanted) {
+      bool changed_elsewhere = false;
+      for (std::size_t other = 0; other < weights.size(); ++other)
+        changed_elsewhere = changed_elsewhere || returned(other) != before[expert];
+      throw Wrong{fmt::format("rank {} has the weights [{}] of expert {}, not [{}]", rank,
+                              list(wanted), expert, list(now)),
+                  diagnose_sum(each, samples, rank, expert, found, changed_elsewhere)};
+    }
+    begin += size;
+  }
+}
+
 void check_one(Check& check, const Case& each, bool shown = false) {
   const std::size_t N = each.ranks.size();
-  Weights before;
-  for (const std::size_t size : each.sizes) before.push_back(check.numbers(size));
-  std::vector<std::vector<Sample>> samples(N);
-  for (std::size_t rank = 0; rank < N; ++rank)
-    for (const std::size_t expert : each.ranks[rank])
-      samples[rank].push_back({expert, check.numbers(each.sizes[expert])});
+  std::vector<Weights> before(1);  // by step; all ranks have the same
+  for (const std::size_t size : each.sizes) before[0].push_back(check.numbers(size));
+  std::vector<std::vector<std::vector<Sample>>> samples(steps);  // by step and rank
+  for (auto& of_step : samples) {
+    of_step.resize(N);
+    for (std::size_t rank = 0; rank < N; ++rank)
+      for (const std::size_t expert : each.ranks[rank])
+        of_step[rank].push_back({expert, check.numbers(each.sizes[expert])});
+    before.push_back(before.back());
+    for (std::size_t expert = 0; expert < each.sizes.size(); ++expert)
+      for (const auto& of_rank : of_step) {
+        const auto sum = sum_of(of_rank, expert, each.sizes[expert]);
+        for (std::size_t k = 0; k < sum.size(); ++k) before.back()[expert][k] -= sum[k];
+      }
+  }
 
   const Outcome outcome = check.run(
       each.name(), static_cast<int>(N),
       [&](World& world) {
-        Weights experts = before;
-        train_step(world, experts, samples[static_cast<std::size_t>(world.rank())]);
+        Weights experts = before[0];
         std::vector<float> flat;
-        for (const auto& weights : experts) flat.insert(flat.end(), weights.begin(), weights.end());
+        for (const auto& of_step : samples) {
+          train_step(world, experts, of_step[static_cast<std::size_t>(world.rank())]);
+          if (!std::ranges::equal(experts, each.sizes, {},
+                                  [](const auto& weights) { return weights.size(); }))
+            throw Wrong{"the experts have other sizes now",
+                        "The number of experts and their sizes stay as they are."};
+          for (const auto& weights : experts)
+            flat.insert(flat.end(), weights.begin(), weights.end());
+        }
         return flat;
       },
       diagnose);
 
   std::size_t all = 0;
   for (const std::size_t size : each.sizes) all += size;
-  for (std::size_t rank = 0; rank < N; ++rank) {
-    if (outcome.results[rank].size() != all)
-      throw Wrong{fmt::format("{}: rank {} returns {} weights, not {}", each.name(), rank, all,
-                              outcome.results[rank].size()),
-                  "The number of experts and their sizes stay as they are."};
-    const auto returned = [&](std::size_t from, std::size_t begin, std::size_t size) {
-      const auto first = outcome.results[from].begin() + static_cast<std::ptrdiff_t>(begin);
-      return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(size));
-    };
-    std::size_t begin = 0;
-    for (std::size_t expert = 0; expert < each.sizes.size(); ++expert) {
-      const std::size_t size = each.sizes[expert];
-      std::vector<float> right(size), found(size), wanted(size);
-      const std::vector<float> weights = returned(rank, begin, size);
-      for (const auto& others : samples) right = plus(right, sum_of(others, expert, size));
-      for (std::size_t k = 0; k < size; ++k) {
-        found[k] = before[expert][k] - weights[k];
-        wanted[k] = before[expert][k] - right[k];
+  for (std::size_t step = 0; step < steps; ++step)
+    for (std::size_t rank = 0; rank < N; ++rank) {
+      std::vector<std::span<const float>> weights;
+      for (const auto& results : outcome.results)
+        weights.push_back(std::span{results}.subspan(step * all, all));
+      try {
+        check_weights(each, samples[step], before[step], weights, rank);
+      } catch (const Wrong& wrong) {
+        if (step == 0) throw Wrong{fmt::format("{}: {}", each.name(), wrong.what()), wrong.why};
+        throw Wrong{fmt::format("{}: the first step was right. After the second one, with other "
+                                "samples of the same experts, {}",
+                                each.name(), wrong.what()),
+                    "Does something of the first step remain, in a static or a global variable? "
+                    "Both steps call the same collectives, and only the numbers differ."};
       }
-      if (weights != wanted) {
-        bool changed_elsewhere = false;
-        for (std::size_t other = 0; other < N; ++other)
-          changed_elsewhere = changed_elsewhere || (outcome.results[other].size() == all &&
-                                                    returned(other, begin, size) != before[expert]);
-        throw Wrong{fmt::format("{}: rank {} has the weights [{}] of expert {}, not [{}]",
-                                each.name(), rank, list(wanted), expert, list(weights)),
-                    diagnose_sum(each, samples, rank, expert, found, changed_elsewhere)};
-      }
-      begin += size;
     }
 
+  for (std::size_t rank = 0; rank < N; ++rank) {
     // Each all-reduce sends at most 2 (N - 1) of its N chunks.
+    const auto experts = static_cast<std::int64_t>(each.sizes.size());
     std::int64_t most = 0;
     for (const std::size_t size : each.sizes)
       most += 4 * 2 * static_cast<std::int64_t>(size - size / N);
-    most += 4 * 2 * static_cast<std::int64_t>(each.sizes.size() - each.sizes.size() / N);
-    if (outcome.bytes_sent[rank] > most)
-      throw Wrong{fmt::format("{}: rank {} sends {} bytes, not {}", each.name(), rank, most,
-                              outcome.bytes_sent[rank]),
+    most += 4 * 2 * (experts - experts / static_cast<std::int64_t>(N));
+    if (outcome.bytes_sent[rank] > steps * most)
+      throw Wrong{fmt::format("{}: rank {} sends at most {} bytes per step, not {}", each.name(),
+                              rank, most, outcome.bytes_sent[rank] / steps),
                   "The weights are right, but the ranks send more than one all-reduce of every "
                   "expert's gradient takes."};
+    // One for every expert's gradient, and one more.
+    const std::int64_t most_messages = 2 * experts * 2 * (static_cast<std::int64_t>(N) - 1);
+    if (const std::int64_t found = outcome.messages_sent[rank]; found > steps * most_messages)
+      throw Wrong{fmt::format("{}: rank {} sends at most {} per step, not {}", each.name(), rank,
+                              count_of(most_messages, "message"), found / steps),
+                  "The weights are right, and so is the number of bytes, but not the number of "
+                  "messages, each of which takes 1 µs in addition to its numbers. One all-reduce "
+                  "sums the whole gradient of an expert."};
 
     Picoseconds computed = 0;
     for (const Row& row : outcome.rows)
-      if (row.name == fmt::format("rank {}", rank))
+      if (!row.sends && row.rank == static_cast<int>(rank))
         for (const Block& block : row.blocks) computed += block.end - block.start;
-    const auto due = static_cast<Picoseconds>(samples[rank].size()) * 20'000'000;
+    const auto due = static_cast<Picoseconds>(each.ranks[rank].size()) * steps * 20'000'000;
     if (computed != due)
-      throw Wrong{fmt::format("{}: rank {} computes for {} µs, not {}", each.name(), rank,
-                              due / 1'000'000, computed / 1'000'000),
+      throw Wrong{fmt::format("{}: in {} steps, rank {} computes for {} µs, not {}", each.name(),
+                              steps, rank, due / 1'000'000, computed / 1'000'000),
                   "A rank computes its own samples, 20 µs each, with world.compute()."};
   }
   if (shown) {
     Picture picture = draw(outcome.rows);
     while (picture.text.ends_with('\n')) picture.text.pop_back();
     check.show(
-        "Your run on 3 ranks, each with samples of two of three experts: every rank takes "
+        "Two steps of yours on 3 ranks, each with samples of two of three experts: every rank "
+        "takes "
         "part in every sum.",
         std::move(picture));
   }

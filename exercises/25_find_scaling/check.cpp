@@ -125,13 +125,19 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
               throw Wrong{fmt::format("a microbatch was given {} numbers for its gradient",
                                       gradient.size()),
                           "There are as many as weights."};
+            expect_arrived("run_microbatch()", gradient);
+            expect_free(world, "run_microbatch()", gradient);
             ++runs[static_cast<std::size_t>(m)];
             world.compute(fmt::format("B{}", m), 5);
             const int begin = (world.rank() * microbatches + m) * each;
             const Numbers mean = problem.gradient(weights, begin, begin + each);
             for (std::size_t i = 0; i < problem.n; ++i) {
               const double product = static_cast<double>(factor) * mean[i];
-              if (std::abs(product) < smallest_f16 && std::abs(mean[i]) > 1e-3 * problem.unit)
+              // Only if the factor is to blame: with the loss scale, and divided by all
+              // microbatches, the gradient would not vanish.
+              const double scaled_mean =
+                  static_cast<double>(settings.loss_scale) * mean[i] / (N * microbatches);
+              if (std::abs(product) < smallest_f16 && std::abs(scaled_mean) >= smallest_f16)
                 throw Wrong{
                     fmt::format("with the factor {:g}, a gradient of {:.2g} becomes {:.2g}, "
                                 "which is 0 in 16 bits",
@@ -162,12 +168,13 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
                   "the global batch."};
   const std::int64_t sent =
       std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
-  const std::int64_t right =
+  // One more number per step: the norm may be summed from parts of the gradient.
+  const std::int64_t all_reduced =
       std::int64_t{4} * 2 * (N - 1) * static_cast<std::int64_t>(problem.n) * steps;
-  if (sent > right)
+  if (sent > all_reduced + std::int64_t{4} * 2 * (N - 1) * steps)
     throw Wrong{fmt::format("{}: the ranks send {} B, and all-reducing the gradient once per step "
                             "is {} B",
-                            what, sent, right),
+                            what, sent, all_reduced),
                 "The gradient is accumulated on the rank and all-reduced once per step. The norm "
                 "needs no message: after the all-reduce, all ranks have the same gradient."};
   const auto end_of_norms = outcome.results[0].begin() + steps;
@@ -280,6 +287,12 @@ void check_layouts(Check& check) {
                     "they are divided into ranks and microbatches; train_step returns\n\n{}",
                     problem.samples, norm, table(layouts, norms)),
         why_ratio({layouts, norm_ratios, 256})};
+  if (std::ranges::all_of(update_ratios, [&](double each) { return is_close(each * norm, 1e9); }))
+    throw Wrong{fmt::format("max_norm is {:g}, the gradient's norm is {:.6g}, and the update is as "
+                            "long as max_norm (before the learning rate)",
+                            1e9, norm),
+                "Only a gradient that is longer than max_norm is multiplied by max_norm / norm. A "
+                "shorter one stays as it is."};
   if (!all_1(update_ratios))
     throw Wrong{
         fmt::format("the norms are right, but the weights change this many times as much as "

@@ -49,7 +49,14 @@ std::string diagnose_places(const Letters& letters) {
            "opposite order: where the block of the next rank should be, there is that of the rank "
            "before. From where does the block come that arrives in round 1, and where is it put?";
   for (int r = 0; r < N; ++r)
-    if (letters[static_cast<std::size_t>(r)][static_cast<std::size_t>(r)] != letter_of(r).front())
+    if (const char own = letters[static_cast<std::size_t>(r)][static_cast<std::size_t>(r)];
+        own == '.')
+      return fmt::format(
+          "Rank {}'s own block is missing: nothing has been written at its place. No message "
+          "brings "
+          "it, so the rank copies it from `mine`.",
+          r);
+    else if (own != letter_of(r).front())
       return fmt::format(
           "Rank {}'s own block has been overwritten by another one: in some round, the owner is "
           "computed as the rank itself. If an index is wrong by one place, this is how it shows.",
@@ -84,7 +91,7 @@ std::string diagnose_places(const Letters& letters) {
 
 void check(Check& check) {
   for (const int N : {2, 3, 1, 4, 5, 8})
-    for (const int size : {1, 3, 0}) {
+    for (const int size : {1, 3, 0, 200}) {
       const auto n = static_cast<std::size_t>(size);
       std::vector<std::vector<float>> blocks;
       for (int r = 0; r < N; ++r) {

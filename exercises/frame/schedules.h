@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/pipeline/simulator.h"
+#include "exercises/frame/check.h"
 #include "exercises/frame/picture.h"
 
 /// What the checks of several pipeline schedules share.
@@ -39,6 +40,40 @@ inline std::string table(const Schedule& schedule) {
       text += ' ' + name_of(schedule, static_cast<int>(rank), action);
   }
   return text;
+}
+
+/// Returns the microbatches of one kind of a rank's passes, in order.
+inline std::vector<int> order_of(const std::vector<Action>& row, Op op) {
+  std::vector<int> order;
+  for (const Action& action : row)
+    if (action.op == op) order.push_back(action.microbatch);
+  return order;
+}
+
+/// Asks for the list of every rank, and once more for all of them, the last rank's first. Throws
+/// what `judge` throws about the schedule, unless the two disagree: then the lists depend on the
+/// calls before.
+inline void judge_twice(const std::string& what, Schedule schedule,
+                        const std::function<std::vector<Action>(int rank)>& answer,
+                        const std::function<void(const Schedule&)>& judge) {
+  Schedule again = schedule;
+  for (int rank = 0; rank < schedule.ranks; ++rank)
+    schedule.actions[static_cast<std::size_t>(rank)] = answer(rank);
+  for (int rank = schedule.ranks; rank-- > 0;)
+    again.actions[static_cast<std::size_t>(rank)] = answer(rank);
+  try {
+    judge(schedule);
+    if (again.actions != schedule.actions) judge(again);
+  } catch (const Wrong&) {
+    if (again.actions == schedule.actions) throw;
+    throw Wrong{fmt::format("{}: a call with the same arguments returns another list the second "
+                            "time. The first time:{}\n\nThe second time, called for the last rank "
+                            "first:{}",
+                            what, table(schedule), table(again)),
+                "Something remains from one call to the next, in a static or a global variable. "
+                "The list may depend on the arguments only: every rank calls the function by "
+                "itself, and again in each step."};
+  }
 }
 
 /// Draws a simulated schedule, without the end of the last line.
