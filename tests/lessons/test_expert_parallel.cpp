@@ -214,7 +214,7 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
     words.insert(words.begin(), "lesson");
     return lockstep::test::usage_error([&] {
       FlagParser parser{expert_lesson()};
-      int experts = 8, top_k = 2;
+      int experts = 8, top_k = 2, follow = -1;
       double capacity = 0, balance = 0.01;
       std::string routing = "learned", over = "dp";
       parser.add("--experts", experts, "");
@@ -224,7 +224,8 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
       parser.add("--routing", routing, "");
       parser.add("--experts-over", over, "");
       const auto options = parser.parse(static_cast<int>(words.size()), words.data());
-      check_expert_lesson(*options, ExpertFlags{experts, top_k, capacity, balance, routing, over});
+      check_expert_lesson(*options,
+                          ExpertFlags{experts, top_k, capacity, balance, routing, over, follow});
     });
   };
   CHECK(complaint({"--experts", "6"}) ==
