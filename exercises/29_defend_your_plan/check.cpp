@@ -34,6 +34,7 @@ std::string train_toy_of(Check& check, const Case& each, const Configuration& pl
       what, run.plan.mesh,
       [&](World& world) {
         const Rank& rank = Frame::state(world).rank;
+        const OutOfTurn all_at_once{Frame::state(world).turn};  // training waits for other ranks
         const Place place = run.plan.place(rank.id);
         AxisGroups groups{rank.endpoint, place, Frame::group(world)};
         return train_toy({run.plan, place, rank.endpoint, groups}, run);

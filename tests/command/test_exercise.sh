@@ -41,6 +41,6 @@ done
 claim "$name: at least one wrong answer was there" [ "$wrong" -ge "$(portion_of 4 1)" ]
 claim "$name: exercises/README.md lists it" grep -q "($name/README.md)" "$folder/../README.md"
 claim "$name: a lesson sends the reader to it" \
-  grep -q "exercises/$name/README.md" "$folder"/../../lessons/*/README.md
+  grep -q "exercises/$name/README.md" "$folder"/../../lessons/*/*.md
 claim "$name: three hints" [ "$(grep -c '^---$' "$folder/hints.md")" = 2 ]
 conclude

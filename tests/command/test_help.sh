@@ -39,6 +39,7 @@ valid_value() { # LESSON FLAG WORDS DEFAULT
     *--slow) echo "--slow 0=1.5" ;;
     1[0157]*--export-schedule) echo "$flag $scratch/schedule.csv" ;;
     1[01]*--split) echo "--pp 2 --split 3,5 --schedule 1f1b" ;;
+    12*--follow) echo "--follow 3" ;;
     14*--overflow-at) echo "--overflow-at 3 --precision f16" ;;
     16*--split) echo "--pp 2 --split 3,5 --batch 64" ;;
     *--routing) echo "--routing zipf --device meta" ;;
