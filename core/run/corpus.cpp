@@ -21,8 +21,9 @@ std::string default_corpus() {
 
 std::string file_of_data(const std::string& name) {
   const std::filesystem::path of_tree = std::filesystem::path{LOCKSTEP_SOURCE_DIR} / name;
-  return !std::filesystem::exists(name) && std::filesystem::exists(of_tree) ? of_tree.string()
-                                                                            : name;
+  std::error_code unreadable;  // then reading the file says why
+  if (std::filesystem::exists(name, unreadable) || unreadable) return name;
+  return std::filesystem::exists(of_tree, unreadable) ? of_tree.string() : name;
 }
 
 }  // namespace lockstep
