@@ -44,7 +44,7 @@ std::string train_toy_of(Check& check, const Case& each, const Configuration& pl
   return text_of_mesh(toy);
 }
 
-/// What is shown of a plan that is right.
+/// The text that is shown for a right plan.
 std::string summary(const Case& each, const Judgement& judgement) {
   const double longer = judgement.percent_longer();
   return fmt::format("{}: {}\n  a step takes {}{}; {} of {}\n", each.name, judgement.plan.text(),
