@@ -164,8 +164,8 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-/// The tokens and columns that a result takes into account: all of them, or the part that a mistake
-/// leaves.
+/// The tokens and columns that a result takes into account: all of them, or only a part if a
+/// mistake leaves out the rest.
 struct Part {
   int first_token, end_token, first_column, end_column;
   bool has(int t, int c) const {

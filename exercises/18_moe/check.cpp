@@ -265,8 +265,8 @@ std::string why_not_output(const Batch& batch, int r, std::size_t t, const Row& 
           "This contains only the result of expert {}. A token gets two results: add them, so that "
           "the one that comes later does not replace the other.",
           batch.choice(r, t, k).expert);
-  // Any two expert results for this rank's tokens that do not belong together, with any of its
-  // weights.
+  // Two expert results for this rank's tokens that do not belong together, each times any of this
+  // rank's weights.
   const auto& choices = batch.choices[at(r)];
   for (std::size_t a = 0; a < choices.size(); ++a)
     for (std::size_t b = 0; b < choices.size(); ++b)

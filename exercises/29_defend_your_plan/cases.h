@@ -8,7 +8,7 @@
 
 namespace lockstep::exercises {
 
-/// What is to be trained, and on what.
+/// A training task and its cluster.
 struct Case {
   std::string name;
   TrainingTask task;

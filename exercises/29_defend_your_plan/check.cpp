@@ -70,7 +70,7 @@ void check(Check& check) {
       if (i == 0) throw;
       throw Wrong{fmt::format("{}: not written yet. What is right:\n\n{}", each.name, right), ""};
     }
-    // With --launch mpi, one process judges, because that takes seconds.
+    // Even with --launch mpi, only one process judges the plan, because judging takes seconds.
     check.run(
         each.name, 1,
         [&](World&) {

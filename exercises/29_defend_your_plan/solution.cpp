@@ -3,10 +3,11 @@
 namespace lockstep::exercises {
 
 TrainingPlan llama_70b_on_64() {
-  // Memory. TP · PP = 8 and ZeRO-1 leave 48 GB of 70.6 billion parameters' states: 2 + 2 bytes per
-  // parameter on 8 ranks, and 12 on 64. The activations of two microbatches in flight fit into the
-  // other 32 GB without full recomputation if TP · CP = 8 ranks share them. TP 8 would do so, too,
-  // but exposes more than twice as much communication as TP 4.
+  // Memory. With TP · PP = 8 and ZeRO-1, a rank holds 48 GB of the states of 70.6 billion
+  // parameters: 2 + 2 bytes per parameter are divided among 8 ranks, and 12 among 64. The
+  // activations of two microbatches in flight fit into the other 32 GB without full recomputation
+  // if TP · CP = 8 ranks share them. TP 8 would do so, too, but exposes more than twice as much
+  // communication as TP 4.
   return {.dp = 4, .tp = 4, .pp = 2, .cp = 2, .zero = 1};
 }
 

@@ -22,7 +22,7 @@ constexpr int toy_ranks = 8, toy_steps = 2;
 /// are the plan's, except that a rank has at most two chunks.
 inline Configuration on_toy_mesh(const Configuration& plan) {
   Configuration toy = plan;
-  // The axes that give up ranks last come first.
+  // The first axes are the last to give up ranks.
   const std::array axes{&Configuration::tp, &Configuration::pp, &Configuration::cp,
                         &Configuration::dp};
   for (const auto axis : axes) toy.*axis = std::min(2, plan.*axis);

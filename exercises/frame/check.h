@@ -40,10 +40,11 @@ struct Failure {
 struct Outcome {
   std::vector<std::vector<float>> results;  ///< by rank: what the body returned
   std::vector<std::int64_t> bytes_sent;     ///< by rank
-  std::vector<std::int64_t> messages_sent;  ///< by rank: includes empty ones and collectives'
+  std::vector<std::int64_t> messages_sent;  ///< by rank: includes collectives' and empty messages
   std::vector<std::int64_t> peak_bytes;     ///< by rank: the most that Buffers held at a time
   std::vector<std::vector<std::size_t>> peak_sizes;  ///< by rank: of the Buffers at that time
-  /// By rank: the most numbers that a collective has written to memory outside all Buffers.
+  /// By rank: the largest count of numbers that a collective has written to memory outside all
+  /// Buffers.
   std::vector<std::size_t> uncounted;
   double microseconds = 0;  ///< on the modelled clock, until the last rank ended
   /// Each rank's computations (row "rank 0") and messages (row "rank 0 to", whose digits are the
@@ -67,7 +68,7 @@ class Check {
   float number() { return static_cast<float>(number_from(-9999, 9999)); }
   std::vector<float> numbers(std::size_t count);
   /// Positive numbers, each larger than all before it together, so that a sum shows which of them
-  /// it contains. `size` is at most 12.
+  /// it contains. `count` is at most 12.
   std::vector<float> separable(std::size_t count);
   int number_from(int least, int most) {
     return std::uniform_int_distribution{least, most}(random_);

@@ -66,10 +66,10 @@ class InFlight {
   /// reads what this one writes. But a collective may work on what an earlier one of the same group
   /// writes, because they run one after another.
   Handle start(const Asked& asked, const HostNumbers& numbers);
-  /// Ends the operation, which has been waited for: copies what it has written. Throws Wrong if the
-  /// answer has changed its numbers meanwhile.
+  /// Ends an operation that has been waited for: copies the numbers that it has written. Throws
+  /// Wrong if the answer has changed its numbers meanwhile.
   void finish(Handle operation);
-  /// Ends the operation, which has been abandoned.
+  /// Ends an operation that has been abandoned.
   void give_up(Handle operation) { operations_.erase(operation); }
   /// Records that memory has been freed: if an operation uses it, `misuse` reports that.
   void free(std::span<const float> memory);

@@ -63,7 +63,7 @@ void train_step(World& world, Stage& stage, int token, int target) {
 
   // Update.
   for (std::size_t i = 0; i < table.size(); ++i) table[i] -= learning_rate * table_gradient[i];
-  // To be sure that they stay equal.
+  // Copies the table, to be sure that both copies stay equal.
   if (last > 0 && rank == 0) world.send(table, last).wait();
   if (last > 0 && rank == last) world.receive(table, 0).wait();
   stage.weight -= learning_rate * weight_gradient;
