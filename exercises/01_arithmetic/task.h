@@ -4,8 +4,8 @@
 
 namespace lockstep::exercises {
 
-/// The arithmetic that decides how a large model is divided. A GPU's memory is given in bytes: 80
-/// GB is 80e9 bytes.
+/// The arithmetic that decides how a large model is divided. A GPU's memory is given in bytes:
+/// 80 GB is 80e9 bytes.
 
 /// Returns the smallest number of tensor-parallel ranks, a power of two, that can train a model
 /// with AdamW in mixed precision. Nothing else divides the model, and activations are not counted.

@@ -8,8 +8,8 @@ namespace lockstep::exercises {
 /// is the sum of that chunk over all N ranks, and the other chunks may contain anything.
 void reduce_scatter(World& world, std::span<float> data);
 
-/// A ring all-gather. On entry, rank r has the right numbers only in chunk r of `data`, chunk(data,
-/// r, world.size()). On return, every rank has the right numbers in all chunks.
+/// A ring all-gather. On entry, rank r has the right numbers only in chunk r of `data`,
+/// chunk(data, r, world.size()). On return, every rank has the right numbers in all chunks.
 ///
 /// Called on every rank with the same number of elements. N need not divide this number: the sizes
 /// of chunks differ by at most one. There are N - 1 rounds. In each, every rank sends one chunk to

@@ -5,8 +5,8 @@
 
 namespace lockstep::exercises {
 
-/// Returns the actions of stage `stage` in one step, in order. The pipeline has p = `stages`
-/// stages. The actions are, for each of m microbatches, 0 to m - 1, its forward pass,
+/// Returns the actions of stage `stage` in one step, in order. The pipeline has
+/// p = `stages` stages. The actions are, for each of m microbatches, 0 to m - 1, its forward pass,
 /// Action{Op::forward, stage, microbatch}, and later its backward pass, Action{Op::backward, stage,
 /// microbatch}. Each stage is on a rank of its own.
 ///

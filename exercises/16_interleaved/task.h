@@ -17,8 +17,8 @@ namespace lockstep::exercises {
 /// step must take (v m + p - 1)(T_F + T_B), whatever T_F and T_B are: no schedule is faster.
 ///
 /// A rank holds the activations of a forward pass until the backward pass of the same microbatch
-/// through the same stage ends. Rank r may hold the activations of at most (v - 1) p + 2 (p - 1 -
-/// r) + 1 passes at a time, over all its stages.
+/// through the same stage ends. Rank r may hold the activations of at most
+/// (v - 1) p + 2 (p - 1 - r) + 1 passes at a time, over all its stages.
 std::vector<Action> interleaved(int rank, int ranks, int chunks, int microbatches);
 
 }  // namespace lockstep::exercises

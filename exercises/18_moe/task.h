@@ -24,8 +24,8 @@ struct Experts {
 };
 
 /// Replaces this rank's tokens, a row of h numbers each, by the layer's outputs. The choices for
-/// token t are choices[2 t] and choices[2 t + 1], two different experts, and its output is weight ·
-/// (result of expert), summed over both. (The weights need not add up to 1.)
+/// token t are choices[2 t] and choices[2 t + 1], two different experts, and its output is
+/// weight · (result of expert), summed over both. (The weights need not add up to 1.)
 ///
 /// Called on every rank. Ranks have different numbers of tokens, possibly 0, and know only their
 /// own choices. Each expert that any token has chosen is applied exactly once, on its rank, to the

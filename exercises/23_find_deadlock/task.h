@@ -17,10 +17,10 @@ namespace lockstep::exercises {
 /// Each forward pass computes for 100 µs, `world.compute("F0", 100)` for microbatch 0, and each
 /// backward pass for 200 µs, `world.compute("B0", 200)`. A stage sends one message of n numbers for
 /// each pass whose result another stage needs, and no others. On the modelled clock, the step may
-/// take (m + p - 1) · 300 µs plus 2 (m + p) messages of n numbers, each of which takes 1 µs + n · 4
-/// ns. At any time, at most min(m, p - s) microbatches may be between their forward pass on stage s
-/// and the end of their backward pass there. In addition to the Buffers of these microbatches, the
-/// stage may hold at most 3 Buffers of n numbers.
+/// take (m + p - 1) · 300 µs plus 2 (m + p) messages of n numbers, each of which takes
+/// 1 µs + n · 4 ns. At any time, at most min(m, p - s) microbatches may be between their forward
+/// pass on stage s and the end of their backward pass there. In addition to the Buffers of these
+/// microbatches, the stage may hold at most 3 Buffers of n numbers.
 float train_step(World& world, float weight, std::span<const float> batch, int microbatches,
                  std::size_t size);
 

@@ -44,8 +44,8 @@ using AttendBackward =
 /// nothing. At any time, a rank's Buffers hold at most five blocks of n numbers (including `own` or
 /// its replacement) and c more numbers. All memory for blocks is from world.allocate().
 ///
-/// A hop takes H = 1 µs + n · 4 ns, and a rank's messages leave one after another. T is at least 2
-/// H, and the whole backward pass takes N T + H, or T if N = 1.
+/// A hop takes H = 1 µs + n · 4 ns, and a rank's messages leave one after another. T is at least
+/// 2 H, and the whole backward pass takes N T + H, or T if N = 1.
 void ring_attention_backward(World& world, const AttendBackward& attend, const Queries& queries,
                              Buffer own, std::span<float> dq, std::span<float> gradients);
 

@@ -7,9 +7,9 @@ namespace lockstep::exercises {
 /// Returns this rank's new shard of a flat vector of P parameters that is divided into N shards now
 /// and into M shards afterwards.
 ///
-/// With N shards, each has s = P / N numbers, rounded up. Shard r holds numbers r s to (r + 1) s -
-/// 1 of the padded vector: parameters 0 to P - 1, followed by padding up to N s numbers. The same
-/// holds for M shards, with a different s and different padding.
+/// With N shards, each has s = P / N numbers, rounded up. Shard r holds numbers r s to
+/// (r + 1) s - 1 of the padded vector: parameters 0 to P - 1, followed by padding up to N s
+/// numbers. The same holds for M shards, with a different s and different padding.
 ///
 /// Called on each of max(N, M) ranks. On rank r, `old` is shard r of N, or empty if r is not less
 /// than N. Its padding may contain any numbers. Returns shard r of M, whose padding is 0, or an
