@@ -166,7 +166,7 @@ void judge(Check& check, const std::string& what, const Schedule& schedule) {
       throw Wrong{fmt::format("{}: stage {} holds {} microbatches at a time, and may hold {}{}",
                               what, stage, held, most, table(schedule)),
                   diagnose_memory(schedule, stage)};
-  // Backward passes take twice as long as forward passes, and then just as long.
+  // First, backward passes take twice as long as forward passes; then, both take equally long.
   for (const int ratio : {2, 1}) {
     const StageTimes times{.forward = 1, .backward = ratio};
     const Simulation simulation = simulate_units(schedule, times);

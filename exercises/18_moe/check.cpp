@@ -176,7 +176,7 @@ Wrong why_not_its_row(const Batch& batch, int expert, const Row& row) {
           "numbers, h per row?"};
 }
 
-/// How often an expert has been applied to any rows, and the number of rows at the first time.
+/// The number of an expert's calls that had any rows, and the number of rows in the first of them.
 struct Applied {
   int times = 0, rows = 0;
 };
