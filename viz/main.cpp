@@ -15,8 +15,8 @@
 
 namespace {
 
-/// Without a display, a picture is taken on a virtual one: becomes this program under xvfb-run,
-/// unless that is not installed.
+/// Without a display, takes a picture on a virtual one: replaces this process with this program
+/// under xvfb-run, if xvfb-run is installed.
 void use_virtual_display(const lockstep::viz::ViewerOptions& options, int argc, char** argv) {
   if (!options.screenshot || std::getenv("DISPLAY") != nullptr ||
       std::getenv("WAYLAND_DISPLAY") != nullptr)

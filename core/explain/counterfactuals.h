@@ -22,7 +22,7 @@ namespace lockstep {
 struct Counterfactual {
   Claim claim;
   std::string what;  ///< "tp communication free"
-  /// In the form that Scenario::change() accepts; empty for another run or an estimate.
+  /// The changes in the form that Scenario::change() accepts; empty for another run or an estimate.
   std::vector<std::string> changes{};
   Picoseconds step = 0;
   /// For an estimate: the smallest and the largest saving over the phase's steps.

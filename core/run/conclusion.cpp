@@ -95,7 +95,7 @@ std::string parity_failure(const Report& report, const Tolerance& tolerance, Col
                      report.difference.empty() ? "" : "; " + report.difference);
 }
 
-/// Returns the operations that the ranks have recorded, and empties the book.
+/// Returns the operations that the ranks have recorded, and clears the record.
 RunOperations operations_of(ActiveRun& run) {
   RunOperations operations = run.recording.operations->take();
   operations.run = run.recording.folder.run;

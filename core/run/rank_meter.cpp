@@ -124,7 +124,7 @@ void RankMeter::record_loss(double loss) {
   const Place& place = rank_.place;
   const int step = rank_.trace.step();
   const int steps = options.run.steps;
-  // The ranks of a tensor-parallel group know the same share of the loss, so only one of them
+  // The ranks of a tensor-parallel group have the same share of the loss, so only one of them
   // reports it.
   if (place.coordinate(Axis::tp) > 0) return;
   if (options.platform.on_meta()) {  // no loss on the meta device

@@ -67,7 +67,7 @@ struct DataChain {
   std::vector<PathLink> before;
   PathLink action;
   std::vector<PathLink> after;  ///< every action that uses the result, directly or not, by time
-  /// The optimizer's spans on the ranks where the chain computes gradients from the action on.
+  /// The optimizer's spans on the ranks on which the chain, from the action on, computes gradients.
   struct Update {
     int rank = 0;
     Interval time;

@@ -16,13 +16,13 @@ const char* const learned =
 
 namespace {
 
-/// Returns the least power of two that divides `bytes` into parts of at most `each`.
+/// Returns the smallest power of two that divides `bytes` into parts of at most `each`.
 int powers_of_two(double bytes, double each) {
   return static_cast<int>(std::exp2(std::max(0.0, std::ceil(std::log2(bytes / each)))));
 }
 
 void check_memory(Check& check) {
-  // 10 billion parameters fill two GPUs of 80 GB to the last byte, and one of 160 GB.
+  // 10 billion parameters exactly fill two GPUs of 80 GB, or one of 160 GB.
   const std::vector<std::pair<double, double>> known = {{70, 80}, {10, 80}, {10, 160}, {1, 80}};
   for (std::size_t trial = 0; trial < 50; ++trial) {
     const bool is_known = trial < known.size();
@@ -90,8 +90,9 @@ void check_bubble(Check& check) {
 void check_microbatches(Check& check) {
   for (int trial = 0; trial < 60; ++trial) {
     const int p = trial == 0 ? 8 : trial == 2 ? 1 : check.number_from(1, 32);
-    // In every other case, some m gives exactly this share: a power of two, so that no formula
-    // rounds it. Other shares that some m gives are left out, because a right formula may round.
+    // In every other case, some m gives exactly this share, which is a power of two, so no formula
+    // rounds it. Other shares that some m gives exactly are left out, because even a right formula
+    // may round them.
     const bool is_exact = trial == 0 || trial % 2 == 1;
     const double share = trial == 0 ? 0.125
                          : is_exact ? 1.0 / (1 << check.number_from(1, 5))

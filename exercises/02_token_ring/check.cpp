@@ -62,7 +62,7 @@ void check(Check& check) {
         what, ranks,
         [&](World& world) {
           const auto r = static_cast<std::size_t>(world.rank());
-          // Only rank 0 has the token; what the others are given must not matter.
+          // Only rank 0 has the token; the argument `token` of the other ranks must not matter.
           return std::vector{pass_token(world, r == 0 ? token : -1e6F, mine[r])};
         },
         diagnose);
@@ -72,7 +72,7 @@ void check(Check& check) {
       check.show("Your run on 4 ranks. The digit is the rank to which the token travels:",
                  draw(outcome.rows));
 
-    // Rank r has what ranks 1 to r added; rank 0 adds last.
+    // Rank r's token contains the additions of ranks 1 to r; rank 0 adds last.
     std::vector<float> expected(mine.size());
     for (std::size_t r = 1; r < mine.size(); ++r)
       expected[r] = (r == 1 ? token : expected[r - 1]) + mine[r];

@@ -26,8 +26,8 @@ std::string diagnose(const Failure& failure) {
          "neighbour.";
 }
 
-/// Why chunk r of rank r is not the sum. The cases with equal chunks come first, and were right if
-/// these are not equal.
+/// Why chunk r of rank r is not the sum. Cases with equal chunks run first, so if this case has
+/// unequal chunks, those were right.
 std::string diagnose_sum(std::vector<std::vector<float>>& before,
                          std::vector<std::vector<float>>& after, std::vector<float>& sum, int r) {
   const int N = static_cast<int>(before.size());
@@ -96,7 +96,7 @@ void check(Check& check) {
       check_ring(what, outcome);
       check_one_direction(what, outcome);
       for (int r = 0; r < N; ++r) {
-        // N - 1 chunks: all but one. Chunks differ by at most one element.
+        // N - 1 chunks: all but one. Chunk sizes differ by at most one element.
         const std::int64_t most =
             4 * static_cast<std::int64_t>(n - (n / static_cast<std::size_t>(N)));
         const std::int64_t sent = outcome.bytes_sent[static_cast<std::size_t>(r)];

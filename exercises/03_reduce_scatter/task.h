@@ -9,7 +9,7 @@ namespace lockstep::exercises {
 /// sum of that chunk over all ranks. The other chunks may contain anything.
 ///
 /// Called on every rank with the same number of elements. Each rank sends N - 1 messages of one
-/// chunk each, to one neighbour: no rank ever sends a whole `data`.
+/// chunk each, to one neighbour: no rank ever sends all of `data`.
 void reduce_scatter(World& world, std::span<float> data);
 
 }  // namespace lockstep::exercises

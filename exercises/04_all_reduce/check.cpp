@@ -43,7 +43,7 @@ std::string diagnose(const Failure& failure) {
          "round is the one that its neighbour sends in that round.";
 }
 
-/// One case: what the ranks had, and what all of them should have at the end.
+/// One case: the ranks' inputs, and the result that all of them should have at the end.
 struct Case {
   bool reduces = false;
   std::string what;
@@ -60,8 +60,8 @@ struct Case {
   void check_costs(const Outcome& outcome) const;
 };
 
-/// Why chunk c of rank r is wrong. The cases with equal chunks come first, and were right if these
-/// are not equal.
+/// Why chunk c of rank r is wrong. Cases with equal chunks run first, so if this case has unequal
+/// chunks, those were right.
 std::string Case::diagnose_chunk(const Arrays& results, int r, int c) const {
   const std::vector<float> found = chunk_of(results[static_cast<std::size_t>(r)], c);
   const std::vector<float> right = chunk_of(expected, c);
@@ -182,7 +182,7 @@ void check_one(Check& check, bool reduces, int N, int elements) {
       diagnose);
   each.check_results(outcome.results);
   check_ring(each.what, outcome);
-  // The half that is given sends to the right.
+  // The given half, the reduce-scatter, sends to the right.
   if (!reduces) check_one_direction(each.what, outcome);
   each.check_costs(outcome);
   if (reduces && N == 4 && elements == 3 * N)

@@ -27,7 +27,8 @@ std::string text(const MeshAxes& mesh) {
   return all;
 }
 
-/// Returns the coordinates of all ranks, by counting: the first axis changes from rank to rank.
+/// Returns the coordinates of all ranks, by counting: the coordinate on the first axis changes
+/// fastest.
 std::vector<std::vector<int>> count_up(const MeshAxes& mesh) {
   std::vector<std::vector<int>> all;
   std::vector<int> at(mesh.size());
@@ -49,7 +50,7 @@ std::vector<std::vector<int>> count_up_from_the_last(MeshAxes mesh) {
 
 using Stride = std::function<int(std::size_t axis)>;
 
-/// How far apart neighbours on an axis are, as people get it wrong.
+/// The distances between neighbours on an axis that common mistakes give.
 struct WrongStride {
   Stride of;
   std::string why;
@@ -165,7 +166,7 @@ void check_ranks(const MeshAxes& mesh) {
                   why};
 }
 
-/// Returns the ranks for which `belongs(their coordinates)`, in ascending order.
+/// Returns the ranks for whose coordinates `belongs` returns true, in ascending order.
 std::vector<int> ranks_where(const std::vector<std::vector<int>>& all,
                              const std::function<bool(const std::vector<int>&)>& belongs) {
   std::vector<int> ranks;
@@ -253,7 +254,7 @@ void check_groups(const MeshAxes& mesh) {
     }
 }
 
-/// Draws what the answer says about a mesh: a line per axis.
+/// Draws the answer's results for a mesh, with one line per axis.
 std::string table(const MeshAxes& mesh) {
   const int ranks = static_cast<int>(count_up(mesh).size());
   std::string lines = "rank";

@@ -2,8 +2,8 @@
 
 namespace lockstep::exercises {
 
-// A rank is a number whose digits are the coordinates, lowest digit first. The base differs from
-// digit to digit: it is the axis's size.
+// A rank is a number whose digits are its coordinates, lowest digit first. Each digit has its own
+// base: the axis's size.
 
 std::vector<int> coordinates_of(int rank, const MeshAxes& mesh) {
   std::vector<int> coordinates;
@@ -16,7 +16,7 @@ std::vector<int> coordinates_of(int rank, const MeshAxes& mesh) {
 
 int rank_of(const std::vector<int>& coordinates, const MeshAxes& mesh) {
   int rank = 0;
-  int stride = 1;  // how far apart neighbours on an axis are: one step passes all axes further in
+  int stride = 1;  // distance between neighbours on an axis: one step passes all inner axes
   for (std::size_t i = 0; i < mesh.size(); ++i) {
     rank += coordinates[i] * stride;
     stride *= mesh[i].size;

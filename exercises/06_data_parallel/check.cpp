@@ -19,13 +19,13 @@ constexpr double microseconds_per_microbatch = 3;
 
 using Exact = std::vector<double>;
 
-/// The means and the numbers of samples, by rank and microbatch.
+/// The mean gradients and the numbers of samples, by rank and microbatch.
 struct Batch {
   int N, microbatches;
   std::size_t n;
   std::vector<std::vector<std::vector<float>>> means;
   std::vector<std::vector<int>> samples;
-  std::vector<std::vector<float>> before;  ///< what `gradient` contains, by rank
+  std::vector<std::vector<float>> before;  ///< the contents of `gradient` before the call, by rank
 
   Batch(Check& check, int N_, int microbatches_, std::size_t n_, bool equal)
       : N(N_), microbatches(microbatches_), n(n_) {
@@ -80,7 +80,8 @@ struct Batch {
   }
 };
 
-/// All numbers are below 1e4, except if something was not divided. A mean is rounded a few times.
+/// All numbers are below 1e4, unless the answer has left out a division. A mean is rounded a few
+/// times.
 bool is_close(std::span<const float> found, const Exact& expected, double factor = 1) {
   if (found.size() != expected.size()) return false;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -214,7 +215,7 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
               "microbatches on the rank, and all-reduce once per step."
             : "The gradient is right, but the ranks send more than they need: the n gradients and "
               "the number of samples, each all-reduced once."};
-  // Two all-reduces, of the gradients and of the number of samples.
+  // Two all-reduces: one of the gradients and one of the number of samples.
   for (int r = 0; r < N; ++r)
     if (const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
         messages > 4 * (N - 1))

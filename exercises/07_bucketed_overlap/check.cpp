@@ -17,7 +17,7 @@ const char* const learned =
 namespace {
 
 constexpr double microseconds_per_layer = 1, latency = 1, per_number = 0.004;
-constexpr float unwritten = -1e6F;  ///< what `gradients` contains before
+constexpr float unwritten = -1e6F;  ///< the contents of `gradients` before the call
 
 struct Case {
   int N;
@@ -43,7 +43,7 @@ struct Bucket {
   int numbers = 0, first_layer = 0, last_layer = 0;
   double ready = 0;  ///< when the backward pass has filled it
 
-  /// How long its all-reduce takes. If N does not divide the bucket, this is the most it can take.
+  /// The time of its all-reduce. If N does not divide the bucket, this is an upper bound.
   double time(int N) const {
     return 2 * (N - 1) * (latency + per_number * ((numbers + N - 1) / N));
   }
@@ -66,8 +66,8 @@ std::vector<Bucket> buckets_of(const Case& each) {
   return all;
 }
 
-/// Returns when the last all-reduce ends. The next one's first message leaves when the last message
-/// of the previous one has left, which is a latency before it arrives.
+/// Returns when the last all-reduce ends. The first message of each all-reduce leaves as soon as
+/// the last message of the previous one has left, one latency before that message arrives.
 double end_of(const Case& each, const std::vector<Bucket>& buckets) {
   double lane_free = 0, end = microseconds_per_layer * static_cast<double>(each.sizes.size());
   if (each.N == 1) return end;
@@ -86,7 +86,7 @@ std::string diagnose(const Failure& failure) {
   return "All ranks must start the same all-reduces, with the same sizes, in the same order.";
 }
 
-/// Runs the answer's backward pass. Throws Wrong if it does not call `backward` as it should.
+/// Runs the answer's backward pass. Throws Wrong if it does not call `backward` correctly.
 std::vector<float> run_backward(World& world, const Case& each) {
   const std::vector<float>& right = each.gradients[static_cast<std::size_t>(world.rank())];
   int next = static_cast<int>(each.sizes.size()) - 1;
@@ -169,8 +169,8 @@ void check_sums(const Case& each, const std::string& what, const Outcome& outcom
   }
 }
 
-/// Returns how many all-reduces there were, if each consists of 2 (N - 1) messages of each rank,
-/// and nothing else is sent.
+/// Returns the number of all-reduces, assuming that in each of them every rank sends 2 (N - 1)
+/// messages and that nothing else is sent.
 std::optional<int> all_reduces(const Case& each, const Outcome& outcome) {
   const int messages_of_one = 2 * (each.N - 1);
   const std::int64_t messages = outcome.messages_sent[0];
@@ -180,7 +180,7 @@ std::optional<int> all_reduces(const Case& each, const Outcome& outcome) {
   return static_cast<int>(messages) / messages_of_one;
 }
 
-/// Whether N divides all buckets, so that the time is known exactly.
+/// Whether N divides all buckets, so that the time is exact.
 bool is_divisible(const Case& each) {
   return std::ranges::all_of(buckets_of(each),
                              [&](const Bucket& b) { return b.numbers % each.N == 0; });
@@ -190,7 +190,7 @@ const Row& row_of(const Outcome& outcome, const std::string& name) {
   return *std::ranges::find(outcome.rows, name, &Row::name);
 }
 
-/// How long rank 0's backward pass pauses between its layers.
+/// The total time that rank 0's backward pass pauses between its layers.
 double microseconds_paused(const Outcome& outcome) {
   const std::vector<Block>& layers = row_of(outcome, "rank 0").blocks;
   Picoseconds paused = 0;

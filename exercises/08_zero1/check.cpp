@@ -15,13 +15,13 @@ const char* const learned =
 
 namespace {
 
-/// How many parameters the rank of this thread has given to adamw() in this step.
+/// The number of parameters that this thread's rank has passed to adamw() in this step.
 thread_local std::size_t updated = 0;
 
-/// One step of AdamW, of the check or of the answer.
+/// One step of AdamW, for the check and for the answer.
 void update(std::span<float> parameters, std::span<const float> gradients,
             std::span<float> momentum, std::span<float> variance) {
-  // ε is large, so that the size of the gradients matters.
+  // ε is large, so that the magnitude of the gradients matters.
   constexpr float rate = 0.1F, beta_1 = 0.75F, beta_2 = 0.875F, epsilon = 4, decay = 0.125F;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     momentum[i] = beta_1 * momentum[i] + (1 - beta_1) * gradients[i];
@@ -93,8 +93,8 @@ struct Case {
   }
   std::size_t padded() const { return shard() * static_cast<std::size_t>(N); }
 
-  /// Returns the parameters after `count` steps on one device, without padding. The gradient is
-  /// the sum over the ranks' times `factor`, or that of a single rank.
+  /// Returns the parameters after `count` steps on one device, without padding. The gradient is the
+  /// sum of the ranks' gradients times `factor`, or the gradient of `only_rank`.
   Numbers after(int count, float factor = 1, int only_rank = -1, bool forgets = false) const {
     Numbers parameters = start, momentum(n), variance(n);
     for (int step = 0; step < count; ++step) {
@@ -144,11 +144,11 @@ std::string diagnose(const Failure& failure) {
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 
-/// Why parameter i of rank r is wrong after step k (counted from 1). Equal means equal: a mistake
-/// often changes a parameter only a little.
+/// Why parameter i of rank r is wrong after step k (counted from 1). The comparison is exact,
+/// because a mistake often changes a parameter only slightly.
 std::string diagnose_parameter(const Case& each, int k, int r, std::size_t i, float found) {
   const int owner = static_cast<int>(i / each.shard());
-  // With one rank there is nothing to reduce, and nothing to gather.
+  // With one rank, there is nothing to reduce and nothing to gather.
   if (each.N > 1) {
     if (found == each.after(k, 1, owner)[i])
       return "Its owner has updated it with the gradient of its own samples only. The ranks must "
@@ -174,8 +174,8 @@ std::string diagnose_parameter(const Case& each, int k, int r, std::size_t i, fl
          "sums, and all-gather the parameters.";
 }
 
-/// Throws Wrong if a rank has not updated its own shard and nothing else: results say nothing about
-/// that, because every rank could update all parameters with the sums of all gradients.
+/// Throws Wrong unless a rank has updated exactly its own shard. The results do not show this,
+/// because every rank could update all parameters with the sums of all gradients.
 void check_updates(const Case& each, const Outcome& outcome) {
   for (int r = 0; r < each.N; ++r) {
     const Numbers& all = outcome.results[static_cast<std::size_t>(r)];

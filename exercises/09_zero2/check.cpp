@@ -56,7 +56,8 @@ struct Case {
     return gradients[static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(rank)]
                     [static_cast<std::size_t>(layer)];
   }
-  /// Returns chunk i of the layer's gradient, summed over `ranks` ranks from `first` on, modulo N.
+  /// Returns chunk i of the layer's gradient, summed over `ranks` ranks, starting at rank `first`,
+  /// modulo N.
   Numbers sum(int microbatch, int layer, int i, int first, int ranks) const {
     Numbers all(chunk_of(gradient(microbatch, 0, layer), i, N).size());
     for (int k = 0; k < ranks; ++k)
@@ -75,7 +76,7 @@ std::string diagnose(const Failure& failure) {
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 
-/// One microbatch on one rank. Throws Wrong if the answer does not call `backward` as it should.
+/// One microbatch on one rank. Throws Wrong if the answer does not call `backward` correctly.
 void run_microbatch(World& world, const Case& each, int microbatch, std::vector<Buffer>& shards) {
   int next = each.layers() - 1;
   backward_pass(

@@ -8,17 +8,17 @@
 namespace lockstep::exercises {
 
 /// Runs the backward pass of one layer, which takes time, and overwrites `gradient` with the
-/// layer's gradient: that of this rank's samples.
+/// layer's gradient for this rank's samples.
 using Backward = std::function<void(int layer, std::span<float> gradient)>;
 
-/// Runs the backward pass of all layers for one microbatch, from the last layer to layer 0, each
-/// once. Layer i has sizes[i] numbers, at least 1. Adds to shards[i] this rank's chunk of the
-/// gradient summed over all ranks: chunk(gradient, rank, N). shards[i] has the size of that chunk,
-/// which may be 0 if the layer is small.
+/// Runs the backward pass of each layer once for one microbatch, from the last layer to layer 0.
+/// Layer i has sizes[i] numbers, at least 1. Adds to shards[i] this rank's chunk of the gradient
+/// summed over all ranks: chunk(gradient, rank, N). shards[i] has the size of that chunk, which may
+/// be 0 if the layer is small.
 ///
-/// Called on every rank, for one microbatch after the other, with the same shards. Each rank sends
+/// Called on every rank, once for each microbatch, with the same shards every time. Each rank sends
 /// each layer's gradient through one reduce-scatter. Whole gradients are in memory from
-/// world.allocate(), and there is never more of it than the largest layer needs.
+/// world.allocate(). At no time is more of this memory in use than the largest layer needs.
 void backward_pass(World& world, const std::vector<int>& sizes, const Backward& backward,
                    std::vector<Buffer>& shards);
 

@@ -41,12 +41,12 @@ struct Case {
         chunk(std::span{parameters[static_cast<std::size_t>(layer)]}, rank, N);
     return {part.begin(), part.end()};
   }
-  /// How long a gather takes; the most it can take if N does not divide the layer.
+  /// The time of a layer's gather. If N does not divide the layer, this is an upper bound.
   double gather(int layer) const {
     const int size = sizes[static_cast<std::size_t>(layer)];
     return (N - 1) * (1 + 0.004 * ((size + N - 1) / N));
   }
-  /// The most parameters of so many adjacent layers.
+  /// The largest number of parameters that `count` adjacent layers have together.
   std::int64_t adjacent(int count) const {
     std::int64_t most = 0;
     for (int layer = 0; layer < layers(); ++layer) {
@@ -66,7 +66,8 @@ std::string diagnose(const Failure& failure) {
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 
-/// Why some rank has computed a layer with wrong parameters. `found` is what each rank had.
+/// Why some rank has computed a layer with wrong parameters. `found` contains the parameters that
+/// each rank used.
 std::string diagnose_parameters(const Case& each, int layer, const std::vector<Numbers>& found) {
   const auto has = [&](int rank, int i) {
     return std::ranges::equal(chunk(std::span{found[static_cast<std::size_t>(rank)]}, i, each.N),
@@ -107,8 +108,8 @@ void check_parameters(const Case& each, const Outcome& outcome) {
   }
 }
 
-/// Runs the answer on one rank, and returns the parameters with which it has computed. Throws Wrong
-/// if it does not call `forward` as it should.
+/// Runs the answer on one rank, and returns the parameters that it passed to `forward`. Throws
+/// Wrong if it does not call `forward` correctly.
 Numbers run_forward(World& world, const Case& each) {
   int idle = -1;  // the first layer during which nothing is in flight
   std::vector<Buffer> shards;
@@ -147,7 +148,7 @@ Numbers run_forward(World& world, const Case& each) {
   return used;
 }
 
-/// Why rank r has held too much.
+/// Why rank r has held too much memory.
 std::string diagnose_memory(const Case& each, const Outcome& outcome, int r) {
   std::vector<std::int64_t> whole;  // sizes of the Buffers besides the shards
   for (const std::size_t size : outcome.peak_sizes[static_cast<std::size_t>(r)])
@@ -201,7 +202,7 @@ void check_costs(const Case& each, const Outcome& outcome) {
                               each.what, r, 4 * peak, 4 * shards, 4 * each.adjacent(2), 4 * most),
                   diagnose_memory(each, outcome, r)};
   }
-  // Gather 0 is exposed; each other one overlaps with the layer before it.
+  // Gather 0 is exposed; each later gather overlaps with the layer before its own.
   double expected = each.gather(0) + microseconds_per_layer;
   double serial = 0;
   for (int layer = 0; layer < each.layers(); ++layer) {

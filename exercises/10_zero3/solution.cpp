@@ -4,7 +4,8 @@ namespace lockstep::exercises {
 
 namespace {
 
-/// A whole layer, complete after work.wait(). The Work uses the Buffer, so it is declared after it.
+/// A whole layer, complete after work.wait(). The Work uses the Buffer, so `work` is declared after
+/// the Buffer.
 struct Whole {
   Buffer parameters;
   Work work;

@@ -89,7 +89,8 @@ Matrix cut(const Matrix& all, Range rows, Range columns) {
   return part;
 }
 
-/// What rank r computes with the hidden columns in `mine`: with all of them, what one device does.
+/// The results of a rank that computes with the hidden columns in `mine`. With all columns, they
+/// are the results of one device.
 struct Results {
   Results(const Whole& whole, Range mine);
   Numbers H, term, dZ, dB, db, dX, dA, da;  // `term` is Z B without the bias
@@ -143,8 +144,8 @@ void append(std::vector<float>& all, const std::vector<float>& more) {
   all.insert(all.end(), more.begin(), more.end());
 }
 
-/// Calls the answer's functions, and returns their results one after another. The function between
-/// the layers is the square, so that whole numbers remain whole.
+/// Calls the answer's functions, and returns their results in one vector. The function between the
+/// layers is the square, so that integers remain integers.
 std::vector<float> run_layers(World& world, const Whole& whole, bool backward) {
   const auto& [N, tokens, inputs, hidden, outputs] = whole.sizes;
   const Range mine{hidden, world.rank(), N}, one{1, 0, 1};
@@ -275,7 +276,7 @@ std::string why_not_dX(std::span<const float> found, const Results& own, const R
 Whole random_whole(Check& check, const Case& sizes) {
   const auto matrix = [&](int rows, int columns) {
     Matrix all{rows, columns};
-    // Never 0, which would hide mistakes; so small that products are exact in f32.
+    // Never 0, which would hide mistakes, and small enough that products are exact in f32.
     for (float& each : all.numbers)
       each = static_cast<float>(check.number_from(1, 5) * (check.number_from(0, 1) ? 1 : -1));
     return all;
@@ -290,8 +291,7 @@ Whole random_whole(Check& check, const Case& sizes) {
           matrix(1, outputs)};
 }
 
-/// Throws Wrong if a rank sends more than its part of the all-reduces, or sends it in more
-/// messages.
+/// Throws Wrong if a rank sends more bytes or more messages than its part of the all-reduces.
 void check_pattern(const std::string& what, const Outcome& outcome, int N, int outputs, int inputs,
                    bool backward) {
   const auto longest = [&](int numbers) { return 4 * ((numbers + N - 1) / N); };

@@ -26,36 +26,37 @@ struct Matrix {
   }
 };
 
-/// These are there for you to use.
+/// You can use these functions.
 Matrix multiply(const Matrix& a, const Matrix& b);
 Matrix transposed(const Matrix& a);
 void add_to_each_row(Matrix& a, const std::vector<float>& bias);
 std::vector<float> sum_of_rows(const Matrix& a);  ///< as long as a row
 
-/// What one rank has of a linear layer Y = X W + b, which adds b to each row. W's columns or rows
-/// are divided among the ranks; a rank may have none.
+/// One rank's part of a linear layer Y = X W + b, which adds b to each row. W's columns or rows are
+/// divided among the ranks; a rank may have none of them.
 struct Linear {
   Matrix weight;
   std::vector<float> bias;
 };
 
-/// The gradients of the loss by a layer's input, weight and bias, of the same shapes as these.
+/// The gradients of the loss with respect to a layer's input, weight and bias. Each gradient has
+/// the shape of its tensor.
 struct Gradients {
   Matrix input, weight;
   std::vector<float> bias;
 };
 
-// All ranks call these four functions in this order, with a function of each element between the
-// two layers, such as Z = GELU(H). Forward, the ranks send one all-reduce of an output Y and
-// nothing else; backward, one all-reduce of a gradient of X. No rank sends more bytes, or more
-// messages, than it does in all_reduce().
+// All ranks call these four functions in this order, with an elementwise function between the two
+// layers, such as Z = GELU(H). In the forward pass, the ranks all-reduce one output Y and send
+// nothing else; in the backward pass, they all-reduce one gradient of X. No rank sends more bytes
+// or more messages than all_reduce() does.
 
-/// A column-parallel layer. Every rank has all of the input X. `part` has some of the columns of W
-/// and the elements of b that belong to them. Returns these columns of the output, X W + b.
+/// A column-parallel layer. Every rank has the whole input X. `part` holds some of the columns of W
+/// and the corresponding elements of b. Returns these columns of the output, X W + b.
 Matrix column_forward(World& ranks, const Linear& part, const Matrix& X);
 
-/// A row-parallel layer. Z has some of the columns of the input, and `part` has those rows of W
-/// that belong to them, and all of b. Returns the whole output, the same on each rank.
+/// A row-parallel layer. Z holds some of the columns of the input, and `part` holds the
+/// corresponding rows of W and all of b. Returns the whole output, the same on each rank.
 Matrix row_forward(World& ranks, const Linear& part, const Matrix& Z);
 
 /// Its backward pass: dY is the gradient of the whole output, the same on each rank. Returns the
@@ -63,8 +64,8 @@ Matrix row_forward(World& ranks, const Linear& part, const Matrix& Z);
 Gradients row_backward(World& ranks, const Linear& part, const Matrix& Z, const Matrix& dY);
 
 /// The backward pass of the column-parallel layer: dH is the gradient of this rank's columns of the
-/// output. Returns the gradient of the whole X, the same on each rank, and those of this rank's
-/// columns of W and of its elements of b.
+/// output. Returns the gradient of the whole X, the same on each rank, and the gradients of this
+/// rank's columns of W and of its elements of b.
 Gradients column_backward(World& ranks, const Linear& part, const Matrix& X, const Matrix& dH);
 
 }  // namespace lockstep::exercises

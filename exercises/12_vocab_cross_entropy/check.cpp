@@ -14,7 +14,7 @@ const char* const learned =
     "Three numbers per position replace a row of logits: a maximum, a sum and one logit. Whatever "
     "is a maximum or a sum over the vocabulary can be computed where the vocabulary's parts are.";
 
-/// A ring, as in an all-reduce that adds.
+/// A ring, as in an all-reduce that computes sums.
 void all_reduce_max(World& ranks, std::span<float> data) {
   const int N = ranks.size(), rank = ranks.rank();
   std::vector<float> arrived(data.size());
@@ -81,7 +81,7 @@ std::string diagnose_failure(const Failure&) {
          "order, also a rank that has no columns, or no target.";
 }
 
-/// Why `found` is not the loss of position p on rank r. It may be right on another rank.
+/// Why `found` is not the loss of position p on rank r. The loss on another rank may be right.
 std::string why_not_loss(const Whole& whole, int p, int r, double found, bool right_elsewhere) {
   const int N = whole.sizes.N, target = whole.targets[p];
   const Slice own = slice_of(whole.logits, r, N);
@@ -248,7 +248,8 @@ void check_one(Check& check, const Case& sizes) {
       diagnose_failure);
   check_results(what, whole, outcome);
 
-  // Gathering three numbers of each rank; three all-reduces send no more.
+  // This allows gathering three numbers per position from each rank; three all-reduces send no
+  // more.
   const std::int64_t most_bytes = std::int64_t{4} * 3 * positions * N * (N - 1);
   const std::int64_t sent =
       std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});

@@ -9,8 +9,8 @@ Loss cross_entropy(World& ranks, const Slice& logits, const std::vector<int>& ta
   const std::size_t positions = targets.size();
   Slice z = logits;
 
-  // With the row's largest logit subtracted from all, no exponential is above 1. It must be the
-  // same number on all ranks: sums of exponentials with different ones can't be added.
+  // With the row's largest logit subtracted from all, no exponential is above 1. All ranks must
+  // subtract the same number: otherwise, their sums of exponentials can't be added.
   std::vector<float> largest(positions, -std::numeric_limits<float>::infinity());
   for (int p = 0; p < z.positions; ++p)
     for (int v = 0; v < z.columns; ++v) largest[p] = std::max(largest[p], z(p, v));

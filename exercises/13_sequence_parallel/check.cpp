@@ -19,7 +19,7 @@ const char* const learned =
 
 namespace {
 
-/// Keeps whole numbers whole.
+/// Integers remain integers.
 double f(double h) {
   return h < 40 ? h : 2 * h - 40;
 }
@@ -52,11 +52,11 @@ int tokens_of(World& world, const Mlp& block) {
   return block.tokens / world.size();
 }
 
-/// How many numbers the rank of this thread has given to norm() and norm_backward().
+/// The number of numbers that this thread's rank has passed to norm() and norm_backward().
 thread_local std::size_t normed = 0, normed_backward = 0;
 
-/// Checks what one of the functions below is given: numbers that have arrived, and memory for its
-/// results that no operation uses.
+/// Checks the arguments of one of the functions below: the input must have arrived, and no
+/// operation may be using the memory for the results.
 void expect_use(World& world, const std::string& user,
                 std::initializer_list<std::span<const float>> read,
                 std::initializer_list<std::span<const float>> written) {
@@ -164,7 +164,8 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-/// The part of a whole that a mistake leaves out of a result, or all of it.
+/// The tokens and columns that a result takes into account: all of them, or only a part if a
+/// mistake leaves out the rest.
 struct Part {
   int first_token, end_token, first_column, end_column;
   bool has(int t, int c) const {
@@ -188,7 +189,7 @@ struct Case {
   }
 };
 
-/// One block with all columns, what comes in on both sides, and what comes out. The results take
+/// One block with all columns, its inputs in both directions, and its results. The results take
 /// only the tokens and columns of `part` into account.
 struct Whole {
   Case sizes;
@@ -206,13 +207,13 @@ struct Whole {
       sum += dy[index(t, sizes.features, i)] * B[index(c, sizes.features, i)];
     return sum * slope(h(t, c));
   }
-  /// What the residual connection does not contain: f(h) B.
+  /// The output without the residual connection: f(h) B.
   Numbers term(Part part) const {
     return collect(x.size(), part, [&](Numbers& to, int t, int c, int i) {
       to[index(t, sizes.features, i)] += f(h(t, c)) * B[index(c, sizes.features, i)];
     });
   }
-  /// Likewise, the gradient by x.
+  /// Likewise, the gradient with respect to x.
   Numbers dx(Part part) const {
     return collect(x.size(), part, [&](Numbers& to, int t, int c, int i) {
       to[index(t, sizes.features, i)] += gain[at(i)] * dh(t, c) * A[index(i, sizes.columns, c)];
@@ -223,7 +224,7 @@ struct Whole {
       to[at(i)] += x[index(t, sizes.features, i)] * dh(t, c) * A[index(i, sizes.columns, c)];
     });
   }
-  /// The columns of the gradient by A, and the rows of that by B, that rank r has.
+  /// The columns of A's gradient, and the rows of B's gradient, on rank r.
   Numbers dA(int r, Part tokens) const {
     const Part mine = sizes.columns_of(r);
     const int count = mine.end_column - mine.first_column;
@@ -241,7 +242,7 @@ struct Whole {
                          f(h(t, c)) * dy[index(t, sizes.features, i)];
                    });
   }
-  /// What rank r knows of the block.
+  /// Rank r's part of the block.
   Mlp block(int r) const {
     const Part mine = sizes.columns_of(r);
     Mlp result{.tokens = sizes.tokens,
@@ -286,7 +287,7 @@ Numbers shard(const Numbers& whole, int r, int N) {
   return {part.begin(), part.end()};
 }
 
-/// All numbers are positive, so that nothing cancels and a few roundings are all that may differ.
+/// All numbers are positive, so nothing cancels, and results may differ only by a few roundings.
 bool is(std::span<const float> found, const Numbers& numbers) {
   return std::ranges::equal(found, numbers, [](double a, double b) {
     return std::abs(a - b) <= 1e-5 * std::max(1.0, std::abs(b));
@@ -370,7 +371,7 @@ std::string why_not_dgain(std::span<const float> found, const Whole& block, int 
          "complete gradient by norm(x), added over the ranks.";
 }
 
-/// Of A or B: `gradient(rank, tokens)` computes the right one.
+/// Why the gradient of A or B is wrong: `gradient(rank, tokens)` computes the right one.
 template <class Gradient>
 std::string why_not_weight(std::span<const float> found, const Case& sizes, int r,
                            Gradient gradient) {
@@ -393,9 +394,10 @@ std::string why_not_weight(std::span<const float> found, const Case& sizes, int 
 
 // --- The run -------------------------------------------------------------------------------------
 
-/// Runs all blocks forward, and, if `backward`, back again. Returns this rank's results one after
-/// another: y; or the gradients by B and A of each block, that by x, and those by the gain of each
-/// block; and in both cases how many numbers went through norm() and norm_backward().
+/// Runs the forward pass of all blocks and, if `backward`, their backward pass. Returns this rank's
+/// results in one vector: y; or the gradients of each block's B and A, that of x, and that of each
+/// block's gain. In both cases, the numbers of elements passed to norm() and norm_backward()
+/// follow.
 std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bool backward) {
   const int r = world.rank(), N = world.size();
   const auto buffer_of = [&](const Numbers& whole) {
@@ -443,14 +445,14 @@ std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bo
     weights.insert(weights.end(), of_block.A.begin(), of_block.A.end());
     gains.insert(gains.end(), of_block.gain.begin(), of_block.gain.end());
   }
-  // The weights first: if they are wrong, so is what follows from them.
+  // The weights' gradients first: if they are wrong, so is everything computed from them.
   results = std::move(weights);
   results.insert(results.end(), dy.span().begin(), dy.span().end());
   results.insert(results.end(), gains.begin(), gains.end());
   return finish();
 }
 
-/// Throws Wrong if a rank sends more than its part, or in more messages than the collectives have.
+/// Throws Wrong if a rank sends more bytes or more messages than its part of the collectives.
 void check_pattern(const std::string& what, const Outcome& outcome, const Case& sizes,
                    bool backward) {
   const int N = sizes.N;
@@ -479,7 +481,7 @@ void check_pattern(const std::string& what, const Outcome& outcome, const Case& 
   }
 }
 
-/// Throws Wrong if a rank has not normed each of its own tokens once per block, and no others.
+/// Throws Wrong unless each rank has normalized exactly its own tokens, once per block.
 void check_norms(const std::string& what, const Outcome& outcome, const Case& sizes,
                  bool backward) {
   const auto right =
@@ -569,8 +571,8 @@ void check_one(Check& check, const Case& sizes) {
     blocks.push_back({sizes, numbers(features, 4), numbers(features * columns, 4),
                       numbers(columns * features, 4), numbers(tokens * features, 9),
                       numbers(tokens * features, 9)});
-  // The last column and the last token count more than any other, so that the part of one rank is
-  // not the average of all.
+  // The last column and the last token have the largest values, so that no rank's part equals the
+  // average of all parts.
   for (Whole& block : blocks) {
     for (int i = 0; i < features; ++i) block.A[index(i, columns, columns - 1)] += 16;
     for (int i = 0; i < features; ++i)

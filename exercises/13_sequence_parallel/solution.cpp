@@ -4,14 +4,14 @@ namespace lockstep::exercises {
 
 Buffer mlp_forward(World& world, const Mlp& block, Buffer x, Saved& saved) {
   const int t = world.size(), rank = world.rank();
-  // Each rank computes the norm of its own tokens, in their place among all: nothing is copied.
+  // Each rank writes the norm of its own tokens directly to their place among all tokens.
   Buffer n = world.allocate(block.whole());
   norm(world, block, x, chunk(n.span(), rank, t));
   all_gather(world, n).wait();
   Buffer h = world.allocate(block.hidden());
   column(world, block, n, h);
 
-  // Each rank has a term of the sum for all tokens, and needs the sum for its own.
+  // Each rank has one term of the sum for all tokens, and needs the sum for its own tokens.
   Buffer term = world.allocate(block.whole());
   row(world, block, h, term);
   reduce_scatter(world, term).wait();
@@ -31,7 +31,7 @@ Buffer mlp_backward(World& world, const Mlp& block, Buffer dy, Saved saved, Grad
   Buffer dh = world.allocate(block.hidden());
   row_backward(world, block, saved.h, whole, dh, gradients.B);
 
-  // And the other way round. The gradient by y has been used, so that by n can take its place.
+  // And vice versa. The gradient of y is no longer needed, so that of n can take its place.
   column_backward(world, block, saved.n, dh, whole, gradients.A);
   reduce_scatter(world, whole).wait();
   norm_backward(world, block, saved.x, chunk(whole.span(), rank, t), dy, gradients.gain);

@@ -21,7 +21,7 @@ const std::vector<Action>& row_of(const Schedule& schedule, int stage) {
   return schedule.actions[static_cast<std::size_t>(stage)];
 }
 
-/// The most microbatches that a stage may hold.
+/// The largest number of microbatches that a stage may hold.
 int most_held(const Schedule& schedule, int stage) {
   return std::min(schedule.microbatches, schedule.ranks - stage);
 }
@@ -128,7 +128,7 @@ std::string diagnose_memory(const Schedule& schedule, int stage) {
       stage, count_of(first, "forward pass", "forward passes"));
 }
 
-/// Why a step takes too long in which no stage holds too much.
+/// Why a step takes too long although no stage holds too many microbatches.
 std::string diagnose_length(const Schedule& schedule, const StageTimes& times) {
   if (const std::string orders = disagreement(schedule); !orders.empty()) return orders;
   for (int stage = 0; stage < schedule.ranks; ++stage)
@@ -166,7 +166,7 @@ void judge(Check& check, const std::string& what, const Schedule& schedule) {
       throw Wrong{fmt::format("{}: stage {} holds {} microbatches at a time, and may hold {}{}",
                               what, stage, held, most, table(schedule)),
                   diagnose_memory(schedule, stage)};
-  // Backward passes that take twice as long, and as long, as forward passes.
+  // First, backward passes take twice as long as forward passes; then, both take equally long.
   for (const int ratio : {2, 1}) {
     const StageTimes times{.forward = 1, .backward = ratio};
     const Simulation simulation = simulate_units(schedule, times);

@@ -5,10 +5,10 @@
 
 namespace lockstep::exercises {
 
-/// Returns what stage `stage` of a pipeline of p = `stages` stages does in one step, in order: for
-/// each of m microbatches, 0 to m - 1, its forward pass, Action{Op::forward, stage, microbatch},
-/// and later its backward pass, Action{Op::backward, stage, microbatch}. Each stage is on a rank of
-/// its own.
+/// Returns the actions of stage `stage` in one step, in order. The pipeline has
+/// p = `stages` stages. The actions are, for each of m microbatches, 0 to m - 1, its forward pass,
+/// Action{Op::forward, stage, microbatch}, and later its backward pass, Action{Op::backward, stage,
+/// microbatch}. Each stage is on a rank of its own.
 ///
 /// A forward pass waits for that of the previous stage, and a backward pass for that of the next
 /// stage. (On the last stage, a microbatch's backward pass needs only its own forward pass.) All

@@ -34,8 +34,9 @@ int forwards_first(const Schedule& schedule, int rank) {
   return static_cast<int>(first - row.begin());
 }
 
-/// The last rank's forward passes before its first backward pass, at least: the first group through
-/// all chunks but the last, and one microbatch through the last. Each rank before it runs two more.
+/// The smallest number of forward passes that the last rank runs before its first backward pass:
+/// the first group through all chunks but the last, and one microbatch through the last. Each
+/// earlier rank runs two more than the rank after it.
 int most_held(const Schedule& schedule, int rank) {
   const int p = schedule.ranks, v = schedule.stages / p;
   return std::min(v * schedule.microbatches, (v - 1) * p + 2 * (p - 1 - rank) + 1);
@@ -137,7 +138,7 @@ std::string diagnose_length(const Schedule& schedule, const StageTimes& times) {
            "microbatch. But a microbatch has to go around all ranks before its next chunk can "
            "start: until then, a rank can run other microbatches through the first chunk, p in "
            "all.";
-  // A forward pass can't fill a gap if there is no memory for it.
+  // A forward pass can't fill a gap if its activations do not fit in memory.
   const auto wait = find_needless_wait(schedule, times, [&](const NeedlessWait& each) {
     if (each.could_run.op != Op::forward) return true;
     int held = 0;

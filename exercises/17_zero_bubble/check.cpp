@@ -23,7 +23,8 @@ const std::vector<Action>& row_of(const Schedule& schedule, int stage) {
   return schedule.actions[static_cast<std::size_t>(stage)];
 }
 
-/// How many microbatches a stage has between F and I, and between I and W, when it holds the most.
+/// The numbers of microbatches between F and I, and between I and W, at the time when the stage
+/// holds the most.
 struct Held {
   int in_flight = 0, put_off = 0;
 };
@@ -50,7 +51,7 @@ std::string diagnose_fault(const Schedule& schedule, ScheduleFault fault) {
   if (fault == ScheduleFault::backward_first)
     return "I needs the activations of its microbatch's F.";
   if (fault == ScheduleFault::missing || fault == ScheduleFault::too_few) {
-    // Does nothing but W's lack?
+    // Are W's all that is missing?
     const auto has_all = [&](const std::vector<Action>& row, Op op) {
       return std::ssize(order_of(row, op)) == schedule.microbatches;
     };
@@ -66,7 +67,7 @@ std::string diagnose_fault(const Schedule& schedule, ScheduleFault fault) {
   return "Every microbatch needs F, then I, then W on every stage, once each.";
 }
 
-/// A W that the step waits for: if it ran after the stage's last I, the step would be shorter.
+/// A W that delays the step: if it ran after the stage's last I, the step would be shorter.
 struct EarlyWeight {
   Action action, next;
   Picoseconds step_would_take = 0;
@@ -108,7 +109,7 @@ std::string diagnose_length(const Schedule& schedule, const StageTimes& units) {
            "end, while a stage waits for the last of them, it has no W left to run. Put off some "
            "of the W's: the last stage, which has run its last I first, needs the most of them.";
 
-  // Not every gap is a mistake: 1F1B's order of F and I has gaps, too.
+  // Not every gap is a mistake: the order of F and I in 1F1B has gaps, too.
   const auto wait = find_needless_wait(schedule, units, [&](const NeedlessWait& each) {
     if (each.could_run.op != Op::forward) return true;
     int in_flight = 0;

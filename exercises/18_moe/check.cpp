@@ -24,7 +24,7 @@ std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
-/// E different functions of a row. Their inputs and results are whole numbers, and all weights are
+/// E different functions of a row. Their inputs and results are integers, and all weights are
 /// multiples of 1/16, so that the outputs are exact.
 struct Functions {
   std::vector<float> own, next, constant;  // by expert
@@ -53,7 +53,7 @@ struct Case {
   Router router = Router::random;
 };
 
-/// What all ranks' tokens are, and what they have chosen.
+/// The tokens of all ranks, and their choices of experts.
 struct Batch {
   Case sizes;
   std::string what;
@@ -70,7 +70,7 @@ struct Batch {
   bool has_chosen(int rank, std::size_t token, int expert) const {
     return choice(rank, token, 0).expert == expert || choice(rank, token, 1).expert == expert;
   }
-  /// Returns what expert number k of the token's two makes of it, times `weight`.
+  /// Returns the result for this token of the k-th of its two experts, times `weight`.
   Row result(int rank, std::size_t token, std::size_t k, float weight) const {
     Row all = functions(choice(rank, token, k).expert, tokens[at(rank)][token]);
     for (float& each : all) each *= weight;
@@ -93,7 +93,8 @@ Batch::Batch(Check& check, Case sizes_) : sizes(std::move(sizes_)), functions(ch
   const auto& [N, E, h, counts, router] = sizes;
   what = fmt::format("{}, {} experts, h = {}, {} tokens", count_of(N, "rank"), E, h,
                      fmt::join(counts, " + "));
-  // Two of the same rank, so that the others have no tokens at all, if a rank has more than one.
+  // Two experts of the same rank, if each rank has more than one, so that the other ranks receive
+  // no tokens at all.
   const int popular = E / N > 1 ? check.number_from(0, N - 1) * (E / N) : 0;
   if (router == Router::two_experts)
     what += fmt::format(", all for experts {} and {}", popular, popular + 1);
@@ -103,7 +104,7 @@ Batch::Batch(Check& check, Case sizes_) : sizes(std::move(sizes_)), functions(ch
     tokens.emplace_back();
     choices.emplace_back();
     for (int t = 0; t < counts[at(r)]; ++t) {
-      // Row 0 tells all tokens apart.
+      // The first number of the row differs from token to token.
       Row row{static_cast<float>(10 * ++number + check.number_from(0, 9))};
       while (static_cast<int>(row.size()) < h)
         row.push_back(static_cast<float>(check.number_from(-999, 999)));
@@ -115,7 +116,7 @@ Batch::Batch(Check& check, Case sizes_) : sizes(std::move(sizes_)), functions(ch
         first = popular + t % 2;
         second = popular + 1 - t % 2;
       }
-      // Odd, and different from each other.
+      // The two weights are odd numbers of sixteenths, and differ from each other.
       const int weight = check.number_from(0, 3), step = check.number_from(1, 3);
       const auto sixteenths = [](int i) { return static_cast<float>(2 * (i % 7) + 3) / 16; };
       choices.back().push_back({first, sixteenths(weight)});
@@ -138,7 +139,7 @@ int Batch::rows_of(int expert) const {
 
 // --- What an expert is applied to ----------------------------------------------------------------
 
-/// Why a row that expert `expert` gets is none of its tokens, and whose it is.
+/// Why the expert should not have received this row, and whose row it is.
 Wrong why_not_its_row(const Batch& batch, int expert, const Row& row) {
   const std::string got = fmt::format("expert {} is applied to the row [{}]", expert, list(row));
   if (std::ranges::all_of(row, [](float each) { return each == 0; }))
@@ -175,7 +176,7 @@ Wrong why_not_its_row(const Batch& batch, int expert, const Row& row) {
           "numbers, h per row?"};
 }
 
-/// How often an expert has been applied to any rows, and to how many the first time.
+/// The number of an expert's calls that had any rows, and the number of rows in the first of them.
 struct Applied {
   int times = 0, rows = 0;
 };
@@ -196,7 +197,7 @@ Wrong wrong_count(const Batch& batch, int expert, int found) {
       why};
 }
 
-/// Applies an expert and looks at what it gets.
+/// Applies an expert and checks the rows that it receives.
 void apply(const Batch& batch, World& world, int expert, std::span<float> rows,
            std::vector<Applied>& applied) {
   const auto& [N, E, h, counts, router] = batch.sizes;
@@ -264,7 +265,8 @@ std::string why_not_output(const Batch& batch, int r, std::size_t t, const Row& 
           "This contains only the result of expert {}. A token gets two results: add them, so that "
           "the one that comes later does not replace the other.",
           batch.choice(r, t, k).expert);
-  // Two results of this rank's tokens that do not belong together, with any of its weights.
+  // Two expert results for this rank's tokens that do not belong together, each times any of this
+  // rank's weights.
   const auto& choices = batch.choices[at(r)];
   for (std::size_t a = 0; a < choices.size(); ++a)
     for (std::size_t b = 0; b < choices.size(); ++b)
@@ -345,7 +347,7 @@ void check_one(Check& check, const Case& sizes) {
                           std::span<float> rows) { apply(batch, world, expert, rows, applied); }},
             choices, mine);
         for (int e = r * (E / N); e < (r + 1) * (E / N); ++e) {
-          // Only now: rows that are missing in one call may come with another.
+          // Checked only now, because rows that are missing from one call may come in a later one.
           if (const int found = applied[at(e)].rows; found > 0 && found < batch.rows_of(e))
             throw wrong_count(batch, e, found);
           if (applied[at(e)].times == 0 && batch.rows_of(e) > 0)

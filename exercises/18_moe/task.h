@@ -13,19 +13,19 @@ struct Choice {
   float weight = 0;
 };
 
-/// The experts of one rank. There are E of them on N ranks, and N divides E: rank r has the experts
-/// r E/N ... (r + 1) E/N - 1.
+/// The experts of one rank. There are E of them on N ranks, and N divides E: rank r holds experts r
+/// E/N ... (r + 1) E/N - 1.
 struct Experts {
   int E = 0;      ///< on all ranks together
-  int width = 0;  ///< of a token: h numbers, which are its row
-  /// Replaces each of these rows, h numbers each, one after another, by the result of one of this
-  /// rank's experts.
+  int width = 0;  ///< of a token's row: h numbers
+  /// Replaces each of these rows by the result of one of this rank's experts. Each row has h
+  /// numbers, and the rows follow one another.
   std::function<void(int expert, std::span<float> rows)> apply;
 };
 
 /// Replaces this rank's tokens, a row of h numbers each, by the layer's outputs. The choices for
 /// token t are choices[2 t] and choices[2 t + 1], two different experts, and its output is
-/// weight · (result of expert), added up over both. (The weights need not add up to 1.)
+/// weight · (result of expert), summed over both. (The weights need not add up to 1.)
 ///
 /// Called on every rank. Ranks have different numbers of tokens, possibly 0, and know only their
 /// own choices. Each expert that any token has chosen is applied exactly once, on its rank, to the
@@ -33,8 +33,8 @@ struct Experts {
 /// applied.
 ///
 /// A rank sends at most h numbers for each of its choices whose expert is on another rank, h
-/// numbers for each result of its experts that belongs to another rank's token, and E/N numbers
-/// more to each other rank.
+/// numbers for each result of its experts that belongs to another rank's token, and E/N more
+/// numbers to each other rank.
 void mixture_of_experts(World& world, const Experts& experts, std::span<const Choice> choices,
                         std::span<float> tokens);
 

@@ -123,7 +123,7 @@ std::string diagnose(const Attention& a, const Attention& b, const Attention& ex
          "log(exp(lse) + exp(lse_part)).";
 }
 
-/// Scores around `middle`. With large ones, a set has a single key at most, whose score is then
+/// Scores around `middle`. If they are large, each set has at most one key, whose score is then
 /// exactly the set's log-sum-exp.
 Keys random_keys(Check& check, int count, std::size_t width, int middle) {
   Keys keys;
@@ -141,7 +141,7 @@ void merge_all(const std::string& what, const std::vector<Keys>& sets, std::size
   double largest = 0;
   for (const Keys& keys : sets)
     for (const double score : keys.scores) largest = std::max(largest, std::abs(score));
-  // The rounding of the log-sum-exp shows in the weights.
+  // The rounding error of the log-sum-exp carries over to the weights.
   const double tolerance = 1e-4 + 2e-6 * largest;
   Attention merged = attend({sets.front()}, width);
   for (std::size_t n = 1; n < sets.size(); ++n) {
@@ -167,9 +167,9 @@ void merge_all(const std::string& what, const std::vector<Keys>& sets, std::size
   }
 }
 
-/// Merges sets with these numbers of keys, whose scores are near `middles`, the last of which is
-/// that of all further sets, too. Two sets with one key each and scores near 0 have 0 < lse <
-/// lse_part, so that each mistake gives another lse.
+/// Merges sets with these numbers of keys. The scores of set i are near middles[i]; all further
+/// sets use the last of `middles`. Two sets with one key each and scores near 0 have 0 < lse <
+/// lse_part, so that each mistake gives a different lse.
 void check_one(Check& check, const std::vector<int>& counts, const std::vector<int>& middles) {
   const auto width = static_cast<std::size_t>(check.number_from(1, 5));
   std::vector<Keys> sets;
@@ -190,7 +190,7 @@ void check_one(Check& check, const std::vector<int>& counts, const std::vector<i
   merge_all(what, sets, width);
 }
 
-/// Two sets of a key each, with the same score.
+/// Two sets of one key each, with the same score.
 void check_equal(Check& check) {
   const auto width = static_cast<std::size_t>(check.number_from(1, 5));
   std::vector<Keys> sets{random_keys(check, 1, width, 1), random_keys(check, 1, width, 1)};

@@ -68,7 +68,7 @@ struct Sequence {
     for (int r = 0; r < sizes.N; ++r) {
       queries.push_back(small(sizes.c * sizes.d));
       blocks.push_back(small(sizes.block()));
-      // Different on each rank, so that one can see whose block it is, and neighbours' scores
+      // Different on each rank, so that a block reveals its rank, and so that neighbours' scores
       // differ.
       blocks.back()[0] = static_cast<float>(r % 5 - 2);
       blocks.back().back() = static_cast<float>(10 * (r + 1));
@@ -173,7 +173,7 @@ void check_one(Check& check, const Case& sizes) {
   std::vector<std::vector<float>> before;
   for (int r = 0; r < N; ++r) {
     before.push_back(check.numbers(c * d + c));
-    // A large lse, so that what was there before counts if it remains.
+    // A large lse, so that the previous contents of y change the result if the answer keeps them.
     for (std::size_t i = c * d; i < before.back().size(); ++i)
       before.back()[i] = 1 + std::abs(before.back()[i]);
   }

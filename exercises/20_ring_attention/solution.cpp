@@ -8,7 +8,7 @@ void ring_attention(World& world, const Attend& attend, Buffer own, std::span<fl
   Buffer held = std::move(own), arriving = world.allocate(held.size());
   Buffer y_part = world.allocate(y.size()), lse_part = world.allocate(lse.size());
   for (int round = 0; round < N; ++round) {
-    // After the last round, every rank has had all blocks: nothing is passed on any more.
+    // In the last round, nothing is passed on: every rank has received all blocks.
     const bool is_last = round == N - 1;
     Work sent = is_last ? Work{} : world.send(held, right);
     Work received = is_last ? Work{} : world.receive(arriving, left);

@@ -19,7 +19,7 @@ namespace {
 
 using Layout = std::vector<std::vector<int>>;  // by rank: its positions, ascending
 
-/// The pairs of a query and a key that it may see. Both are ascending.
+/// The number of pairs of a query and a key that it may attend to. Queries and keys are ascending.
 std::int64_t pairs(const std::vector<int>& queries, const std::vector<int>& keys) {
   std::int64_t all = 0;
   for (const int q : queries) all += std::ranges::upper_bound(keys, q) - keys.begin();
@@ -36,7 +36,7 @@ std::vector<std::int64_t> work_in(const Layout& layout, int k) {
   return work;
 }
 
-/// The length of the step, in pairs: each round lasts as long as its slowest rank.
+/// The duration of the step, in pairs: each round lasts as long as its slowest rank.
 std::int64_t step_of(const Layout& layout) {
   std::int64_t step = 0;
   for (std::size_t k = 0; k < layout.size(); ++k)
@@ -57,7 +57,7 @@ std::string show(const Layout& layout) {
   return text;
 }
 
-/// Each round begins when the slowest rank has ended the one before.
+/// Each round begins when the slowest rank has finished the previous one.
 Picture draw_rounds(const Layout& layout) {
   std::vector<Row> rows;
   for (std::size_t r = 0; r < layout.size(); ++r)
@@ -99,7 +99,7 @@ std::string diagnose(const Layout& layout) {
          "the same number of pairs.";
 }
 
-/// A rank's positions, or those of all ranks, if they are not too many to read.
+/// A rank's positions, or those of all ranks if they are few enough to read.
 std::string show_some(const std::string& text, int length) {
   return length <= 64 ? text : "";
 }

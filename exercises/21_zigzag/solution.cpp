@@ -4,8 +4,8 @@ namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, int length) {
   // 2 N chunks: a rank has one from the beginning, counted from the first chunk on, and one from
-  // the end, counted back from the last. What it saves with the early chunk, it spends on the late
-  // one.
+  // the end, counted back from the last. The work that it saves on the early chunk, it spends on
+  // the late one.
   const int size = length / (2 * ranks);
   std::vector<int> positions;
   for (const int chunk : {rank, 2 * ranks - 1 - rank})

@@ -41,7 +41,7 @@ std::vector<Gradient> part_of(const Whole& whole, int stage, int tp) {
   return own;
 }
 
-/// The sum of the squares of divided gradients, or of the others.
+/// The sum of the squares of the divided gradients, or of the copies if not `divided`.
 double squares_of(const std::vector<Gradient>& gradients, bool divided) {
   double squares = 0;
   for (const Gradient& each : gradients)
@@ -57,10 +57,10 @@ double norm_of(const Whole& whole) {
   return std::sqrt(squares);
 }
 
-/// How far an f32 result may be from the exact one, relative to it. A rank adds the squares of up
-/// to n numbers, and the ranks' sums are added: each square and each addition rounds by at most
-/// 2^-24 of what is added so far, all of which is positive. The root halves the relative error. A
-/// few more roundings (the root, the factor, the product) come on top.
+/// The largest relative error that an f32 result may have. A rank adds the squares of up to n
+/// numbers, and the ranks' sums are added: each square and each addition rounds by at most 2^-24 of
+/// the sum so far, and all terms are positive. The root halves the relative error. A few more
+/// roundings (the root, the factor, the product) add to it.
 double tolerance(const Whole& whole) {
   std::size_t most = 0;
   for (const auto& stage : whole.stages) {
@@ -72,7 +72,7 @@ double tolerance(const Whole& whole) {
          0x1p-24;
 }
 
-/// Whether two values are the same but for the rounding of an answer that adds in f32.
+/// Whether two values are equal up to the rounding of an answer that adds in f32.
 struct Near {
   double tolerance;
   bool operator()(double found, double expected) const {
@@ -109,7 +109,8 @@ std::string diagnose_failure(const Failure&) {
          "number of elements; also those whose contribution is 0.";
 }
 
-/// Names one parameter whose gradient does not count once; "" if that is not what is wrong.
+/// Names one parameter whose gradient does not count exactly once; "" if the mistake is another
+/// one.
 std::string parameter_that_counts_wrongly(const Whole& whole, double found) {
   const Near is_near{tolerance(whole)};
   const double norm = norm_of(whole);
@@ -212,14 +213,15 @@ std::string why_not_norm(const Whole& whole, int stage, int t, double found) {
          "add along tp and pp, but only one copy of what is not divided, and not along dp.";
 }
 
-/// What a rank has done with its gradients.
+/// Which of its gradients a rank has changed.
 struct Clipped {
-  bool divided = false, copies = false;  ///< whether it has changed any of these
+  bool divided = false, copies = false;  ///< whether any of these have changed
   bool any() const { return divided || copies; }
 };
 
 /// Why a gradient on the rank of this stage and this place along tp has been multiplied by `found`.
-/// `here` is what this rank has done, and `elsewhere` whether any other rank has changed gradients.
+/// `here` says which of its gradients this rank has changed, and `elsewhere` whether any other rank
+/// has changed gradients.
 std::string why_not_factor(const Whole& whole, const Gradient& before, int stage, int t,
                            double found, const Clipped& here, bool elsewhere) {
   const double norm = norm_of(whole), factor = whole.limit / norm;
@@ -275,13 +277,13 @@ std::array<float, 3> in_f32(double number) {
 
 constexpr int calls = 2;
 
-/// What one rank has left of one call: the norm, and its gradients after one another.
+/// One rank's results of one call: the norm, followed by its gradients.
 struct Returned {
   double norm;
   std::span<const float> numbers;
 };
 
-/// The results of a rank are those of all calls, which have equally many numbers.
+/// A rank's results are those of all its calls, each with the same number of numbers.
 Returned returned(const std::vector<float>& results, int call) {
   const std::size_t each = results.size() / calls;
   const auto all = std::span{results}.subspan(static_cast<std::size_t>(call) * each, each);
@@ -295,7 +297,7 @@ std::string place(const Mesh& mesh, int rank) {
                      mesh.coordinate(rank, Axis::pp), mesh.coordinate(rank, Axis::tp));
 }
 
-/// Throws Wrong unless all ranks have returned the norm of `steps[call]`, and the same bits.
+/// Throws Wrong unless all ranks have returned the norm of `steps[call]`, bitwise the same.
 void check_norms(const std::string& what, const std::vector<Whole>& steps, const Outcome& outcome,
                  int call) {
   const Whole& whole = steps[static_cast<std::size_t>(call)];
@@ -414,7 +416,7 @@ void check_one(Check& check, const Case& sizes, double limit_by_norm) {
     check_norms(which, steps, outcome, call);
     check_numbers(which, whole, outcome, call);
   }
-  // A sum for every gradient is not much, compared with the large gradients of some cases.
+  // One sum per gradient is little, compared with the large gradients of some cases.
   const std::int64_t N = sizes.ranks(), numbers = std::ssize(steps[0].stages[0]) + 2;
   const std::int64_t most_bytes = calls * 4 * numbers * N * (N - 1);
   const std::int64_t sent =

@@ -65,7 +65,7 @@ Picture picture(const Outcome& outcome) {
   return drawn;
 }
 
-/// What a rank has computed, in order: "F0 F1 B0 B1".
+/// A rank's computations, in order: "F0 F1 B0 B1".
 std::string computed(const Outcome& outcome, int rank) {
   std::string names;
   for (const Row& row : outcome.rows)
@@ -74,7 +74,7 @@ std::string computed(const Outcome& outcome, int rank) {
   return names;
 }
 
-/// How many microbatches are between F and B on a rank, at most.
+/// The largest number of microbatches between F and B at a time on a rank.
 int in_flight(const Outcome& outcome, int rank) {
   int now = 0, most = 0;
   for (const char letter : computed(outcome, rank)) {

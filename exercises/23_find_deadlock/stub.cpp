@@ -38,7 +38,7 @@ float train_step(World& world, float weight, std::span<const float> batch, int m
     world.send(dy, stage - 1).wait();
   };
 
-  // 1F1B: as many forward passes in advance as there are stages from here to the last one.
+  // 1F1B: runs as many forward passes in advance as there are stages from here to the last one.
   const int in_flight = std::min(microbatches, last - stage + 1);
   int forwards = 0, backwards = 0;
   while (backwards < microbatches) {

@@ -54,8 +54,7 @@ std::string diagnose(const Failure& failure) {
          "second, and so on. Whose data is it on each rank?";
 }
 
-/// Whether `found` is `sum` divided by `count`, but for rounding. `found` is a difference of
-/// weights.
+/// Whether `found` is `sum` divided by `count`, up to rounding. `found` is a difference of weights.
 bool is_quotient(const std::vector<float>& found, const std::vector<float>& sum,
                  std::size_t count) {
   return std::ranges::equal(found, sum, [&](float a, float b) {
@@ -64,12 +63,12 @@ bool is_quotient(const std::vector<float>& found, const std::vector<float>& sum,
   });
 }
 
-/// How many samples of this expert there are, on one rank or on all.
+/// The number of this expert's samples in `samples`, those of one rank or of all ranks.
 std::size_t samples_of(const std::vector<Sample>& samples, std::size_t expert) {
   return static_cast<std::size_t>(std::ranges::count(samples, expert, &Sample::expert));
 }
 
-/// Says of what the gradient has become a mean; "" if it has not.
+/// If the gradient is a mean instead of a sum, says over which number; otherwise returns "".
 std::string diagnose_mean(const std::vector<std::vector<Sample>>& samples, std::size_t rank,
                           std::size_t expert, const std::vector<float>& found) {
   const std::size_t size = found.size();
@@ -88,7 +87,7 @@ std::string diagnose_mean(const std::vector<std::vector<Sample>>& samples, std::
   if (std::ranges::all_of(sum, [](float each) { return std::abs(each) < 1; })) return "";
   const std::string rule =
       " The gradient is the sum over the samples: the loss is a sum, and nothing divides it.";
-  // Several of them may be the same number.
+  // Several of these counts may be equal.
   std::vector<std::string> names;
   std::size_t divisor = 0;
   const auto try_count = [&](std::size_t count, const char* name) {
@@ -167,7 +166,7 @@ std::string diagnose_sum(const Case& each, const std::vector<std::vector<Sample>
 constexpr int steps = 2;
 
 /// Throws Wrong unless the rank, which had the weights `before`, has the right ones after a step
-/// with these samples. `weights` has those of all ranks.
+/// with these samples. `weights` are those of all ranks after the step.
 void check_weights(const Case& each, const std::vector<std::vector<Sample>>& samples,
                    const Weights& before, const std::vector<std::span<const float>>& weights,
                    std::size_t rank) {
@@ -253,7 +252,7 @@ void check_one(Check& check, const Case& each, bool shown = false) {
     }
 
   for (std::size_t rank = 0; rank < N; ++rank) {
-    // Each all-reduce sends at most 2 (N - 1) of its N chunks.
+    // In each all-reduce, a rank sends at most 2 (N - 1) of its N chunks.
     const auto experts = static_cast<std::int64_t>(each.sizes.size());
     std::int64_t most = 0;
     for (const std::size_t size : each.sizes)
@@ -264,7 +263,7 @@ void check_one(Check& check, const Case& each, bool shown = false) {
                               rank, most, outcome.bytes_sent[rank] / steps),
                   "The weights are right, but the ranks send more than one all-reduce of every "
                   "expert's gradient takes."};
-    // One for every expert's gradient, and one more.
+    // Two all-reduces per expert: one of its gradient, and one more.
     const std::int64_t most_messages = 2 * experts * 2 * (static_cast<std::int64_t>(N) - 1);
     if (const std::int64_t found = outcome.messages_sent[rank]; found > steps * most_messages)
       throw Wrong{fmt::format("{}: rank {} sends at most {} per step, not {}", each.name(), rank,

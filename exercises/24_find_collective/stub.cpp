@@ -11,7 +11,7 @@ void train_step(World& world, std::vector<std::vector<float>>& experts,
   std::map<std::size_t, std::vector<const Sample*>> routed;
   for (const Sample& sample : samples) routed[sample.expert].push_back(&sample);
 
-  // Each expert's sum starts as soon as its gradient is there, and overlaps with the next expert.
+  // Each expert's sum starts as soon as its gradient is ready, and overlaps with the next expert.
   std::map<std::size_t, Buffer> gradients;
   std::vector<Work> sums;
   for (const auto& [expert, mine] : routed) {

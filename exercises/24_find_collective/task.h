@@ -19,8 +19,8 @@ struct Sample {
 /// expert. (The loss is Σ weights · x.) On return, every rank has subtracted it from the weights.
 ///
 /// A rank computes for 20 µs per sample: `world.compute("E1", 40)` for two samples of expert 1. It
-/// sends no more numbers, and no more messages, than an all-reduce of every expert's gradient takes,
-/// and of one more number per expert.
+/// sends no more numbers and no more messages than it takes to all-reduce every expert's gradient
+/// and one more number per expert.
 void train_step(World& world, std::vector<std::vector<float>>& experts,
                 const std::vector<Sample>& samples);
 

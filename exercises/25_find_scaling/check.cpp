@@ -22,8 +22,8 @@ using Numbers = std::vector<double>;
 /// The smallest positive number in f16.
 constexpr double smallest_f16 = 0x1p-24;
 
-/// A linear regression, whose numbers are whole multiples of `unit`: targets and weights of 1e-8
-/// have gradients of that size.
+/// A linear regression whose numbers are integer multiples of `unit`: targets and weights of about
+/// 1e-8 have gradients of that magnitude.
 struct Problem {
   Problem(Check& check, std::size_t n_, int samples_, double unit_)
       : n(n_), samples(samples_), unit(unit_) {
@@ -34,10 +34,10 @@ struct Problem {
     for (int s = 0; s < samples; ++s) {
       inputs.emplace_back();
       for (std::size_t i = 0; i < n; ++i) inputs.back().push_back(nonzero(3));
-      // Larger than any prediction, so that no gradient is 0 by chance.
+      // Targets larger than any prediction, so that no gradient is 0 by chance.
       targets.push_back(unit * (10.0 * static_cast<double>(n) + check.number_from(0, 9)));
     }
-    // Samples that point the same way, so that no mean is 0.
+    // Samples that point in similar directions, so that no mean is 0.
     for (auto& each : inputs) each[0] = std::abs(each[0]);
   }
 
@@ -89,7 +89,7 @@ bool is_close(double found, double expected) {
   return std::abs(found - expected) <= 1e-4 * std::abs(expected);
 }
 
-/// Whether two vectors differ by little, compared with their length.
+/// Whether two vectors differ by little relative to their length.
 bool are_close(const Numbers& found, const Numbers& expected) {
   Numbers difference = found;
   for (std::size_t i = 0; i < found.size(); ++i) difference[i] -= expected[i];
@@ -100,7 +100,7 @@ std::string diagnose_failure(const Failure&) {
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 
-/// What a run has left: by step, the norm that rank 0 has returned; and the weights at the end.
+/// A run's results: for each step, the norm that rank 0 returned; and the weights at the end.
 struct Trained {
   std::vector<double> norms;
   Numbers weights;
@@ -133,8 +133,8 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
             const Numbers mean = problem.gradient(weights, begin, begin + each);
             for (std::size_t i = 0; i < problem.n; ++i) {
               const double product = static_cast<double>(factor) * mean[i];
-              // Only if the factor is to blame: with the loss scale, and divided by all
-              // microbatches, the gradient would not vanish.
+              // Only if the factor is the cause: with the loss scale, and divided by the number of
+              // all microbatches, the gradient would not vanish.
               const double scaled_mean =
                   static_cast<double>(settings.loss_scale) * mean[i] / (N * microbatches);
               if (std::abs(product) < smallest_f16 && std::abs(scaled_mean) >= smallest_f16)
@@ -186,8 +186,8 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
 constexpr int most_microbatches = 3;
 constexpr int most_ranks_here = 4;
 
-/// By layout, how many times too long the gradient is; and the same in powers of the number of
-/// ranks, of microbatches and of the loss scale, if it is one in all layouts.
+/// For each layout, the factor by which the gradient is too long, and, if they fit all layouts, the
+/// powers of the numbers of ranks and microbatches and of the loss scale that make up this factor.
 struct Ratios {
   std::vector<Layout> layouts;
   std::vector<double> ratios;

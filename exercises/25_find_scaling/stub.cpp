@@ -17,13 +17,13 @@ float norm_of(std::span<const float> numbers) {
 
 float train_step(World& world, const Settings& settings, const Microbatch& run_microbatch,
                  std::span<float> weights) {
-  // 1. Accumulate the gradients of this rank's microbatches, of the scaled loss.
+  // 1. Accumulate the gradients of the scaled loss over this rank's microbatches.
   Buffer gradient = world.allocate(weights.size());
   const float share = 1 / static_cast<float>(settings.microbatches);
   for (int m = 0; m < settings.microbatches; ++m)
     run_microbatch(m, settings.loss_scale * share, gradient);
 
-  // 2. Average over all microbatches of all ranks, and take the loss scale out again.
+  // 2. Average over all microbatches of all ranks, and remove the loss scale.
   all_reduce(world, gradient).wait();
   const int parts = world.size() * settings.microbatches;
   const float scale = 1 / (static_cast<float>(parts) * settings.loss_scale);

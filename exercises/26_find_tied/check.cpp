@@ -17,14 +17,15 @@ const char* const learned =
 namespace {
 
 constexpr int steps = 3;
-constexpr double forward = 1, backward = 2;  // microseconds that the given program computes
+constexpr double forward = 1, backward = 2;  // microseconds per pass in the given program
 
 /// The model on one device, in f64.
 struct Model {
   std::size_t width = 0;
   std::vector<double> table, weights;
 
-  /// One training step. Counts the gradient of the lookup, and that of the scores, so many times.
+  /// One training step. Counts the gradient of the lookup and that of the scores as many times as
+  /// the arguments say.
   void train(int token, int target, double lookup = 1, double scores = 1) {
     const std::size_t from = static_cast<std::size_t>(token) * width;
     std::vector<double> gradient(table.size()), d_weights(weights.size());
@@ -52,7 +53,7 @@ struct Model {
   }
 };
 
-/// f32 rounds a few times per step; all numbers are about 1.
+/// f32 rounds a few times per step, and all numbers are about 1.
 bool is_close(float found, double expected) {
   return std::abs(static_cast<double>(found) - expected) < 1e-5 * (1 + std::abs(expected));
 }
@@ -70,7 +71,7 @@ struct Case {
       : N(N_),
         what(fmt::format("{}, {} of {}", count_of(N, "rank"), count_of(vocabulary, "token"),
                          count_of(width, "number"))) {
-    // Not 0, and not small.
+    // Neither 0 nor small.
     const auto number = [&] {
       return (check.number_from(0, 1) == 0 ? -1 : 1) * check.number_from(200, 999) / 1000.0;
     };
@@ -139,8 +140,8 @@ struct Run {
     }
     return text;
   }
-  /// How many times as long as one device's the table's step is, if it has the same direction;
-  /// otherwise 1.
+  /// The ratio of the lengths of the table's step and of one device's step if they have the same
+  /// direction; otherwise 1.
   double times(int step) const {
     const Model before = each.after(step - 1), right = each.after(step);
     const auto found = table(0, step);
@@ -155,7 +156,7 @@ struct Run {
     return ratio - least < 1e-2 * std::abs(ratio) ? ratio : 1;
   }
   /// Whether rank `rank`'s copy, right until then, has been updated in this step with the gradients
-  /// of its uses, each counted so many times.
+  /// of its uses, each counted as many times as the arguments say.
   bool has(int rank, int step, double lookup, double scores) const {
     Model model = each.after(step - 1);
     const auto [token, target] = each.samples[static_cast<std::size_t>(step - 1)];
@@ -319,7 +320,7 @@ void check(Check& check) {
   check_one(check, 1, 3, 2);
   check_one(check, 4, 5, 3);
   check_one(check, 8, 4, 1);
-  // Enough numbers for copies that differ by rounding to do so somewhere.
+  // Enough numbers that copies with different rounding differ somewhere.
   for (int trial = 0; trial < 12; ++trial) check_one(check, check.number_from(2, 8), 3, 3);
 }
 

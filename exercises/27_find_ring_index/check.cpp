@@ -16,7 +16,8 @@ const char* const learned =
 
 namespace {
 
-/// Whose block stands at each place, by rank: letters[r][i]. '.' for zeros, '?' for anything else.
+/// The owner of the block at each place, by rank: letters[r][i]. '.' for zeros, '?' for anything
+/// else.
 using Letters = std::vector<std::string>;
 
 std::string diagnose(const Failure& failure) {
@@ -30,7 +31,7 @@ std::string letter_of(int rank) {
   return std::string(1, static_cast<char>('A' + rank));
 }
 
-/// Whether place i of rank r has block f(r, i), for all of them.
+/// Whether, for all r and i, place i of rank r has block f(r, i).
 template <class F>
 bool all_are(const Letters& letters, F f) {
   const int N = static_cast<int>(letters.size());

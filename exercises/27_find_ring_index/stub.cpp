@@ -6,7 +6,7 @@ namespace lockstep::exercises {
 void gather_blocks(World& world, std::span<const float> mine, std::span<float> all) {
   const int N = world.size(), rank = world.rank();
   const int right = (rank + 1) % N, left = (rank + N - 1) % N;
-  // Keeps a block as that of rank `owner`.
+  // Stores a block in the place for rank `owner`'s block.
   const auto keep = [&](std::span<const float> block, int owner) {
     std::ranges::copy(block, all.begin() + owner * static_cast<std::ptrdiff_t>(mine.size()));
   };

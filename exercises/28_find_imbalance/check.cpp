@@ -42,7 +42,7 @@ struct Packing {
   int length, longest;
   double mean;  ///< pairs per rank
 
-  /// The pairs that a rank may have above the mean.
+  /// The number of pairs by which a rank may exceed the mean.
   double allowance() const { return std::max(0.05 * mean, static_cast<double>(longest)); }
   std::int64_t pairs(const std::vector<int>& positions) const {
     std::int64_t all = 0;
@@ -92,7 +92,7 @@ struct Head {
   std::vector<Vector> q, k, v;  ///< by position
 };
 
-/// The query at this position attends to its own document, up to itself.
+/// The query at this position attends to the tokens of its own document up to itself.
 template <class Number>
 std::array<Number, 2> attention(const Packing& packing, const Head& head, std::size_t position) {
   const auto score = [&](std::size_t key) {
@@ -129,8 +129,9 @@ std::vector<std::vector<float>> gather(World& world, const std::vector<float>& m
   return blocks;
 }
 
-/// What a rank does: asks for its positions, gathers the keys and values of all ranks, and computes
-/// the attention of its own queries. Returns a triple per position: the position, and its result.
+/// The work of one rank: asks for its positions, gathers the keys and values of all ranks, and
+/// computes the attention of its own queries. Returns a triple per position: the position, and its
+/// two results.
 std::vector<float> attend(World& world, const Packing& packing, const Head& inputs) {
   const std::vector<int> positions = positions_of(world.rank(), packing.N, packing.documents);
   if (positions.size() > static_cast<std::size_t>(packing.length))
@@ -155,7 +156,7 @@ std::vector<float> attend(World& world, const Packing& packing, const Head& inpu
   const auto counts = gather(world, {static_cast<float>(block.size())}, sizes);
   for (std::size_t r = 0; r < sizes.size(); ++r) sizes[r] = static_cast<std::size_t>(counts[r][0]);
 
-  // Own queries, and what has been gathered.
+  // This rank's queries, and the gathered keys and values.
   Head head{inputs.q.size()};
   for (const int position : positions)
     head.q[static_cast<std::size_t>(position)] = inputs.q[static_cast<std::size_t>(position)];
@@ -173,7 +174,7 @@ std::vector<float> attend(World& world, const Packing& packing, const Head& inpu
   return results;
 }
 
-/// The time that each rank's attention takes, a block per document.
+/// The time that each rank's attention takes, with one block per document.
 std::vector<Row> rows_of(const Packing& packing, const Layout& layout, const std::string& prefix) {
   std::vector<Row> rows;
   for (std::size_t r = 0; r < layout.size(); ++r) {
@@ -206,7 +207,7 @@ std::string show(const Layout& layout) {
   return text;
 }
 
-/// Those of the positions that are in this document.
+/// Returns the positions that are in this document.
 std::vector<int> positions_in(const Packing& packing, const std::vector<int>& positions,
                               std::size_t document) {
   std::vector<int> some;
@@ -280,7 +281,7 @@ void check_counts(const Packing& packing, const Layout& layout) {
     }
 }
 
-/// The ranks with the most and with the least work, and what they have.
+/// The ranks with the most and the least work, and their pairs.
 struct Extremes {
   Extremes(const Packing& packing_, const Layout& layout) : packing(packing_) {
     std::vector<std::int64_t> work;
@@ -296,7 +297,8 @@ struct Extremes {
       of_least_busy.push_back(positions_in(packing, layout[least_busy], d));
     }
   }
-  /// How many pairs more the busiest rank has in this document.
+  /// The number of pairs in this document that the busiest rank has in excess of the least busy
+  /// one.
   std::int64_t more(std::size_t document) const {
     return packing.pairs(of_busiest[document]) - packing.pairs(of_least_busy[document]);
   }
@@ -312,7 +314,7 @@ bool is_one_piece(const std::vector<int>& positions) {
   return positions.back() - positions.front() == static_cast<int>(positions.size()) - 1;
 }
 
-/// Whether all ranks have the same number of tokens of each document, or one more.
+/// Whether, for each document, the ranks' numbers of tokens differ by at most one.
 bool has_equal_tokens(const Packing& packing, const Layout& layout) {
   for (std::size_t d = 0; d < packing.documents.size(); ++d) {
     std::vector<std::size_t> tokens;
@@ -323,7 +325,7 @@ bool has_equal_tokens(const Packing& packing, const Layout& layout) {
   return true;
 }
 
-/// All ranks have equally many tokens of each document.
+/// All ranks have the same number of tokens of each document.
 std::string diagnose_places(const Extremes& ranks) {
   bool is_striped = true;
   for (std::size_t d = 0; d < ranks.of_busiest.size(); ++d) {
@@ -343,7 +345,7 @@ std::string diagnose_places(const Extremes& ranks) {
                             ranks.busiest, ranks.least_busy));
 }
 
-/// Names the document that contributes most to the difference.
+/// Names the document that contributes the most to the difference.
 std::string diagnose_document(const Extremes& ranks) {
   const Packing& packing = ranks.packing;
   std::size_t worst = 0;
@@ -369,7 +371,7 @@ std::string diagnose_document(const Extremes& ranks) {
       others.size(), packing.pairs(others));
 }
 
-/// Why a division into equal numbers of tokens has unequal work.
+/// Why a division into equal numbers of tokens leads to unequal work.
 std::string diagnose(const Packing& packing, const Layout& layout, const Extremes& ranks) {
   if (has_whole_documents(packing, layout)) return whole_documents;
   if (std::ranges::all_of(layout, is_one_piece))
@@ -388,7 +390,7 @@ std::string diagnose(const Packing& packing, const Layout& layout, const Extreme
         ranks.keys_of_busiest, ranks.busiest, ranks.keys_of_least_busy, ranks.least_busy);
   if (has_equal_tokens(packing, layout)) return diagnose_places(ranks);
 
-  std::vector<std::int64_t> sums;  // the work, if the sequence were one document
+  std::vector<std::int64_t> sums;  // each rank's work if the sequence were one document
   for (const std::vector<int>& positions : layout)
     sums.push_back(std::accumulate(positions.begin(), positions.end(), std::int64_t{0}));
   if (std::ranges::max(sums) - std::ranges::min(sums) <= packing.length)
@@ -456,7 +458,7 @@ void check_one(Check& check, const Packing& packing, bool shown = false) {
 }
 
 /// Packs documents whose lengths have a long tail. The longest one is much longer than 2 N tokens,
-/// so that it doesn't matter how an answer deals out a few tokens that are left over.
+/// so that it does not matter how an answer distributes the few remaining tokens.
 Packing random_packing(Check& check) {
   const int N = check.number_from(1, 8);
   std::vector<int> documents{check.number_from(80 * N, 120 * N)};
@@ -485,7 +487,7 @@ void check(Check& check) {
   check_one(check, {8, {10, 1, 1, 1, 1, 1, 1}});
   check_one(check, {3, {3, 50, 1}});
   check_one(check, {2, {16}});
-  // Stripes of N tokens begin where documents do, so that their errors add up.
+  // Stripes of N tokens begin where documents begin, so their imbalances add up.
   check_one(check, {4, std::vector(12, 8)});
   check_one(check, {4, {70, 2, 1, 9, 3, 27, 6, 10}}, /*shown=*/true);
   check_one(check, {8, {300, 5, 80, 17, 2, 9, 41, 1, 25}});

@@ -10,8 +10,8 @@ std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& docum
     for (int place = 0; place < length; ++place) keys.push_back(place + 1);
   const auto pairs = std::accumulate(keys.begin(), keys.end(), std::int64_t{0});
 
-  // Blocks of neighbours, as large as allowed: a block has at most 5 % of the mean's pairs, unless
-  // it is a single token, and all ranks get the same number of blocks.
+  // Blocks of neighbouring tokens, as large as allowed: a block has at most 5 % of the mean's
+  // pairs, unless it is a single token, and all ranks get the same number of blocks.
   const auto share = static_cast<std::int64_t>(keys.size()) / ranks;
   std::int64_t size = std::max<std::int64_t>(1, pairs / (20 * ranks * std::ranges::max(documents)));
   while (share % size != 0) --size;
@@ -25,7 +25,7 @@ std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& docum
         {static_cast<int>(at - keys.begin()), std::accumulate(at, at + size, std::int64_t{0})});
   std::ranges::stable_sort(blocks, std::ranges::greater{}, &Block::pairs);
 
-  // Deal the blocks out in rounds, one to each rank; the rank with the least work so far gets the
+  // Deal out the blocks in rounds, one to each rank; the rank with the least work so far gets the
   // most expensive block of the round. Then no rank is ever more than d ahead of another, where d
   // is the largest difference between two blocks of one round: of two ranks, the one ahead gets the
   // cheaper block. It was ahead by 0 to d and loses 0 to d, so it ends at most d ahead or d behind.

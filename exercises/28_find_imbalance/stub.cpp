@@ -1,6 +1,6 @@
 // find the bug
 //
-// Zigzag, as in exercise 21. `./lockstep check find_imbalance` shows what it does to documents.
+// Zigzag, as in exercise 21. `./lockstep check find_imbalance` shows its effect on documents.
 #include "exercises/28_find_imbalance/task.h"
 
 #include <numeric>

@@ -10,7 +10,7 @@ namespace lockstep::exercises {
 ///
 /// The token at place i of its document, counted from 0, attends to itself and to the i tokens
 /// before it in the same document. All ranks gather the keys and values of all tokens. The work of
-/// a rank is therefore its number of pairs, a query of its own and a key that this query attends
+/// a rank is therefore its number of pairs of one of its queries and a key that this query attends
 /// to: i + 1 pairs for the token at place i.
 ///
 /// - Each position is on exactly one rank, and each rank has T / N positions.
@@ -18,7 +18,7 @@ namespace lockstep::exercises {
 ///   mean, and the length of the longest document. The latter is the work of the most expensive
 ///   token, which can't be divided.
 ///
-/// Called on every rank separately, with the same documents. All calls must result in the same
+/// Each rank calls it separately, with the same documents. All calls must lead to the same
 /// division.
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents);
 

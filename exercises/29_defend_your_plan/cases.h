@@ -8,11 +8,11 @@
 
 namespace lockstep::exercises {
 
-/// What is to be trained, and on what.
+/// A training task and its cluster.
 struct Case {
   std::string name;
   TrainingTask task;
-  /// The plan that others are compared with. The planner's search finds none whose step is more
+  /// The plan with which others are compared. The planner's search finds no plan whose step is more
   /// than 1 % shorter (tests/planner), but it does not try all schedules.
   Configuration reference;
 };

@@ -45,7 +45,7 @@ std::string train_toy_of(Check& check, const Case& each, const Configuration& pl
   return text_of_mesh(toy);
 }
 
-/// What is shown of a plan that is right.
+/// The text that is shown for a right plan.
 std::string summary(const Case& each, const Judgement& judgement) {
   const double longer = judgement.percent_longer();
   return fmt::format("{}: {}\n  a step takes {}{}; {} of {}\n", each.name, judgement.plan.text(),
@@ -71,7 +71,7 @@ void check(Check& check) {
       if (i == 0) throw;
       throw Wrong{fmt::format("{}: not written yet. What is right:\n\n{}", each.name, right), ""};
     }
-    // With --launch mpi, one process judges, because that takes seconds.
+    // Even with --launch mpi, only one process judges the plan, because judging takes seconds.
     check.run(
         each.name, 1,
         [&](World&) {

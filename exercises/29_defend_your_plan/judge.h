@@ -14,10 +14,10 @@
 
 namespace lockstep::exercises {
 
-/// How much longer than the reference's a step may take.
+/// By how many percent a step may take longer than the reference's.
 constexpr double most_percent_longer = 15;
 
-/// What the time of a step goes to, by what a plan can change about it.
+/// The causes of a step's time that a plan can change.
 enum class Cause { compute, bubble, tensor, context, replicas, stages, optimizer };
 constexpr std::array all_causes{Cause::compute,  Cause::bubble, Cause::tensor,   Cause::context,
                                 Cause::replicas, Cause::stages, Cause::optimizer};
@@ -47,7 +47,7 @@ inline std::map<Cause, Picoseconds> by_cause(const StepParts& parts) {
   return sums;
 }
 
-/// What a plan needs, and what is said about it.
+/// The memory and time that a plan needs, and the verdict on it.
 struct Judgement {
   Configuration plan;
   StepFigures figures;    ///< without times if the plan does not fit
@@ -68,7 +68,7 @@ inline std::string gigabytes(std::int64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) * 1e-9);
 }
 
-/// With one decimal, but with as many as tell it from the limit.
+/// With one decimal, or with as many as it takes to tell the number from the limit.
 inline std::string percent(double number) {
   for (int decimals = 1; decimals < 9; ++decimals)
     if (std::abs(number - most_percent_longer) * std::pow(10, decimals) >= 1)
@@ -76,12 +76,12 @@ inline std::string percent(double number) {
   return fmt::format("{:g} %", number);
 }
 
-/// With three digits.
+/// With three significant digits.
 inline std::string seconds(Picoseconds time) {
   return fmt::format("{:#.3g} s", static_cast<double>(time) * 1e-12);
 }
 
-/// The category of which a rank holds most, by its peak.
+/// The category that takes the most memory at a rank's peak.
 inline MemoryCategory largest(const MemoryUse& memory) {
   return *std::ranges::max_element(all_memory_categories, {},
                                    [&](MemoryCategory category) { return memory.of(category); });
@@ -179,7 +179,7 @@ inline std::string why_so_long(Cause cause, const Case& each, const Configuratio
 
 }  // namespace detail
 
-/// Returns the memory of the rank that needs most, a line for each category.
+/// Returns the memory of the rank that needs most, with one line per category.
 inline std::string memory_table(const StepFigures& figures) {
   std::string text;
   for (const MemoryCategory category : all_memory_categories)
@@ -191,7 +191,7 @@ inline std::string memory_table(const StepFigures& figures) {
                                 : "");
 }
 
-/// Returns where the steps of two plans go, a line for each cause.
+/// Returns how two plans spend their steps, with one line per cause.
 inline std::string step_table(const Judgement& judgement) {
   const auto mine = by_cause(judgement.figures.parts);
   const auto better = by_cause(judgement.reference.parts);
@@ -213,7 +213,7 @@ inline std::string step_table(const Judgement& judgement) {
   return text;
 }
 
-/// Returns the cause of which a plan's step has most more than the reference's, and how much.
+/// Returns the cause by which a plan's step exceeds the reference's the most, and by how much.
 inline std::pair<Cause, Picoseconds> bottleneck(const Judgement& judgement) {
   const auto mine = by_cause(judgement.figures.parts);
   auto more = mine;
@@ -231,7 +231,8 @@ inline const StepFigures& figures_of_reference(const Case& each) {
   return known[each.name] = step_figures(planned_run(each.task, each.reference));
 }
 
-/// Judges a plan that is possible(): memory first, then time. For one thread at a time.
+/// Judges a plan that is possible(): memory first, then time. Only one thread may call this at a
+/// time.
 inline Judgement judge(const Case& each, const Configuration& plan) {
   using namespace detail;
   const std::int64_t memory = *each.task.cluster.memory;

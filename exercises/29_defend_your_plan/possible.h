@@ -16,7 +16,7 @@
 
 namespace lockstep::exercises {
 
-/// The schedules that task.h names: all that the lessons generate, but for the searched one.
+/// The schedules that task.h names: all that the lessons generate, except the searched one.
 inline std::vector<std::string_view> offered_schedules() {
   std::vector<std::string_view> words;
   for (const KnownSchedule& known : known_schedules())
@@ -24,7 +24,7 @@ inline std::vector<std::string_view> offered_schedules() {
   return words;
 }
 
-/// The most ranks among which a plan may divide a sequence.
+/// The largest number of ranks among which a plan may divide a sequence.
 inline int most_context_ranks(const TrainingTask& task) {
   return std::max(1, task.model.sequence / 4096);
 }

@@ -3,16 +3,18 @@
 namespace lockstep::exercises {
 
 TrainingPlan llama_70b_on_64() {
-  // Memory. TP · PP = 8 and ZeRO-1 leave 48 GB of 70.6 billion parameters' states: 2 + 2 bytes per
-  // parameter on 8 ranks, and 12 on 64. In the other 32 GB, the activations of two microbatches in
-  // flight have room without full recomputation if TP · CP = 8 ranks share them. TP 8 would do so,
-  // too, but exposes more than twice as much communication as TP 4.
+  // Memory. With TP · PP = 8 and ZeRO-1, a rank holds 48 GB of the states of 70.6 billion
+  // parameters: 2 + 2 bytes per parameter are divided among 8 ranks, and 12 among 64. The
+  // activations of two microbatches in flight fit into the other 32 GB without full recomputation
+  // if TP · CP = 8 ranks share them. TP 8 would do so, too, but exposes more than twice as much
+  // communication as TP 4.
   return {.dp = 4, .tp = 4, .pp = 2, .cp = 2, .zero = 1};
 }
 
 TrainingPlan llama_70b_on_256() {
   // Few sequences: a pipeline would have too few microbatches to fill. Without one, ZeRO-3 divides
-  // the states, and as four GPUs share a sequence, each is busy long enough to hide the gathers.
+  // the states, and because four GPUs share a sequence, each is busy long enough to hide the
+  // gathers.
   return {.dp = 64, .tp = 2, .cp = 2, .zero = 3};
 }
 
@@ -33,8 +35,8 @@ TrainingPlan llama_405b_on_16384() {
 
 TrainingPlan llama_70b_long_sequences() {
   // Activations: 8 times as many per sequence as in the second case, so 8 times as many ranks share
-  // one. CP hides its messages behind attention, whose work grows with the square of the sequence;
-  // TP does not.
+  // a sequence. CP hides its messages behind attention, whose work grows with the square of the
+  // sequence; TP does not.
   return {.dp = 8, .tp = 4, .cp = 8, .zero = 3};
 }
 

@@ -2,7 +2,7 @@
 
 namespace lockstep::exercises {
 
-// Replace each not_written() by a plan. What you leave out has the value that task.h gives it:
+// Replace each not_written() by a plan. Members that you leave out keep their defaults in task.h:
 //
 //   return {.dp = 2, .tp = 8, .pp = 4, .zero = 1, .schedule = "interleaved", .chunks = 5};
 //

@@ -13,9 +13,9 @@ struct TrainingPlan {
   /// along tp, then cp, then dp, then pp: with 8 GPUs per node, tp · cp = 8 fills a node.
   int dp = 1, tp = 1, pp = 1, cp = 1;
   /// 0, or the stage of ZeRO that divides the states among the dp · cp ranks that hold the same
-  /// parameters. Stages 2 and 3 need the schedule 1f1b.
+  /// parameters. Stages 2 and 3 require the schedule 1f1b.
   int zero = 0;
-  /// The sequences of a microbatch of one replica. A replica has m = batch / dp / microbatch
+  /// The number of sequences in a replica's microbatch. A replica has m = batch / dp / microbatch
   /// microbatches.
   int microbatch = 1;
   /// Along pp: gpipe, 1f1b, breadth-first, interleaved, zb-h1, zb-h2, zb-v or dualpipe-v.
@@ -23,8 +23,8 @@ struct TrainingPlan {
   /// The stages per rank of the pipeline. interleaved and breadth-first need at least 2, zb-v and
   /// dualpipe-v exactly 2.
   int chunks = 1;
-  /// What backward recomputes: "none", "selective" (the attention probabilities; nothing else is as
-  /// large) or "full" (each block, of which only the input is kept).
+  /// What the backward pass recomputes: "none", "selective" (the attention probabilities; nothing
+  /// else is as large) or "full" (each block; only its input is kept).
   std::string recompute = "selective";
 };
 
@@ -32,13 +32,13 @@ struct TrainingPlan {
 /// The clusters have nodes of 8 H100, each with 80 GB, NVLink within a node, and a network card of
 /// 50 GB/s per GPU between nodes.
 ///
-/// - The plan is possible: all of the above, and the sizes divide what they divide: dp · microbatch
-///   the batch, tp the heads of queries and of keys. There are at least as many blocks as stages,
-///   and at least 4,096 tokens of a sequence per rank of cp.
+/// - The plan is possible: everything above holds, dp · microbatch divides the batch, and tp
+///   divides the number of query heads and that of key heads. There are at least as many blocks as
+///   stages, and at least 4,096 tokens of a sequence per rank of cp.
 /// - It fits: no rank's peak memory is above 80 GB.
 /// - It is fast: a step takes at most 15 % longer than with the check's reference, a plan that the
-///   planner's search can't beat by more than 1 %. (You may: the search tries only the schedules
-///   1f1b, interleaved and zb-h1.)
+///   planner's search can't beat by more than 1 %. (You may beat it: the search tries only the
+///   schedules 1f1b, interleaved and zb-h1.)
 
 /// Llama 3 70B on 64 GPUs. A step trains on 512 sequences of 8,192 tokens.
 TrainingPlan llama_70b_on_64();

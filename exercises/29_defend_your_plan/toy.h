@@ -16,13 +16,13 @@ namespace lockstep::exercises {
 
 constexpr int toy_ranks = 8, toy_steps = 2;
 
-/// A plan's layout on eight ranks: every axis that has several ranks has two, and the largest of
-/// them has more if fewer than three have several. With all four, the replicas are left out; then
-/// ZeRO divides the states along cp. Schedule, ZeRO and recomputation are the plan's, except that a
-/// rank has at most two chunks.
+/// A plan's layout on eight ranks: every axis with several ranks gets two, and if fewer than three
+/// axes have several ranks, the largest of them gets more. If all four axes have several ranks, the
+/// replicas are left out; then ZeRO divides the states along cp. Schedule, ZeRO and recomputation
+/// are the plan's, except that a rank has at most two chunks.
 inline Configuration on_toy_mesh(const Configuration& plan) {
   Configuration toy = plan;
-  // The axes that give up ranks last come first.
+  // The first axes are the last to give up ranks.
   const std::array axes{&Configuration::tp, &Configuration::pp, &Configuration::cp,
                         &Configuration::dp};
   for (const auto axis : axes) toy.*axis = std::min(2, plan.*axis);
@@ -77,14 +77,15 @@ inline std::vector<float> train_toy(const RankContext& rank, const PlannedRun& r
     Batch mine = corpus.batch(run.plan.seed, step, run.plan.samples(rank.place));
     move_to(rank.device(), mine);
     const std::optional<double> loss = training.step(pipeline, mine);
-    // The ranks of a tensor-parallel group know the same share.
+    // All ranks of a tensor-parallel group have the same share.
     const bool counts = loss && rank.place.coordinate(Axis::tp) == 0;
     shares.push_back(counts ? static_cast<float>(*loss) : 0);
   }
   return shares;
 }
 
-/// Returns "" if the ranks' shares add up to the losses of one device, and else how they differ.
+/// Returns "" if the ranks' shares add up to the losses of one device, otherwise says how they
+/// differ.
 inline std::string difference_from_one_device(const PlannedRun& run,
                                               const std::vector<std::vector<float>>& shares) {
   Options options;

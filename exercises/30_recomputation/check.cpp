@@ -81,7 +81,7 @@ struct Blocks {
   std::vector<Numbers> own, next;
 };
 
-/// A step without recomputation: what the answer must have, number by number.
+/// A step without recomputation: the numbers that the answer must reproduce exactly.
 struct Reference {
   Reference(const Blocks& blocks, Numbers x, Random random) {
     const Case& sizes = blocks.sizes;
@@ -107,14 +107,15 @@ struct Reference {
   std::vector<Numbers> gradients;    ///< of `inputs`
 };
 
-/// The place of the same numbers, or -1.
+/// The index in `among` of the same numbers, or -1.
 int find(const std::vector<Numbers>& among, std::span<const float> numbers) {
   for (std::size_t i = 0; i < among.size(); ++i)
     if (std::ranges::equal(among[i], numbers)) return static_cast<int>(i);
   return -1;
 }
 
-/// Checks one call of train_step(): inspects every argument that it passes to the chain.
+/// Checks one call of train_step(): inspects every argument that it passes to the chain's
+/// functions.
 class Step {
  public:
   Step(const Blocks& blocks, const Reference& right, World& world)
@@ -314,8 +315,8 @@ void check_memory(const std::string& what, const Case& sizes, const Outcome& out
             : "The gradients are right, but more is kept than needed. The first forward of a block "
               "leaves no activations. A segment's activations go when their backward passes are "
               "done, before the next segment is recomputed."};
-  // When a whole segment that is not the last is recomputed, the activations of all of its blocks
-  // are needed, a gradient, and the inputs of the segments before it.
+  // When a whole segment other than the last is recomputed, memory must hold the activations of all
+  // its blocks, one gradient, and the inputs of the segments before it.
   const std::int64_t least = (S - 1) * w + blocks * a;
   if (S > 1 && peak < least)
     throw Wrong{
@@ -330,7 +331,7 @@ void check_memory(const std::string& what, const Case& sizes, const Outcome& out
 void check_one(Check& check, const Case& sizes) {
   const Blocks blocks{check, sizes};
   const std::string what = sizes.text();
-  // The second step goes on with the generator of the first.
+  // The second step continues with the first one's generator.
   std::vector<Reference> right;
   std::vector<Numbers> xs;
   const Random start{static_cast<std::uint64_t>(check.number_from(1, 1'000'000'000)) *

@@ -4,7 +4,7 @@ namespace lockstep::exercises {
 
 namespace {
 
-/// What a segment's forward needs to run again.
+/// The data that a segment needs to run its forward pass again.
 struct Kept {
   Buffer input;
   Random random;
@@ -31,7 +31,7 @@ Buffer train_step(World& world, const Chain& chain, int k, Buffer x, Random& ran
     std::vector<Buffer> activations;
     for (int block = first; block < end; ++block) {
       activations.push_back(world.allocate(chain.activations));
-      // With the generator of the segment's beginning, so that `random` remains as it is.
+      // Uses the generator of the segment's beginning, so that `random` stays unchanged.
       chain.forward(block, segment.input, activations.back(), segment.random);
     }
     while (end > first) {

@@ -28,7 +28,8 @@ float to_float(Half number) {
 namespace {
 
 using Numbers = std::vector<float>;
-// A step changes a weight by less than 1/8192, a quarter of the 1/2048 that rounding needs.
+// A step changes a weight by less than 1/8192, a quarter of the 1/2048 that it takes to round to
+// another f16 number.
 constexpr float rate = 0.125F, unit_of_gradients = 0x1p-20F;
 
 std::size_t at(int i) {
@@ -38,7 +39,7 @@ std::size_t at(int i) {
 enum class Kind { infinite, negative, both, nan, largest };
 constexpr const char* names[] = {"inf", "-inf", "inf and -inf", "NaN", "65504"};
 
-/// Some gradients of a rank in a step. All but Kind::largest are an overflow.
+/// Special gradients of a rank in a step. All kinds but Kind::largest are overflows.
 struct Event {
   int step, rank;
   Kind kind;
@@ -81,7 +82,7 @@ Numbers rounded(const Numbers& numbers) {
   return all;
 }
 
-/// One rank: what it has in each step, and what it must have afterwards.
+/// One rank: its gradients in each step, and the state that it must have afterwards.
 class RankCheck {
  public:
   /// `slopes` are a step's gradients in units, the same in each step.
@@ -312,7 +313,7 @@ class RankCheck {
   const Numbers& initial_;
   const Numbers slopes_;
   const float first_scale_;
-  Numbers masters_;  ///< what must be
+  Numbers masters_;  ///< the expected masters
   float scale_;
   int good_ = 0;
   int step_ = 0, updates_ = 0;
@@ -334,7 +335,7 @@ void check_one(Check& check, const Case& sizes) {
     initial.emplace_back();
     slopes.emplace_back();
     for (int i = 0; i < count; ++i) {
-      // From 1 to 2, and never an f16 number.
+      // Between 1 and 2, and never exactly an f16 number.
       initial.back().push_back(1 + static_cast<float>(2 * check.number_from(0, 499'999) + 1) *
                                        0x1p-20F);
       slopes.back().push_back(

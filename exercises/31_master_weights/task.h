@@ -11,21 +11,21 @@ namespace lockstep::exercises {
 struct Half {
   std::uint16_t bits = 0;
 };
-/// Given: rounds to the nearest f16, ties to even; what is too large becomes infinity.
+/// Given: rounds to the nearest f16, ties to even; a number that is too large becomes infinity.
 Half to_half(float number);
 /// Given: the same number in f32, exactly. Infinities and NaN remain what they are.
 float to_float(Half number);
 
 /// What one rank keeps of its parameters.
 struct Mixed {
-  std::vector<Half> weights;   ///< with these, the forward and backward passes compute
+  std::vector<Half> weights;   ///< used by the forward and backward passes
   std::vector<float> masters;  ///< the same parameters in f32, for the optimizer
-  float scale = 1;             ///< by which the loss of the next step is multiplied: a power of two
-  int good_steps = 0;  ///< taken in a row since the scale has last changed, or a step was skipped
+  float scale = 1;             ///< the next step's factor on the loss: a power of two
+  int good_steps = 0;          ///< in a row, since the last change of the scale or skipped step
 };
 
-/// The optimizer: updates parameters with their gradients, and keeps its other states itself. Both
-/// spans contain all of the rank's parameters.
+/// The optimizer: updates parameters with their gradients, and keeps its other states. Both spans
+/// contain all of the rank's parameters.
 using Update = std::function<void(std::span<float> parameters, std::span<const float> gradients)>;
 
 /// Returns the state before the first step. The masters are the initial parameters themselves, and
@@ -40,12 +40,12 @@ Mixed begin(std::span<const float> initial, float scale);
 ///
 /// If there is an overflow on any rank, all ranks skip the step: weights, masters and optimizer
 /// remain as they are (`update` is not called), the scale is halved, and step() returns false.
-/// Otherwise, all ranks call `update` once, with the masters and with gradients that are no longer
-/// scaled; the weights are the new masters, rounded; and step() returns true. After
-/// `growth_interval` good steps in a row, at least 1, the scale is doubled and counting begins
-/// anew.
+/// Otherwise, all ranks call `update` once, with the masters and unscaled gradients; the weights
+/// are the new masters, rounded; and step() returns true. After `growth_interval` good steps in a
+/// row, at least 1, the scale is doubled and the count starts again at 0.
 ///
-/// In a step, all N ranks together send at most N (N - 1) numbers: one of each to each other one.
+/// In a step, all N ranks together send at most N (N - 1) numbers: each rank sends one number to
+/// each other rank.
 bool step(World& world, Mixed& state, std::span<const Half> gradients, int growth_interval,
           const Update& update);
 

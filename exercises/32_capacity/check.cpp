@@ -46,7 +46,7 @@ struct Batch {
   Batch(Check& check, const Case& sizes_) : sizes(sizes_) {
     for (int r = 0; r < sizes.N(); ++r) {
       probabilities.emplace_back();
-      // Each rank has another favourite, so that its means are its own.
+      // Each rank favours a different expert, so that the ranks' means differ.
       const int favourite = check.number_from(0, sizes.E - 1);
       for (int t = 0; t < sizes.tokens[at(r)]; ++t) {
         Integers row(at(sizes.E));
@@ -62,7 +62,8 @@ struct Batch {
   float probability(int r, int t, int expert) const {
     return probabilities[at(r)][at(t * sizes.E + expert)];
   }
-  /// The experts of all tokens of a rank. Among equal ones, in order of their numbers, or not.
+  /// The experts of all tokens of a rank. Experts with equal probabilities are in ascending or in
+  /// descending order.
   Integers choices_of(int r, bool larger_number_first = false) const {
     Integers all;
     for (int t = 0; t < sizes.tokens[at(r)]; ++t) {
@@ -86,7 +87,7 @@ struct Batch {
     return all;
   }
 
-  /// f and P over some ranks' tokens. `counts` says which choices count.
+  /// f and P over the tokens of some ranks. `counts` tells which choices count.
   struct Balance {
     std::vector<double> f, P;
     double choices = 0, tokens = 0;
@@ -115,8 +116,8 @@ struct Batch {
   double loss(int first, int end) const {
     return balance(first, end, [](int, int, int) { return true; }).loss();
   }
-  /// Sums of multiples of 1/32 are exact. What remains are the roundings of shares and means, as
-  /// many as there are tokens if each is divided on its own, and of the last sum.
+  /// Sums of multiples of 1/32 are exact. The remaining errors are the roundings of shares and
+  /// means (as many as there are tokens, if each is divided on its own) and of the last sum.
   double tolerance() const {
     return 0x1p-23 * (sizes.all_tokens() + sizes.N() + sizes.E + 8) * loss(0, sizes.N());
   }
@@ -214,7 +215,7 @@ std::string why_not_balance(const Batch& batch, int r, double found) {
   if (N > 1 && sizes.tokens[at(r)] > 0 && is(batch.loss(r, r + 1)))
     return "This is the loss of this rank's tokens. It is that of the tokens of all ranks: add the "
            "choices, the probabilities and the numbers of tokens over the ranks.";
-  // Means of what each rank has, as if all ranks had equally many tokens.
+  // Means of the ranks' means, as if all ranks had equally many tokens.
   const auto every = [](int, int, int) { return true; };
   double losses = 0, with_tokens = 0;
   Batch::Balance means{std::vector<double>(at(sizes.E)), std::vector<double>(at(sizes.E))};

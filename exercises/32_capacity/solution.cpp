@@ -9,14 +9,15 @@ Routing route(World& world, std::span<const float> probabilities, int E, int k,
               float capacity_factor) {
   const int T = static_cast<int>(probabilities.size()) / E;
   Routing routing{std::vector<int>(T * k), std::vector<int>(T * k, -1)};
-  // Of all tokens: the choices of each expert, the sum of its probabilities, and their number.
+  // For all tokens: the choices of each expert, the sum of its probabilities, and the number of
+  // tokens.
   std::vector<float> sums(2 * E + 1);
   sums[2 * E] = static_cast<float>(T);
   for (int t = 0; t < T; ++t) {
     const auto row = probabilities.subspan(t * E, E);
     std::vector<int> order(E);
     std::iota(order.begin(), order.end(), 0);
-    // Stable: of equal probabilities, the smaller number remains first.
+    // The sort is stable: among equal probabilities, the smaller expert number stays first.
     std::ranges::stable_sort(order, std::greater{}, [&](int expert) { return row[expert]; });
     for (int j = 0; j < k; ++j) {
       routing.experts[t * k + j] = order[j];
@@ -34,7 +35,7 @@ Routing route(World& world, std::span<const float> probabilities, int E, int k,
       if (int& next = rows[routing.experts[t * k + j]]; next < capacity)
         routing.slots[t * k + j] = next++;
 
-  // Sums can be added over the ranks. Means could not: ranks have different numbers of tokens.
+  // Sums can be added over the ranks. Means can't: ranks have different numbers of tokens.
   all_reduce(world, sums).wait();
   const float tokens = sums[2 * E], choices = tokens * static_cast<float>(k);
   for (int expert = 0; expert < E; ++expert)

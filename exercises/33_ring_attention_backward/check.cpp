@@ -21,8 +21,8 @@ std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Numbers in f64, and by number the sum of the absolute values of the terms that it consists of,
-/// to which rounding errors are relative.
+/// Numbers in f64. For each, `size` is the sum of the absolute values of its terms: rounding errors
+/// are relative to it.
 struct Sums {
   explicit Sums(std::size_t count) : value(count), size(count) {}
   void add(std::size_t i, double term, double its_size) {
@@ -36,7 +36,7 @@ struct Sums {
   std::vector<double> value, size;
 };
 
-/// What one rank's queries and one block of keys and values give.
+/// The contribution of one rank's queries and one block of keys and values.
 struct Part {
   Part(std::size_t c, std::size_t d) : dq(c * d), gradients(2 * c * d) {}
   Sums dq, gradients;
@@ -72,7 +72,7 @@ struct Sequence {
     for (int r = 0; r < N; ++r) {
       q.push_back(halves(c * d));
       blocks.push_back(halves(sizes.block()));
-      // Different on each rank, so that one can see whose block it is.
+      // Different on each rank, so that a block reveals its rank.
       blocks.back().back() = static_cast<float>(r + 2);
       dy.push_back(halves(c * d));
       lse.emplace_back(c);
@@ -98,9 +98,9 @@ struct Sequence {
     return -1;
   }
   Part part(int r, int owner, Formula formula = Formula::right) const;
-  /// A bound of the rounding errors of the answer, relative to Sums::size: scores have d terms, and
-  /// an error of a score or an lse is a relative one of exp(); the final sums have at most N c
-  /// terms, or d in dp and D.
+  /// A bound on the answer's rounding errors, relative to Sums::size: scores have d terms, and an
+  /// absolute error of a score or an lse becomes a relative error of exp(); the final sums have at
+  /// most N c terms, or d in dp and D.
   double tolerance() const {
     const double terms = static_cast<double>(at(sizes.N) * sizes.c + 2 * sizes.d);
     return 0x1p-23 *
@@ -181,7 +181,7 @@ bool is_close(std::span<const float> found, const Sums& expected, double toleran
   return true;
 }
 
-/// Some of the numbers; 0 if nothing but rounding is left of one.
+/// Some of the numbers as text; those that are only rounding errors are shown as 0.
 std::string text_of(const Sums& sums, std::size_t first, std::size_t count) {
   std::vector<float> all;
   for (std::size_t i = first; i < first + count; ++i)
@@ -191,13 +191,14 @@ std::string text_of(const Sums& sums, std::size_t first, std::size_t count) {
 
 // --- One block -----------------------------------------------------------------------------------
 
-/// Why attend_backward() is wrong: `found` has dq and the gradients. `before` was in them.
+/// Why attend_backward() is wrong: `found` contains dq and the gradients, and `before` their
+/// contents before the call.
 Wrong why_not_part(const Sequence& sequence, int owner, std::span<const float> found,
                    std::span<const float> before, const std::string& what) {
   const auto& [N, c, d] = sequence.sizes;
   const std::size_t n = c * d;
   const double tolerance = sequence.tolerance();
-  /// Third `which` of dq, dkey, dvalue, as this formula gives it.
+  /// One of dq, dkey and dvalue (`which` is 0, 1 or 2), as this formula gives it.
   const auto expected = [&](int which, Formula formula, bool adds) {
     const Part part = sequence.part(0, owner, formula);
     Sums sums{n};
@@ -294,7 +295,7 @@ std::string diagnose_failure(const Failure& failure) {
          "must have keys and gradients in the same order.";
 }
 
-/// attend() of one rank: looks at what it is called with, and calls the answer.
+/// attend() of one rank: checks its arguments, and calls the answer.
 void attend(const Sequence& sequence, World& world, std::vector<int>& seen,
             std::span<const float> D, std::span<const float> keys_values, std::span<float> dq,
             std::span<float> gradients) {
@@ -366,7 +367,7 @@ std::string why_not_gradients(const std::vector<std::vector<Part>>& parts, int r
   for (int i = 0; i < N; ++i) twice += parts[at(i)][at(r)].gradients;
   if (is_close(found, twice, tolerance))
     return "The part of the rank's own queries is counted twice.";
-  // The parts of some ranks' queries to one block.
+  // The contributions of some ranks' queries to one block's gradients.
   for (int k = 0; k < N; ++k) {
     const int owner = (r + k) % N;
     for (unsigned set = (1U << N) - 1; set > 0; --set) {
@@ -439,8 +440,8 @@ void check_costs(const std::string& what, const Case& sizes, const Outcome& outc
         "let them travel one step behind, during the next attend(), which writes to a part of its "
         "own, and add both afterwards."};
   }
-  // With all hops overlapped, keys leave and arrive, sums leave and arrive, and a part is computed.
-  // Only one of these five can be in the memory of the result.
+  // With all hops overlapped, five blocks are in use: keys leave, keys arrive, sums leave, sums
+  // arrive, and a part is computed. Only one of them can be in the memory of the result.
   for (int r = 0; r < N && N >= 4; ++r)
     if (const std::int64_t held = outcome.peak_bytes[at(r)]; held < 4 * block)
       throw Wrong{fmt::format("{}: rank {} holds {} B in Buffers, less than four blocks of {} B",

@@ -18,7 +18,7 @@ void attend_backward(const Queries& queries, std::span<const float> D,
         score += q[i * d + k] * keys[j * d + k];
         dp += dy[i * d + k] * values[j * d + k];
       }
-      // No row of probabilities has been kept: the lse of all keys gives each of them again.
+      // No probabilities have been kept: the lse of all keys is enough to recompute them.
       const float p = std::exp(score - lse[i]), ds = p * (dp - D[i]);
       for (std::size_t k = 0; k < d; ++k) {
         dq[i * d + k] += ds * keys[j * d + k];

@@ -43,11 +43,11 @@ struct Case {
 
 struct Vector {
   Vector(Check& check, const Case& sizes_) : sizes(sizes_) {
-    // All different, and not in an order that one could guess.
+    // All different, and in no simple order.
     for (std::size_t i = 0; i < shard_size(sizes.P, sizes.N) * at(sizes.N); ++i)
       all.push_back(static_cast<float>((i + 1) * 100) +
                     static_cast<float>(check.number_from(0, 99)));
-    // Old padding is negative, so that one can see it.
+    // Old padding is negative, so that it can be recognized.
     for (std::size_t i = sizes.P; i < all.size(); ++i) all[i] = -all[i];
   }
   Numbers old_shard(int r) const { return part(all, r, sizes.N); }
@@ -56,7 +56,7 @@ struct Vector {
     padded.resize(shard_size(sizes.P, sizes.M) * at(sizes.M));
     return part(padded, r, sizes.M);
   }
-  /// The parameter that is this number, or -1.
+  /// The index of the parameter with this value, or -1.
   int find(float number) const {
     for (std::size_t i = 0; i < sizes.P; ++i)
       if (all[i] == number) return static_cast<int>(i);

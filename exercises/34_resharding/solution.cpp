@@ -16,7 +16,7 @@ Range shard_of(std::size_t P, int count, int r) {
   return {i * size, (i + 1) * size};
 }
 
-/// The part of a shard's numbers that another shard has, too, without padding.
+/// The numbers that both shards have, without padding.
 std::span<float> common(std::span<float> numbers, const Range& shard, const Range& other,
                         std::size_t P) {
   const std::size_t first = std::max(shard.first, other.first);

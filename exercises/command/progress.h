@@ -32,7 +32,7 @@ class Progress {
   std::filesystem::path file_;
 };
 
-/// Returns the present time in UTC: 2026-11-24T09:30:00Z.
+/// Returns the current time in UTC: 2026-11-24T09:30:00Z.
 std::string present_time();
 
 }  // namespace lockstep::exercises

@@ -8,7 +8,7 @@
 
 namespace lockstep::exercises {
 
-/// Where this program works.
+/// The folders and the command with which this program works.
 struct Place {
   std::filesystem::path root;   ///< the source tree
   std::filesystem::path build;  ///< the build folder

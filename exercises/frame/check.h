@@ -10,7 +10,7 @@
 #include "exercises/frame/picture.h"
 #include "exercises/frame/world.h"
 
-/// What an exercise's check.cpp is written with. It defines check() and `learned`; the answer, in a
+/// The interface for an exercise's check.cpp, which defines check() and `learned`. The answer, in a
 /// file of its own, defines the functions that the exercise's task.h declares.
 namespace lockstep::exercises {
 
@@ -20,8 +20,8 @@ class Reporter;
 /// The answer still calls not_written().
 struct NotWritten : std::exception {};
 
-/// The answer is wrong: `what` says in which case, what is right and what came out; `why` is the
-/// diagnosis in the words of the subject.
+/// The answer is wrong: `what` gives the case, the right result and the answer's result; `why` is
+/// the diagnosis in the terms of the subject.
 struct Wrong : std::runtime_error {
   Wrong(std::string what, std::string why_)
       : std::runtime_error(std::move(what)), why(std::move(why_)) {}
@@ -36,25 +36,26 @@ struct Failure {
   bool waits_for_finished = false;  ///< a rank waits for one that has already returned
 };
 
-/// What a run on several ranks has left.
+/// The results of a run on several ranks.
 struct Outcome {
   std::vector<std::vector<float>> results;  ///< by rank: what the body returned
   std::vector<std::int64_t> bytes_sent;     ///< by rank
-  std::vector<std::int64_t> messages_sent;  ///< by rank: also those of collectives, and empty ones
+  std::vector<std::int64_t> messages_sent;  ///< by rank: includes collectives' and empty messages
   std::vector<std::int64_t> peak_bytes;     ///< by rank: the most that Buffers held at a time
   std::vector<std::vector<std::size_t>> peak_sizes;  ///< by rank: of the Buffers at that time
-  /// By rank: the most numbers that a collective has written to memory outside all Buffers.
+  /// By rank: the largest count of numbers that a collective has written to memory outside all
+  /// Buffers.
   std::vector<std::size_t> uncounted;
   double microseconds = 0;  ///< on the modelled clock, until the last rank ended
-  /// What each rank computed, and to whom it sent when: rows "rank 0", and "rank 0 to", whose
-  /// digits are the receivers. A rank that did not compute, or did not send, has no such row.
+  /// Each rank's computations (row "rank 0") and messages (row "rank 0 to", whose digits are the
+  /// receivers). A rank that did not compute, or did not send, has no such row.
   std::vector<Row> rows;
 };
 
 /// One check of an answer. A check tries small cases first and throws at the first wrong one, so
 /// that the learner sees the smallest. With `--launch mpi`, every process runs the whole check,
-/// with the same random numbers; only a body runs on its own rank alone, so what the check needs of
-/// it is what it returns.
+/// with the same random numbers; only a body runs on its own rank alone, so it must return
+/// everything that the check needs.
 class Check {
  public:
   /// `ranks`, where bodies run, and `reporter`, which learns the case of each run, must outlive
@@ -62,19 +63,19 @@ class Check {
   Check(Ranks& ranks, Reporter& reporter, std::uint64_t seed)
       : ranks_(ranks), reporter_(reporter), random_(seed) {}
 
-  /// Random inputs, different in each check of an answer; whole numbers, so that sums are exact in
-  /// any order.
+  /// Random inputs, different in each check of an answer. They are integers, so that sums are exact
+  /// in any order.
   float number() { return static_cast<float>(number_from(-9999, 9999)); }
   std::vector<float> numbers(std::size_t count);
-  /// Positive numbers, each larger than all before it together, so that a sum tells which of them
-  /// it contains. At most 12.
+  /// Positive numbers, each larger than all before it together, so that a sum shows which of them
+  /// it contains. `count` is at most 12.
   std::vector<float> separable(std::size_t count);
   int number_from(int least, int most) {
     return std::uniform_int_distribution{least, most}(random_);
   }
 
-  /// What a rank does; returns the numbers that the check looks at afterwards. Reads nothing that
-  /// another rank's body writes.
+  /// The function that each rank runs. It returns the numbers that the check examines afterwards,
+  /// and reads nothing that another rank's body writes.
   using Body = std::function<std::vector<float>(World&)>;
   using Diagnosis = std::function<std::string(const Failure&)>;
 
@@ -88,8 +89,8 @@ class Check {
     return run(what, Mesh{ranks, {1, 1, ranks, 1}}, body, diagnosis);
   }
 
-  /// run() counts its own cases; a check without runs counts them here, before each. `what`
-  /// describes the case.
+  /// run() counts its own cases; a check without runs calls this before each case. `what` describes
+  /// the case.
   void count_case(const std::string& what = "");
   int cases() const { return cases_; }
   const std::string& current_case() const { return current_case_; }
@@ -98,8 +99,7 @@ class Check {
   /// matter may contain such numbers.
   const std::string& used_early() const { return used_early_; }
 
-  /// Shows `picture` after the answer has turned out right, below `caption`, which says what to see
-  /// there.
+  /// If the answer is right, shows `picture` below `caption`, which explains the picture.
   void show(std::string caption, Picture picture) {
     caption_ = std::move(caption);
     picture_ = std::move(picture);
@@ -120,10 +120,11 @@ class Check {
 /// The diagnosis of numbers that were used before they had arrived.
 extern const char* const why_early;
 
-/// To be called by what an answer calls, such as `forward`. Throws Wrong if some of the numbers
-/// that it is given have not arrived, or were computed with such numbers. `user` is "forward()".
+/// For functions that an answer calls, such as `forward`. Throws Wrong if some of the numbers that
+/// the function reads have not arrived, or were computed with such numbers. `user` is "forward()".
 void expect_arrived(const std::string& user, std::span<const float> numbers);
-/// Likewise, for numbers that it writes: throws Wrong if an operation in flight uses them.
+/// Likewise, for numbers that the function writes: throws Wrong if an operation in flight uses
+/// them.
 void expect_free(World& world, const std::string& user, std::span<const float> numbers);
 /// Whether the numbers are in a Buffer of this rank, whose memory is counted.
 bool is_in_buffer(World& world, std::span<const float> numbers);
@@ -135,7 +136,7 @@ bool is_in_flight(World& world);
 /// Returns "8, 4 and 4 numbers": the rank's Buffers when they held the most.
 std::string buffers_at_peak(const Outcome& outcome, int rank);
 
-/// Throws Wrong if a rank has sent to another one than its neighbours in the ring of all ranks.
+/// Throws Wrong if a rank has sent to a rank other than its neighbours in the ring of all ranks.
 void check_ring(const std::string& what, const Outcome& outcome);
 
 /// Throws Wrong if a rank has sent to both of its neighbours.

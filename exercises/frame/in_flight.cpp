@@ -15,8 +15,8 @@ namespace lockstep::exercises {
 
 namespace {
 
-// A mark is a quiet NaN. Of its 22 bits that arithmetic preserves, 3 are the operation, counted
-// from 1, so that no NaN that arithmetic itself makes is a mark; 3 the rank; and 16 the line.
+// A mark is a quiet NaN. Arithmetic preserves 22 of its bits: 3 for the operation (counted from 1,
+// so that no NaN that arithmetic itself produces is a mark), 3 for the rank, and 16 for the line.
 constexpr std::uint32_t quiet_nan = 0x7fc00000;
 constexpr std::array operations{"send",       "receive",   "all_reduce", "reduce_scatter",
                                 "all_gather", "broadcast", "all_to_all"};
@@ -108,7 +108,7 @@ InFlight::Handle InFlight::start(const Asked& asked, const HostNumbers& numbers)
     const std::size_t size = numbers.read.size() + (in_place ? 0 : numbers.written.size());
     started.copy = std::shared_ptr<float[]>{new float[size + 1]};
     // By memcpy(), which the address sanitizer checks: a loop of this file, which is compiled
-    // without it, would read behind the end of the answer's numbers.
+    // without it, would read past the end of the answer's numbers.
     if (!numbers.read.empty())
       std::memcpy(started.copy.get(), numbers.read.data(), bytes_of(numbers.read));
     if (!in_place) std::ranges::copy(numbers.written, started.copy.get() + numbers.read.size());

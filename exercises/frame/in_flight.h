@@ -35,9 +35,10 @@ struct Asked {
 };
 
 /// The numbers of one rank's operations that have been started and not waited for. An operation
-/// works on a copy of its numbers. Until wait() returns, the place of what it writes is filled with
-/// **marks**: NaNs that name the operation. So what a rank reads before it has arrived is never
-/// right, whatever the timing, and a result that is computed with a mark is one itself.
+/// works on a copy of its numbers. Until wait() returns, the memory that it writes is filled with
+/// **marks**: NaNs that name the operation. So numbers that a rank reads before they have arrived
+/// are never right, whatever the timing, and a result that is computed with a mark is itself a
+/// mark.
 class InFlight {
  public:
   explicit InFlight(int rank) : rank_(rank) {}
@@ -46,13 +47,13 @@ class InFlight {
     Asked asked;
     HostNumbers numbers;
     std::shared_ptr<float[]> copy;
-    /// Where the operation works instead of at `numbers`.
+    /// The copy on which the operation works, in place of `numbers`.
     HostNumbers copies() const;
     /// Parts of `numbers.written` that a later operation in flight has taken over.
     std::vector<std::span<const float>> taken_over{};
-    bool was_freed = false;  ///< whether there is no memory at `numbers` any more
+    bool was_freed = false;  ///< whether the memory at `numbers` has been freed
 
-    /// What is read and what is written are the same numbers.
+    /// Whether the operation reads and writes the same numbers.
     bool is_in_place() const {
       return numbers.read.data() == numbers.written.data() &&
              numbers.read.size() == numbers.written.size();
@@ -65,12 +66,12 @@ class InFlight {
   /// reads what this one writes. But a collective may work on what an earlier one of the same group
   /// writes, because they run one after another.
   Handle start(const Asked& asked, const HostNumbers& numbers);
-  /// Ends the operation, which has been waited for: copies what it has written. Throws Wrong if the
-  /// answer has changed its numbers meanwhile.
+  /// Ends an operation that has been waited for: copies the numbers that it has written. Throws
+  /// Wrong if the answer has changed its numbers meanwhile.
   void finish(Handle operation);
-  /// Ends the operation, which has been given up.
+  /// Ends an operation that has been abandoned.
   void give_up(Handle operation) { operations_.erase(operation); }
-  /// Notes that memory has been freed: if it is an operation's, `misuse` says so.
+  /// Records that memory has been freed: if an operation uses it, `misuse` reports that.
   void free(std::span<const float> memory);
 
   /// The oldest operation in flight whose numbers overlap with these; null if there is none.
@@ -80,7 +81,7 @@ class InFlight {
   /// The oldest operation in flight; null if there is none.
   const Operation* oldest() const { return operations_.empty() ? nullptr : &operations_.front(); }
 
-  /// What the answer has done to numbers in flight and could not be reported where it did it.
+  /// Misuse of numbers in flight that could not be reported at the place where the answer did it.
   std::unique_ptr<Wrong> misuse;
 
  private:
@@ -90,7 +91,7 @@ class InFlight {
   std::list<Operation> operations_;  ///< in the order in which they were started
 };
 
-/// If the number is a mark, or was computed with one, returns what has left it there:
+/// If the number is a mark, or was computed with one, returns the operation that has left it there:
 /// "all_reduce() at line 9 of rank 1".
 std::optional<std::string> operation_that_marked(float number);
 

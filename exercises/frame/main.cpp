@@ -1,6 +1,6 @@
 // The main function of every exercise's check. With --report, the program tells its verdict to the
-// supervisor (exercises/supervise), which judges and which starts the processes of --launch mpi.
-// Without, it prints its verdict. Exit codes: report.h.
+// supervisor (exercises/supervise), which judges and starts the processes of --launch mpi. Without
+// --report, it prints its verdict. Exit codes: report.h.
 
 #include <cxxabi.h>
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ struct Verdict {
   std::string text;
 };
 
-/// `trace` is the folder for the trace of the run that the check shows; "" if it is not wanted.
+/// `trace` is the folder for the trace of the run that the check shows; "" for no trace.
 Verdict verdict_of_check(Ranks& ranks, Reporter& reporter, std::uint64_t seed,
                          const std::string& trace) {
   const auto wrong = [seed](const std::string& what, const std::string& why) {
@@ -70,7 +70,7 @@ int conclude(Reporter& reporter, const Verdict& verdict) {
 
 #ifdef LOCKSTEP_HAS_MPI
 /// Runs the check in one of the processes that mpirun has started. All come to the same verdict,
-/// except if a body fails.
+/// unless a body fails.
 int run_process(Reporter& reporter, std::uint64_t seed, const std::string& device,
                 const std::string& trace) {
   std::unique_ptr<Ranks> ranks = mpi_ranks(device, reporter);
@@ -88,7 +88,7 @@ int run_process(Reporter& reporter, std::uint64_t seed, const std::string& devic
 }  // namespace
 
 /// Read by the address sanitizer: MPI leaves memory allocated at its end, and an answer must not
-/// take all of the machine's. What is freed is kept from reuse for a while (the quarantine), but
+/// take all of the machine's. Freed memory is kept from reuse for a while (the quarantine), but
 /// less of it than usual, because a check may need much memory itself.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {

@@ -21,7 +21,7 @@ namespace {
 /// After several ranks have failed together, the first one's report should be the only one: when it
 /// ends, mpirun ends the others.
 constexpr std::chrono::milliseconds between_reports{1500};
-/// How long a rank that has waited too long waits for a better reason.
+/// How long a rank that has waited too long waits for another rank to report a better reason.
 constexpr std::chrono::seconds for_better_reason{10};
 
 class Processes final : public Ranks {
@@ -49,7 +49,7 @@ class Processes final : public Ranks {
         throw Wrong{fmt::format("{}: {}", what, wrong.what()), wrong.why};
       } catch (const std::exception& error) {
         const std::string text = fmt::format("rank {}: {}", rank_.id, rank_.cause(error));
-        // A process knows only for whom it waits itself.
+        // A process knows only which rank it waits for itself.
         const bool stuck = dynamic_cast<const WaitedTooLong*>(&error) != nullptr;
         if (stuck) reporter_.wait_until_all_are_stuck(mesh.ranks(), for_better_reason);
         std::this_thread::sleep_for(rank_.id * between_reports);
@@ -59,7 +59,7 @@ class Processes final : public Ranks {
                           : diagnosis({})};
       }
     }
-    // All processes go on with the same outcomes.
+    // All processes continue with the same outcomes.
     std::vector<RankOutcome> outcomes;
     for (const std::string& each : gather_to_all(*rank_.transport, mine))
       if (static_cast<int>(outcomes.size()) < mesh.ranks())
@@ -68,7 +68,7 @@ class Processes final : public Ranks {
   }
 
  private:
-  /// On the modelled clock, a rank needs to know of its own GPU only.
+  /// On the modelled clock, a rank only needs to know about its own GPU.
   GpuPlan own_gpu() const {
     std::vector<RankPlace> places(static_cast<std::size_t>(session_.size()));
     for (RankPlace& place : places) place = this_place(options_, mpi_local_rank_from_environment());

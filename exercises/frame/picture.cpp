@@ -15,8 +15,8 @@ namespace lockstep::exercises {
 
 namespace {
 
-/// If all times are multiples of a unit that gets a whole column or more, every unit is drawn
-/// equally wide.
+/// If all times are multiples of a unit that is at least one column wide, all units are drawn with
+/// the same width.
 TextScale scale_of(const std::vector<Row>& rows, int columns) {
   Picoseconds begin = 0, end = 0;
   bool first = true;

@@ -18,8 +18,8 @@ namespace lockstep::exercises {
 struct Block {
   Picoseconds start = 0;
   Picoseconds end = 0;
-  std::string label;  ///< shown at the block's beginning, as much of it as fits
-  // For the viewer; a block that is no action of a pipeline leaves these out.
+  std::string label;  ///< as much of it as fits is shown at the block's beginning
+  // For the viewer; a block that is not an action of a pipeline leaves these out.
   Category category = Category::kernel;
   int stage = -1;
   int microbatch = -1;
@@ -49,7 +49,7 @@ struct Picture {
 /// time. Every row has a line of its own and begins with its name.
 Picture draw(const std::vector<Row>& rows, int width = 90);
 
-/// Draws a simulated schedule, a row per rank: "F0", "B0", "W0".
+/// Draws a simulated schedule, one row per rank: "F0", "B0", "W0".
 Picture draw(const Schedule& schedule, const Simulation& times, int width = 90);
 
 /// Writes the rows as the trace of a run, which the viewer can show: `folder`/rank<r>.json. Does

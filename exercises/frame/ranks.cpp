@@ -26,8 +26,8 @@ std::int64_t all_bytes(const BytesSent& bytes) {
 
 constexpr double latency_seconds = 1e-6;
 
-/// Takes what the rank has recorded, and returns what it computed and what it sent, with times
-/// since `start`. A message ends when it arrives, or when the next one starts.
+/// Takes the events that the rank has recorded, and returns its computations and messages, with
+/// times since `start`. A message ends when it arrives, or when the next one starts.
 void take_rows(Recorder& trace, Picoseconds start, Row& computed, Row& sent) {
   const std::vector<std::string> lanes = trace.lanes();
   for (const TraceEvent& event : trace.drain()) {
@@ -82,7 +82,7 @@ class Bytes {
 }  // namespace
 
 void Turn::take() {
-  // Long for a computation on a busy machine; an endless loop is ended by the supervisor.
+  // Long enough for a computation on a busy machine; the supervisor ends an endless loop.
   constexpr std::chrono::seconds patience{3};
   if (mutex_.try_lock_for(patience)) holder_ = std::this_thread::get_id();
 }
@@ -237,7 +237,7 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
   try {
     outcome.result = body(world);
   } catch (const RunError&) {
-    check_waits();  // more likely the cause of a failure than what failed
+    check_waits();  // misuse found here is the likelier cause of a failure
     throw;
   } catch (const Wrong&) {
     throw;

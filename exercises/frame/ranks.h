@@ -12,9 +12,9 @@
 
 namespace lockstep::exercises {
 
-/// Lets one rank at a time compute, if ranks are threads. It passes on the turn inside the
-/// operations of its World, so what a rank does between two of them is not mixed with what others
-/// do. A rank that keeps the turn for too long, for example in an endless loop, has it no longer.
+/// Lets one rank at a time compute, if ranks are threads. A rank passes the turn on inside the
+/// operations of its World, so a rank's work between two operations is not interleaved with that of
+/// other ranks. A rank that keeps the turn for too long, for example in an endless loop, loses it.
 class Turn {
  public:
   void take();
@@ -43,7 +43,8 @@ class OutOfTurn {
   Turn* turn_;
 };
 
-/// One rank of one run: what its World and its Buffers share. Belongs to the rank's thread.
+/// One rank of one run: the state that its World and its Buffers share. Belongs to the rank's
+/// thread.
 struct RankState {
   /// The number of channels that a run's groups use.
   static constexpr int channels_taken = (all_axes_count + 1) * Group::channels_taken;
@@ -66,7 +67,7 @@ struct RankState {
   Turn* const turn;
 
   bool is_in_buffer(std::span<const float> numbers) const;
-  /// To be called at the beginning of each of the rank's operations, and after the last. Throws
+  /// Call this at the beginning of each of the rank's operations, and after the last one. Throws
   /// Wrong if the answer has kept data in a static variable, or has used the numbers of an
   /// operation in flight in a way that could not be reported at once.
   void check_memory();
@@ -78,7 +79,7 @@ struct RankState {
   std::vector<std::unique_ptr<Group>> owned_;
 };
 
-/// What one rank has left of a run: its part of an Outcome.
+/// One rank's results of a run: its part of an Outcome.
 struct RankOutcome {
   std::vector<float> result;
   std::int64_t bytes_sent = 0, peak_bytes = 0;
@@ -91,7 +92,7 @@ struct RankOutcome {
   static RankOutcome from_bytes(const std::string& bytes);
 };
 
-/// Where the bodies of a check run.
+/// The ranks on which the bodies of a check run.
 class Ranks {
  public:
   virtual ~Ranks() = default;
@@ -102,18 +103,19 @@ class Ranks {
 };
 
 /// The options of a run on `ranks` ranks whose numbers are exchanged in the memory of `device`,
-/// "cpu" or "cuda". On the modelled clock, so that results do not depend on the machine's load.
+/// "cpu" or "cuda". The run is on the modelled clock, so results do not depend on the machine's
+/// load.
 Options options_for(int ranks, const std::string& device);
 /// Runs the body on a rank that has been created with these options, from modelled time `start` on.
 /// `channels` are for its RankState.
 /// If ranks are threads, they share `turn`; otherwise it is null.
 RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds start,
                      const Check::Body& body, Turn* turn);
-/// Throws Wrong if a static variable of the answer has changed since StaticData::remember().
-/// `who` has changed it: "rank 1".
+/// Throws Wrong if a static variable of the answer has changed since StaticData::remember(). The
+/// message names `who`, such as "rank 1", as the one that has changed it.
 void check_statics(const std::string& who);
-/// Describes the exception that is being handled: what it says, cut to a readable length, or its
-/// type if that is not derived from std::exception.
+/// Describes the exception that is being handled: its message, cut to a readable length, or its
+/// type if it is not derived from std::exception.
 std::string text_of_exception();
 /// Ranks as threads of this process.
 std::unique_ptr<Ranks> thread_ranks(const std::string& device);

@@ -17,8 +17,8 @@ constexpr int right_code = 0, refused_code = 2, not_written_code = 3, wrong_code
 /// No check uses more ranks than this.
 constexpr int most_ranks = 8;
 
-/// What the supervisor of a check (exercises/supervise) learns about one process of it. The memory
-/// is shared with that process, which can therefore report even without open descriptors.
+/// The report about one process of a check to the check's supervisor (exercises/supervise). The
+/// memory is shared with that process, which can therefore report even without open descriptors.
 struct Report {
   /// A random number from the supervisor. The check takes it at its start, and puts it into `seal`
   /// after its verdict. An answer that ends the process, or prints "solved", gives no verdict.
@@ -27,16 +27,16 @@ struct Report {
   std::int32_t code;
   std::int64_t verdict_time;        ///< of std::chrono::steady_clock
   std::int32_t is_stuck;            ///< whether it has waited for another rank too long
-  std::array<char, 1024> trial;     ///< the case that runs, "3 ranks"; "" before the first
+  std::array<char, 1024> trial;     ///< the current case, "3 ranks"; "" before the first
   std::array<char, 48 << 10> text;  ///< the verdict in words
 
   // The process's parent writes these.
-  std::int32_t has_ended;  ///< or has been stopped by a signal
+  std::int32_t has_ended;  ///< whether it has ended or been stopped by a signal
   std::int32_t status;     ///< from waitpid()
   std::int64_t end_time;
 };
 
-/// Copies as much of `text` as fits, and a 0.
+/// Copies as much of `text` as fits, followed by a 0.
 template <std::size_t size>
 void put(std::array<char, size>& into, const std::string& text) {
   const std::size_t length = text.copy(into.data(), size - 1);
@@ -54,7 +54,8 @@ class Reports {
   Reports(const Reports&) = delete;
   Reports& operator=(const Reports&) = delete;
 
-  /// Where other processes of this host open the file of the process that has created it.
+  /// The path at which other processes on this host can open the file. Call this in the process
+  /// that has created it.
   std::string path() const;
   std::span<Report> all() { return {reports_, static_cast<std::size_t>(count_)}; }
 
@@ -73,13 +74,13 @@ class Reporter {
   Reporter(const std::string& path, int rank, int ranks);
 
   bool has_supervisor() const { return reports_ != nullptr; }
-  /// The check now tries this case.
+  /// Reports that the check now tries this case.
   void try_case(const std::string& what);
-  /// This rank has waited for another one too long. Returns when all of the first `ranks` have, at
-  /// once if they wait for each other, but after `patience` at the latest: a rank that is waited
-  /// for may be about to end with a better reason.
+  /// Reports that this rank has waited for another one too long. Returns when all of the first
+  /// `ranks` ranks have reported this (at once if they wait for each other), but after `patience`
+  /// at the latest: a rank that others wait for may be about to end with a better reason.
   void wait_until_all_are_stuck(int ranks, std::chrono::seconds patience);
-  /// The check is over.
+  /// Reports that the check is over.
   void give_verdict(int code, const std::string& text);
 
  private:

@@ -13,10 +13,10 @@
 #include "exercises/frame/check.h"
 #include "exercises/frame/picture.h"
 
-/// What the checks of several pipeline schedules share.
+/// Functions that the checks of several pipeline schedules share.
 namespace lockstep::exercises {
 
-/// Simulates a schedule whose stages all take these times, in units; messages take none.
+/// Simulates a schedule whose stages all take these times, in units; messages take no time.
 inline Simulation simulate_units(const Schedule& schedule, const StageTimes& units) {
   return simulate(schedule,
                   {.stages = std::vector(static_cast<std::size_t>(schedule.stages), units),
@@ -30,7 +30,7 @@ inline std::string name_of(const Schedule& schedule, int rank, const Action& act
   return fmt::format("{}{}", letter(action.op), action.microbatch);
 }
 
-/// Returns a schedule as a table: a row per rank, in the order of its passes.
+/// Returns a schedule as a table: one row per rank, in the order of its passes.
 inline std::string table(const Schedule& schedule) {
   const bool several = schedule.stages > schedule.ranks;
   std::string text;
@@ -50,9 +50,9 @@ inline std::vector<int> order_of(const std::vector<Action>& row, Op op) {
   return order;
 }
 
-/// Asks for the list of every rank, and once more for all of them, the last rank's first. Throws
-/// what `judge` throws about the schedule, unless the two disagree: then the lists depend on the
-/// calls before.
+/// Asks for the list of every rank, and then for all lists again, starting with the last rank's.
+/// Throws whatever `judge` throws about the schedule, unless the two answers differ: then the lists
+/// depend on earlier calls, and the error says so.
 inline void judge_twice(const std::string& what, Schedule schedule,
                         const std::function<std::vector<Action>(int rank)>& answer,
                         const std::function<void(const Schedule&)>& judge) {
@@ -83,12 +83,14 @@ inline Picture picture(const Schedule& schedule, const Simulation& simulation) {
   return drawn;
 }
 
-/// A rank waits for the input of one action although it could run another one, which it runs later.
+/// A rank waits for the input of one action although it could run another action, which it runs
+/// later.
 struct NeedlessWait {
   int rank = 0;
   Action waits_for, could_run;
   Picoseconds from = 0, until = 0;
-  /// How long the step takes if only this action is moved there, if that makes it shorter.
+  /// The time of the step if only this action moves there, provided that this makes the step
+  /// shorter.
   std::optional<Picoseconds> step_would_take{};
 };
 

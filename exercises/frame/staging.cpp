@@ -10,7 +10,7 @@ namespace lockstep::exercises {
 namespace {
 
 View view_of(std::span<const float> numbers) {
-  // What is read is not changed; View has no variant that says so.
+  // The numbers to read are not changed; View has no variant for constant numbers.
   return View{const_cast<float*>(numbers.data()), Shape{static_cast<std::int64_t>(numbers.size())}};
 }
 

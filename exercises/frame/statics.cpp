@@ -21,7 +21,8 @@
 extern "C" {
 extern char lockstep_begin_of_values[1], lockstep_begin_of_zeros[1];  // begin_of_answer.cpp
 extern char lockstep_end_of_values[1], lockstep_end_of_zeros[1];      // end_of_answer.cpp
-// The address sanitizer knows all blocks of memory. They are null if an answer is built without it.
+// The address sanitizer knows all blocks of memory. These functions are null if an answer is built
+// without it.
 __attribute__((weak)) int __sanitizer_get_ownership(const volatile void* block);
 __attribute__((weak)) std::size_t __sanitizer_get_allocated_size(const volatile void* block);
 }
@@ -72,7 +73,7 @@ class Image {
   std::size_t size_ = 0;
 };
 
-/// By how much the program's addresses differ from those in its file.
+/// The difference between the program's addresses in memory and those in its file.
 std::uintptr_t load_address() {
   std::uintptr_t address = 0;
   ::dl_iterate_phdr(
@@ -119,13 +120,13 @@ std::string readable(const std::string& symbol) {
   return text ? text.get() : symbol;
 }
 
-/// Whether a variable is not the answer's own, but of a library: std::cout, or a variable of an
-/// inline function of a header.
+/// Whether a variable belongs to a library and not to the answer: std::cout, or a variable of an
+/// inline function in a header.
 bool is_of_library(std::string_view symbol) {
   if (symbol.find('@') != std::string_view::npos || symbol.starts_with("__")) return true;
   if (!symbol.starts_with("_Z")) return false;
   symbol.remove_prefix(2);
-  // Guards, tables and names of types are no variables of anybody.
+  // Guards, tables and type names are not variables.
   if (symbol.starts_with("GV") || symbol.starts_with("T")) return true;
   for (const char nesting : {'Z', 'N', 'K'})
     if (symbol.starts_with(nesting)) symbol.remove_prefix(1);
@@ -150,7 +151,8 @@ LOCKSTEP_READS_REDZONES std::vector<unsigned char> copy_of(std::span<const unsig
   return copy;
 }
 
-/// Returns a hash of all blocks of memory that the bytes point to, directly or by other blocks.
+/// Returns a hash of all blocks of memory that the bytes point to, directly or through other
+/// blocks.
 LOCKSTEP_READS_REDZONES std::uint64_t hash_of_reachable(std::span<const unsigned char> from) {
   std::uint64_t hash = 14695981039346656037U;
   if (__sanitizer_get_ownership == nullptr) return hash;

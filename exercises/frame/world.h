@@ -15,13 +15,13 @@ namespace lockstep {
 class Group;
 }
 
-/// What the exercises offer to those who solve them.
+/// The interface that the exercises offer to learners.
 namespace lockstep::exercises {
 
 struct RankState;
 
-/// Numbers in a rank's memory. A check sees the most numbers that a rank has held at a time, so
-/// give a Buffer back, with reset(), as soon as its numbers are no longer needed. Move-only.
+/// Numbers in a rank's memory. A check sees the peak of the numbers that a rank has held at a time,
+/// so free a Buffer with reset() as soon as its numbers are no longer needed. Move-only.
 class Buffer {
  public:
   Buffer() = default;
@@ -46,11 +46,11 @@ class Buffer {
 };
 
 /// The ranks of an exercise, as one of them sees them. A rank can send messages to the others and
-/// receive theirs. Collectives are what several exercises ask for; the others include
-/// exercises/frame/collectives.h.
+/// receive theirs. Several exercises ask the learner to write collectives; the other exercises can
+/// include exercises/frame/collectives.h.
 ///
 /// Time is modelled: a message of n numbers takes 1 µs + n · 4 ns, whatever else the ranks do
-/// meanwhile, compute() takes the time that it is given, and everything else takes none.
+/// meanwhile, compute() takes the given time, and everything else takes no time.
 class World {
  public:
   World(RankState& state, Group& ranks) : state_(state), ranks_(ranks) {}
@@ -61,17 +61,18 @@ class World {
   /// Starts to send `data` to rank `to`, or to receive a message of exactly that size from rank
   /// `from`. The Work's wait() returns when the message has been delivered: a send ends only when
   /// the receiver takes the message, as with NCCL. The buffer belongs to the operation until then:
-  /// what is sent must stay unchanged, and what is received is not there yet. (A buffer to receive
-  /// into contains NaNs until wait() returns, so that a check recognizes what is used too early.)
+  /// numbers that are sent must stay unchanged, and numbers that are received have not arrived yet.
+  /// (A receive buffer contains NaNs until wait() returns, so that a check recognizes numbers that
+  /// are used too early.)
   Work send(std::span<const float> data, int to,
             std::source_location where = std::source_location::current());
   Work receive(std::span<float> into, int from,
                std::source_location where = std::source_location::current());
 
-  /// Lets this rank compute for so long. `name`, such as "F0", is what the picture shows.
+  /// Lets this rank compute for this time. The picture shows `name`, such as "F0".
   void compute(const std::string& name, double microseconds);
 
-  /// Returns memory for so many numbers, all 0.
+  /// Returns memory for this many numbers, all 0.
   Buffer allocate(std::size_t numbers);
 
   /// The ranks that differ from this rank only in their coordinate along `axis`, in order of that

@@ -96,7 +96,7 @@ inline Schedule list_schedule(const Search& search, const ListRules& rules) {
       Picoseconds start = std::min(forward, input);
       Op choice = forward < input || (forward == input && turn_of_forward) ? Op::forward
                                                                            : Op::backward_input;
-      // The steady state: no more forward passes ahead than in the warm-up.
+      // In the steady state, no more forward passes are ahead than in the warm-up.
       if (choice == Op::forward && !turn_of_forward) {
         start = input;
         choice = Op::backward_input;

@@ -22,8 +22,8 @@
 namespace lockstep {
 
 /// The routing of one layer and microbatch in an expert-parallel group: [member][expert] is the
-/// number of choices that the member's capacity accepts, each of which is a row that it sends. From
-/// it, a member derives the rows that it receives.
+/// number of choices that the member's capacity accepts, each of which is a row that it sends. A
+/// member derives from it the rows that it receives.
 using KeptByMember = std::vector<std::vector<std::int64_t>>;
 
 /// The routing of a dry run, in which no router runs.

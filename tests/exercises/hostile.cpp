@@ -1,5 +1,5 @@
-// An answer to exercise 02 that is right, and does something else besides: what the environment
-// variable LOCKSTEP_HOSTILE names, on rank 1 of 3. test_hostile.sh lists the verdicts.
+// A right answer to exercise 02 that also does something else on rank 1 of 3: the act that the
+// environment variable LOCKSTEP_HOSTILE names. test_hostile.sh lists the verdicts.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -46,7 +46,7 @@ std::string asked() {
   while (true) ::pause();
 }
 
-/// Counts what it has written in the file LOCKSTEP_WRITTEN, which outlives this process.
+/// Keeps the number of written bytes in the file LOCKSTEP_WRITTEN, which outlives this process.
 [[noreturn]] void print_for_ever(int descriptor, const std::string& text) {
   const int file = ::open(std::getenv("LOCKSTEP_WRITTEN"), O_RDWR | O_CREAT, 0600);
   if (file < 0 || ::ftruncate(file, sizeof(long)) != 0) std::abort();
@@ -68,7 +68,7 @@ void limit(__rlimit_resource resource, rlim_t to) {
   ::setrlimit(resource, &limits);
 }
 
-/// Returns in the parent alone; a child does `act` and ends.
+/// Returns only in the parent; a child runs `act` and ends.
 pid_t fork_to(const std::function<void()>& act) {
   const pid_t child = ::fork();
   if (child != 0) return child;

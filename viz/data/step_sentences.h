@@ -13,8 +13,8 @@ namespace lockstep::viz {
 /// internal bubble.
 std::vector<std::string> step_sentences(const BubbleSeries::Point& point);
 
-/// Returns the sentence about one part of the mean step: of exposed communication or a bubble;
-/// otherwise "".
+/// Returns the sentence about a part of the mean step if that part is exposed communication or a
+/// bubble; otherwise "".
 std::string part_sentence(const StepAccount& account, const MeanPart& part);
 
 /// Says how much of some communication compute hides: "12.3 % of it hidden", "none of it hidden".

@@ -12,7 +12,7 @@ namespace lockstep {
 using FlagCheck = std::function<std::string(const std::string&)>;
 /// Accepts whole numbers of at least `least`.
 FlagCheck at_least(int least);
-/// Accepts numbers above 0, or also 0.
+/// Accepts numbers above 0 and, if `or_zero`, 0 itself.
 FlagCheck positive(bool or_zero);
 
 /// The flags of a program. An invalid flag causes a UsageError, whose one-line message names the

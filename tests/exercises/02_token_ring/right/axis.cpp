@@ -1,6 +1,6 @@
 #include "exercises/02_token_ring/task.h"
 
-// With ranks along an axis, and a constant that is computed once.
+// Uses the ranks along an axis, and a constant that is computed once.
 
 namespace lockstep::exercises {
 

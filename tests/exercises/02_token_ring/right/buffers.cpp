@@ -1,6 +1,6 @@
 #include "exercises/02_token_ring/task.h"
 
-// In Buffers, and waits for the send late.
+// Uses Buffers, and waits for the send late.
 
 namespace lockstep::exercises {
 

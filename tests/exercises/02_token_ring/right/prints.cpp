@@ -6,7 +6,7 @@
 
 #include "exercises/02_token_ring/task.h"
 
-// Prints with all means, which change variables of libraries.
+// Prints in every possible way, which changes variables of libraries.
 
 namespace lockstep::exercises {
 

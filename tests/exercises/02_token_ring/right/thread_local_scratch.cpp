@@ -1,6 +1,6 @@
 #include "exercises/02_token_ring/task.h"
 
-// Scratch memory of each thread is not shared.
+// Each thread has its own scratch memory, which is not shared.
 
 namespace lockstep::exercises {
 

@@ -6,7 +6,7 @@ namespace lockstep::exercises {
 float pass_token(World& world, float token, float mine) {
   const int N = world.size(), rank = world.rank();
   if (N == 1) return token + mine;
-  // What each rank adds, and the token, come to all ranks.
+  // Every rank sends its own number and the token to all ranks.
   const std::vector<float> own{mine, token};
   std::vector<float> all(2 * static_cast<std::size_t>(N));
   std::vector<Work> works;

@@ -1,6 +1,6 @@
 #include "exercises/03_reduce_scatter/task.h"
 
-// Sends are waited for at the end: each chunk is sent once, and not changed after that.
+// Waits for the sends at the end: each chunk is sent once, and is not changed after that.
 
 namespace lockstep::exercises {
 

@@ -5,7 +5,8 @@ namespace lockstep::exercises {
 
 void reduce_scatter(World& world, std::span<float> data) {
   const int N = world.size(), r = world.rank();
-  // Half of the ranks' chunks travel to the left: right, but no ring in one direction.
+  // Half of the ranks' chunks travel to the left: the sums are right, but the ring has two
+  // directions.
   std::vector<float> arrived(data.size());
   std::vector<Work> works;
   if (N == 3) {

@@ -1,6 +1,6 @@
 #include "exercises/04_all_reduce/task.h"
 
-// All receives are posted at the beginning, and sends are waited for at the end.
+// Posts all receives at the beginning, and waits for the sends at the end.
 
 namespace lockstep::exercises {
 

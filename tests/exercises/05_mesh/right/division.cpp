@@ -1,6 +1,6 @@
 #include "exercises/05_mesh/task.h"
 
-// By strides and divisions, and groups by looking at all ranks.
+// Uses strides and divisions, and finds groups by searching all ranks.
 
 namespace lockstep::exercises {
 

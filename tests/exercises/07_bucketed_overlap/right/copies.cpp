@@ -2,7 +2,7 @@
 
 #include "exercises/07_bucketed_overlap/task.h"
 
-// As PyTorch does it: buckets are memory of their own, planned before the backward pass.
+// As in PyTorch, buckets have their own memory and are planned before the backward pass.
 
 namespace lockstep::exercises {
 

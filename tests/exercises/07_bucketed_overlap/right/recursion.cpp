@@ -1,6 +1,6 @@
 #include "exercises/07_bucketed_overlap/task.h"
 
-// A layer, and then all below it; the Works wait while the recursion returns.
+// Runs one layer, then all layers below it, and waits for the Works as the recursion returns.
 
 namespace lockstep::exercises {
 

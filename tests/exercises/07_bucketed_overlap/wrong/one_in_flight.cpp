@@ -6,8 +6,8 @@ namespace lockstep::exercises {
 void backward_pass(World& world, const std::vector<int>& sizes, int bucket,
                    const Backward& backward, std::span<float> gradients) {
   std::vector<Work> in_flight;
-  // The layers before `begin` are still to come. Those from there to `end` are in the bucket that
-  // is being filled; those after `end` are in flight.
+  // The layers before `begin` are still to come. The layers from `begin` to `end` are in the bucket
+  // that is being filled; those after `end` are in flight.
   std::size_t begin = gradients.size(), end = gradients.size();
   for (int layer = static_cast<int>(sizes.size()) - 1; layer >= 0; --layer) {
     const auto size = static_cast<std::size_t>(sizes[static_cast<std::size_t>(layer)]);

@@ -1,6 +1,6 @@
 #include "exercises/08_zero1/task.h"
 
-// The reduce-scatter in one round: each rank sends each chunk to its owner.
+// A reduce-scatter in one round: each rank sends each chunk to its owner.
 
 namespace lockstep::exercises {
 

@@ -1,6 +1,6 @@
 #include "exercises/09_zero2/task.h"
 
-// The same memory for all layers, as large as the largest.
+// Uses the same memory for all layers, as large as the largest layer.
 
 namespace lockstep::exercises {
 

@@ -1,6 +1,6 @@
 #include "exercises/10_zero3/task.h"
 
-// Every rank sends its shard to every other one, without a collective.
+// Every rank sends its shard to every other rank, without a collective.
 
 namespace lockstep::exercises {
 

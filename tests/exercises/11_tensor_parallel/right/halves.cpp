@@ -1,6 +1,6 @@
 #include "exercises/11_tensor_parallel/task.h"
 
-// The all-reduces are reduce-scatters and all-gathers; products by hand.
+// Each all-reduce is a reduce-scatter and an all-gather; the products are written by hand.
 
 namespace lockstep::exercises {
 

@@ -1,4 +1,4 @@
-// Computes the gradient of the weight during the all-reduce, and rank 0 alone adds the bias.
+// Computes the gradient of the weight during the all-reduce, and only rank 0 adds the bias.
 #include "exercises/11_tensor_parallel/task.h"
 
 namespace lockstep::exercises {

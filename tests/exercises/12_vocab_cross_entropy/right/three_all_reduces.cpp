@@ -2,7 +2,7 @@
 
 #include "exercises/12_vocab_cross_entropy/task.h"
 
-// Three collectives, sums in f64.
+// Uses three collectives, with sums in f64.
 
 namespace lockstep::exercises {
 

@@ -1,4 +1,4 @@
-// Almost twice as many microbatches in flight as 1F1B.
+// Keeps almost twice as many microbatches in flight as 1F1B.
 #include "exercises/14_gpipe/task.h"
 
 namespace lockstep::exercises {

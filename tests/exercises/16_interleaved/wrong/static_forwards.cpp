@@ -16,8 +16,8 @@ std::vector<Action> interleaved(int rank, int ranks, int chunks, int microbatche
       }
 
   // The first backward pass follows when the first group has been through all chunks but the last.
-  // Each rank before the last begins one forward pass earlier, and gets its first gradient one
-  // backward pass later; it runs one more forward pass for each of the two.
+  // Compared with the next rank, each rank before the last begins one forward pass earlier and gets
+  // its first gradient one backward pass later; it runs one more forward pass for each of the two.
   const std::size_t passes = forwards.size();
   const std::size_t warm_up =
       std::min(passes, static_cast<std::size_t>((chunks - 1) * ranks + 2 * (ranks - 1 - rank)));

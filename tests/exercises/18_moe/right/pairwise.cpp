@@ -1,4 +1,4 @@
-// Messages between pairs of ranks in place of collectives, and the highest expert first.
+// Uses messages between pairs of ranks in place of collectives, and takes the highest expert first.
 #include "exercises/18_moe/task.h"
 
 namespace lockstep::exercises {

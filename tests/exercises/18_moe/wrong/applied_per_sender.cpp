@@ -22,7 +22,7 @@ void mixture_of_experts(World& world, const Experts& experts, std::span<const Ch
   const auto h = static_cast<std::size_t>(experts.width);
 
   // Slots are the choices in the order of their experts. This is also the order of the experts'
-  // ranks, so what one rank receives is contiguous, and in it what one expert receives.
+  // ranks, so each rank receives one contiguous block, in which each expert's rows are contiguous.
   std::vector<std::size_t> choice_of(choices.size());
   std::iota(choice_of.begin(), choice_of.end(), std::size_t{0});
   std::ranges::stable_sort(choice_of, {}, [&](std::size_t c) { return choices[c].expert; });
@@ -58,7 +58,7 @@ void mixture_of_experts(World& world, const Experts& experts, std::span<const Ch
     }
   }
 
-  // Combine. The results return on the same ways, into the slots of their rows.
+  // Combine. The results return the same way, into the slots of their rows.
   all_to_all(world, in, received, out, sent).wait();
   std::ranges::fill(tokens, 0.0F);
   for (std::size_t slot = 0; slot < choices.size(); ++slot)

@@ -23,7 +23,7 @@ void mixture_of_experts(World& world, const Experts& experts, std::span<const Ch
 
   if (choices.empty()) return;
   // Slots are the choices in the order of their experts. This is also the order of the experts'
-  // ranks, so what one rank receives is contiguous, and in it what one expert receives.
+  // ranks, so each rank receives one contiguous block, in which each expert's rows are contiguous.
   std::vector<std::size_t> choice_of(choices.size());
   std::iota(choice_of.begin(), choice_of.end(), std::size_t{0});
   std::ranges::stable_sort(choice_of, {}, [&](std::size_t c) { return choices[c].expert; });
@@ -48,8 +48,8 @@ void mixture_of_experts(World& world, const Experts& experts, std::span<const Ch
       static_cast<std::size_t>(std::accumulate(received.begin(), received.end(), 0)));
   all_to_all(world, out, sent, in, received).wait();
 
-  // An expert's rows are in N blocks, one from each rank. They are brought together for it, and its
-  // results are put where the rows were.
+  // An expert's rows are in N blocks, one from each rank. These blocks are brought together for the
+  // expert, and its results take the place of the rows.
   for (std::size_t e = 0; e < own; ++e) {
     std::vector<std::size_t> places;
     std::size_t next = 0;
@@ -64,7 +64,7 @@ void mixture_of_experts(World& world, const Experts& experts, std::span<const Ch
       std::ranges::copy(row(rows, i, h), row(in, places[i], h).begin());
   }
 
-  // Combine. The results return on the same ways, into the slots of their rows.
+  // Combine. The results return the same way, into the slots of their rows.
   all_to_all(world, in, received, out, sent).wait();
   std::ranges::fill(tokens, 0.0F);
   for (std::size_t slot = 0; slot < choices.size(); ++slot)

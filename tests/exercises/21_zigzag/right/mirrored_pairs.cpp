@@ -4,7 +4,7 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, int length) {
-  // Pairs of positions, i and length - 1 - i: each N-th pair.
+  // Takes every N-th pair of positions i and length - 1 - i.
   std::vector<int> all;
   for (int i = rank; i < length / 2; i += ranks) all.push_back(i), all.push_back(length - 1 - i);
   return all;

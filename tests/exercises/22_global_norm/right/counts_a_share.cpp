@@ -1,4 +1,5 @@
-// Adds over the whole mesh: each rank contributes its share of what it has copies of.
+// Adds over the whole mesh: if there are several copies of a gradient, each rank counts a share of
+// it.
 #include "exercises/22_global_norm/task.h"
 
 #include <cmath>

@@ -6,8 +6,8 @@
 namespace lockstep::exercises {
 
 double clip_gradients(World& world, std::vector<Gradient>& gradients, double limit) {
-  // Of the copies along tp, only the first rank's counts. All copies along dp may count, because
-  // nothing is added along dp.
+  // Along tp, only the first rank's copy counts. Along dp, every copy may count, because nothing is
+  // added along dp.
   float squares = 0;
   for (const Gradient& each : gradients)
     if (each.divided || world.coordinate(Axis::tp) == 0)

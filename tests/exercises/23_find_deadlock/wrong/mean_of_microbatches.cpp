@@ -9,8 +9,8 @@ float train_step(World& world, float weight, std::span<const float> batch, int m
   std::vector<Buffer> inputs(static_cast<std::size_t>(microbatches));  // kept for backward passes
   float gradient = 0;
 
-  // The message that this rank sends, at most one at a time. Its numbers must stay until the
-  // receiver has taken it.
+  // The message that this rank sends, at most one at a time. Its numbers must stay unchanged until
+  // the receiver has taken it.
   Buffer outgoing;
   Work sent;
   const auto finish_sending = [&] {
@@ -54,7 +54,7 @@ float train_step(World& world, float weight, std::span<const float> batch, int m
     sent = world.send(outgoing, stage - 1);
   };
 
-  // 1F1B: as many forward passes in advance as there are stages from here to the last one.
+  // 1F1B: runs as many forward passes in advance as there are stages from here to the last one.
   const int in_flight = std::min(microbatches, last - stage + 1);
   int forwards = 0, backwards = 0;
   while (backwards < microbatches) {

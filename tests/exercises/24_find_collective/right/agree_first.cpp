@@ -9,7 +9,7 @@ void train_step(World& world, std::vector<std::vector<float>>& experts,
   std::vector<std::vector<const Sample*>> routed(experts.size());
   for (const Sample& sample : samples) routed[sample.expert].push_back(&sample);
 
-  // How many samples of each expert all ranks have: the experts that nobody uses are left out.
+  // The number of each expert's samples on all ranks: experts without samples are left out.
   Buffer counts = world.allocate(experts.size());
   for (const Sample& sample : samples) ++counts[sample.expert];
   all_reduce(world, counts).wait();

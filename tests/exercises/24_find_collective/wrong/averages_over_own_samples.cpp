@@ -9,9 +9,9 @@ void train_step(World& world, std::vector<std::vector<float>>& experts,
   std::vector<std::vector<const Sample*>> routed(experts.size());
   for (const Sample& sample : samples) routed[sample.expert].push_back(&sample);
 
-  // All ranks must call the same collectives, in the same order. Which experts a rank has samples
-  // of differs from rank to rank, so every rank takes part in the sum of every expert, if need be
-  // with zeros.
+  // All ranks must call the same collectives, in the same order. The ranks have samples of
+  // different experts, so every rank takes part in the sum of every expert, with zeros if it has no
+  // samples.
   std::vector<Buffer> gradients;
   std::vector<Work> sums;
   for (std::size_t expert = 0; expert < experts.size(); ++expert) {

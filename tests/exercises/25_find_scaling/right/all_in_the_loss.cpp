@@ -17,14 +17,14 @@ float norm_of(std::span<const float> numbers) {
 
 float train_step(World& world, const Settings& settings, const Microbatch& run_microbatch,
                  std::span<float> weights) {
-  // 1. The mean over this rank's microbatches, of the scaled loss: each has its share of the sum.
+  // 1. The mean of the scaled loss over this rank's microbatches: each adds its share.
   Buffer gradient = world.allocate(weights.size());
   const float share = 1 / static_cast<float>(settings.microbatches * world.size());
   for (int m = 0; m < settings.microbatches; ++m)
     run_microbatch(m, settings.loss_scale * share, gradient);
 
-  // 2. The mean over the ranks. That over the microbatches has been taken, so N is all that is left
-  //    to divide by; and the loss scale is taken out again.
+  // 2. The mean over the ranks. The mean over the microbatches has been taken, so only the division
+  //    by N is left; and the loss scale is removed.
   all_reduce(world, gradient).wait();
   const float scale = 1 / settings.loss_scale;
   for (float& each : gradient.span()) each *= scale;

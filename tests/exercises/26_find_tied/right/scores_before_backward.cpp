@@ -38,7 +38,7 @@ void train_step(World& world, Stage& stage, int token, int target) {
     world.receive(d_out, rank + 1).wait();
   }
 
-  // Two neighbours have only one order of messages, so with two ranks the table comes later.
+  // Messages between two neighbours have a fixed order, so with two ranks the table comes later.
   Work scores_sent, scores_received;
   std::vector<float> scores(table.size()), lookup(width);
   const auto exchange_scores = [&] {

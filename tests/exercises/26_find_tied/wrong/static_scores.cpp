@@ -50,7 +50,7 @@ void train_step(World& world, Stage& stage, int token, int target) {
   else
     world.send(d_in, rank - 1).wait();
 
-  // The gradient of the lookup is zero but for the token's row.
+  // The gradient of the lookup is zero except in the token's row.
   if (last > 0 && rank == 0) {
     static std::vector<float> scores;
     scores.resize(table.size());

@@ -51,7 +51,7 @@ void train_step(World& world, Stage& stage, int token, int target) {
     world.send(d_in, rank - 1).wait();
 
   // The table is used on the first and on the last rank, and each knows the gradient of its own
-  // use. The gradient of the table is their sum. (a + b and b + a have the same bits.)
+  // use. The gradient of the table is their sum. (a + b and b + a are bitwise equal.)
   if (last > 0 && (rank == 0 || rank == last)) {
     std::vector<float> other_use(table.size());
     Work sent = world.send(table_gradient, last - rank);

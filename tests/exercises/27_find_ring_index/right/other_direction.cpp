@@ -1,4 +1,4 @@
-// The other way to mend it: with this index, the ring must run to the left.
+// The other way to fix the bug: with this index, the ring must run to the left.
 #include "exercises/27_find_ring_index/task.h"
 
 namespace lockstep::exercises {
@@ -6,7 +6,7 @@ namespace lockstep::exercises {
 void gather_blocks(World& world, std::span<const float> mine, std::span<float> all) {
   const int N = world.size(), rank = world.rank();
   const int right = (rank + 1) % N, left = (rank + N - 1) % N;
-  // Keeps a block as that of rank `owner`.
+  // Stores a block in the place for rank `owner`'s block.
   const auto keep = [&](std::span<const float> block, int owner) {
     std::ranges::copy(block, all.begin() + owner * static_cast<std::ptrdiff_t>(mine.size()));
   };

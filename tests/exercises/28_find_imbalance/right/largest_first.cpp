@@ -1,4 +1,4 @@
-// The most expensive token first, to the rank with the least work that has room.
+// Gives each token, the most expensive first, to the rank with the least work that has room.
 #include "exercises/28_find_imbalance/task.h"
 
 #include <numeric>

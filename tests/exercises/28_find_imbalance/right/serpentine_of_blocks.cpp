@@ -1,4 +1,4 @@
-// Sorted blocks, dealt out to and fro.
+// Deals out sorted blocks, back and forth.
 #include "exercises/28_find_imbalance/task.h"
 
 #include <numeric>

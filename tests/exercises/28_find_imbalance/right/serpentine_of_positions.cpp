@@ -1,4 +1,4 @@
-// The tokens in their own order, dealt out to and fro: neighbours cost nearly the same.
+// Deals out the tokens in their own order, back and forth: neighbours cost nearly the same.
 #include "exercises/28_find_imbalance/task.h"
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Zigzag in each document. What is left over of it, its last tokens, is dealt out.
+// Zigzag in each document. The remaining tokens, its last ones, are dealt out.
 #include "exercises/28_find_imbalance/task.h"
 
 #include <numeric>

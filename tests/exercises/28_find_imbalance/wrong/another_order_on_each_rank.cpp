@@ -7,7 +7,7 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents) {
-  // A random order would be nearly balanced if all ranks had the same one.
+  // A random order would be nearly balanced if all ranks used the same order.
   std::vector<int> order(
       static_cast<std::size_t>(std::accumulate(documents.begin(), documents.end(), 0)));
   std::iota(order.begin(), order.end(), 0);

@@ -7,7 +7,7 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents) {
-  // As if each token had all keys of its document.
+  // Counts as if each token attended to all keys of its document.
   std::vector<int> keys;
   for (const int length : documents)
     keys.insert(keys.end(), static_cast<std::size_t>(length), length);

@@ -6,7 +6,7 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents) {
-  // Each rank has a contiguous piece of each document; what is left over is dealt out.
+  // Each rank has a contiguous piece of each document; the remaining tokens are dealt out.
   std::vector<int> positions;
   int begin = 0, dealt = 0;
   for (const int length : documents) {

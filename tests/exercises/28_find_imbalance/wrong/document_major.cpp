@@ -6,8 +6,8 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents) {
-  // Zigzag in each document, all ranks' chunks of a document before the next document; then each
-  // rank takes its part of this order, which cuts documents anywhere.
+  // Orders the tokens by document and, in each document, by rank as in zigzag. Then each rank takes
+  // its contiguous part of this order, which may cut a document anywhere.
   std::vector<int> order;
   int begin = 0;
   for (const int length : documents) {

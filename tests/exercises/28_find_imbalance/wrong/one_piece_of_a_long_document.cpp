@@ -6,8 +6,8 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents) {
-  // The largest document first, to the rank with the least work that has room for it; if none has,
-  // to the ranks with the most room, as much as fits.
+  // Gives each document, the largest first, to the rank with the least work that has room for it.
+  // If no rank has, gives the ranks with the most room as much of it as fits.
   std::vector<int> order(documents.size()), begin(documents.size());
   std::iota(order.begin(), order.end(), 0);
   std::exclusive_scan(documents.begin(), documents.end(), begin.begin(), 0);

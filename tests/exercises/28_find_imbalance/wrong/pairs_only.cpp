@@ -6,7 +6,7 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents) {
-  // The most expensive token first, each to the rank with the least work.
+  // Gives each token, the most expensive first, to the rank with the least work.
   std::vector<int> keys;
   for (const int length : documents)
     for (int i = 0; i < length; ++i) keys.push_back(i + 1);

@@ -6,7 +6,7 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents) {
-  // The largest document first, each to the rank with the least work.
+  // Gives each document, the largest first, to the rank with the least work.
   std::vector<int> order(documents.size()), begin(documents.size());
   std::iota(order.begin(), order.end(), 0);
   std::exclusive_scan(documents.begin(), documents.end(), begin.begin(), 0);

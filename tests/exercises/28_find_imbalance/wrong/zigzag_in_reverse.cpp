@@ -6,7 +6,7 @@
 namespace lockstep::exercises {
 
 std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& documents) {
-  // The same pairs of chunks, on other ranks.
+  // The same pairs of chunks, but on different ranks.
   const int size = std::accumulate(documents.begin(), documents.end(), 0) / (2 * ranks);
   std::vector<int> positions;
   for (const int chunk : {ranks - 1 - rank, ranks + rank})

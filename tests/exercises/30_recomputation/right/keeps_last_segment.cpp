@@ -2,7 +2,7 @@
 
 namespace lockstep::exercises {
 
-// The last segment keeps its activations from the forward pass, and needs no second one.
+// The last segment keeps its activations from the forward pass, and needs no second forward pass.
 Buffer train_step(World& world, const Chain& chain, int k, Buffer x, Random& random) {
   const int L = chain.blocks, last = (L - 1) / k * k;
   std::vector<Buffer> inputs, activations;

@@ -4,9 +4,9 @@ namespace lockstep::exercises {
 
 namespace {
 
-// Runs all blocks from `first` on, a segment at a time, and all backward passes from the last block
-// to `first`. Leaves the gradient of the input in x. The generator of the recomputation is `random`
-// itself, which is put back afterwards.
+// Runs the forward pass of all blocks from `first` on, one segment at a time, and their backward
+// pass from the last block to `first`. Leaves the gradient of the input in x. The recomputation
+// uses `random` itself, and restores its state afterwards.
 void run_from(World& world, const Chain& chain, int first, int k, Buffer& x, Random& random) {
   if (first >= chain.blocks) return chain.loss(x);
   const int end = std::min(first + k, chain.blocks);

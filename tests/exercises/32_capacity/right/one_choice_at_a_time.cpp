@@ -4,7 +4,7 @@
 
 namespace lockstep::exercises {
 
-// Takes the largest probability, k times, and places the choices at once. All ranks send their sums
+// Takes the largest probability k times, and places each choice at once. Every rank sends its sums
 // to all others.
 Routing route(World& world, std::span<const float> probabilities, int E, int k,
               float capacity_factor) {

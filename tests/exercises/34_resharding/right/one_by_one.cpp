@@ -2,8 +2,8 @@
 
 namespace lockstep::exercises {
 
-// A message for each parameter. Memory of the old shard is given back before anything else is done
-// with the new one.
+// Sends one message per parameter. Frees the old shard before it does anything else with the new
+// one.
 Buffer reshard(World& world, std::size_t P, int N, int M, Buffer old) {
   const int rank = world.rank();
   const auto size = [&](int shards) {
