@@ -25,7 +25,7 @@ namespace lockstep {
 /// relative to the rank of the operation; a section is [step, list].
 std::string text_of(const RunOperations& run);
 
-/// Parses such a text, which need not be Lockstep's. Time and memory are linear in its length.
+/// Parses such a text, even if Lockstep did not write it. Time and memory are linear in its length.
 /// Throws UsageError if it is invalid; the one-line message begins with `where`. In valid
 /// operations, all indices, ranks and groups exist, and each wait refers to an earlier operation.
 RunOperations parse_operations(const std::string& text, const std::string& where);

@@ -6,9 +6,9 @@
 namespace lockstep {
 namespace {
 
-/// Returns the number of out-of-order spans at which they are settled to save memory. The number
-/// grows with the number of spans already placed, so that settling does not take quadratic time
-/// even if all spans arrive in reverse order.
+/// Returns how many out-of-order spans may be pending before they are settled to save memory. The
+/// number grows with the number of spans already placed, so that settling does not take quadratic
+/// time even if all spans arrive in reverse order.
 std::size_t most_pending(std::size_t placed) {
   return std::max<std::size_t>(1 << 14, placed / 8);
 }

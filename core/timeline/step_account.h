@@ -35,7 +35,7 @@ constexpr bool is_bubble(StepPart part) {
   return part == StepPart::cool_down || part == StepPart::warm_up || part == StepPart::waiting;
 }
 
-/// A piece of a rank's step that is one part.
+/// An interval of a rank's step that belongs to a single StepPart.
 struct StepPiece {
   Interval time{};
   StepPart part = StepPart::other;
@@ -114,8 +114,7 @@ struct StepAccount {
 /// have no waits; in such traces, a rank waits whenever it communicates without computing.
 StepAccount step_account(const Timeline& timeline, int step);
 
-/// Returns axes sorted as those of a StepAccount: by their exposed time in `sum`, the longest
-/// first.
+/// Returns axes in the order that a StepAccount uses: by exposed time in `sum`, longest first.
 std::vector<std::string> sorted_axes(const std::vector<std::string>& axes, const StepSums& sum);
 
 /// The parts of a range of time on one rank, which may include several steps. Time in no step is

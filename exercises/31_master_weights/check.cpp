@@ -335,7 +335,7 @@ void check_one(Check& check, const Case& sizes) {
     initial.emplace_back();
     slopes.emplace_back();
     for (int i = 0; i < count; ++i) {
-      // Between 1 and 2, and never exactly an f16 number.
+      // Between 1 and 2, and never exactly representable in f16.
       initial.back().push_back(1 + static_cast<float>(2 * check.number_from(0, 499'999) + 1) *
                                        0x1p-20F);
       slopes.back().push_back(

@@ -29,8 +29,8 @@ class RowPart {
 #pragma unroll
     for (int k = 0; k < kept; ++k) chunks_[k] = load(k);
   }
-  /// The sum of rows a and b, each element rounded to T, which is also written to `sum`. `sum` may
-  /// be a or b.
+  /// Holds the sum of rows a and b, with each element rounded to T, and also writes it to `sum`.
+  /// `sum` may be a or b.
   __device__ RowPart(const T* a, const T* b, T* sum, int columns)
       : source_{sum, sum + columns}, columns_(columns) {
     const Source<T> left{a, a + columns}, right{b, b + columns};

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   Lesson lesson{
       {.name = "11 zero bubble",
        .question = "Which part of a backward pass can wait, and what fills the bubble?",
-       // For files: a schedule that someone else wrote may sum gradients in another order.
+       // A schedule loaded from a file may sum gradients in a different order than one device does.
        .tolerance = {.loss = 1e-5, .parameter = 1e-4}},
       argc,
       argv};

@@ -131,8 +131,8 @@ class RoutedSteps {
     }
   }
 
-  /// The first member gathers the members' texts and sends all of them to each. Returns them in the
-  /// order of `members`.
+  /// The first member gathers the texts of all members and sends them all to every member. Returns
+  /// them in the order of `members`.
   static std::vector<std::string> gather_texts(Transport& transport,
                                                const std::vector<int>& members,
                                                const std::string& mine) {

@@ -124,7 +124,7 @@ TEST_CASE("sums are taken in double") {
 
 namespace {
 
-/// Elements of any floating-point type, off any alignment.
+/// Elements of any floating-point type, at an address that is not 16-byte aligned.
 struct Elements {
   Elements(DType dtype, std::int64_t n, Random& random)
       : memory(static_cast<std::size_t>(n) * size_of(dtype) + 4), from{{n}} {

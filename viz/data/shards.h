@@ -72,7 +72,7 @@ struct MatrixBox {
   std::int64_t row = 0, column = 0, rows = 0, columns = 0;
   bool operator==(const MatrixBox&) const = default;
 };
-/// Returns a box as parts of the matrix: several if the box leaves out rows in between. Stops soon
+/// Returns the parts of the matrix that a box covers: several if the box skips rows. Stops soon
 /// after `most` parts.
 std::vector<MatrixBox> in_matrix(const Box& box, const Shape& whole, std::size_t most);
 

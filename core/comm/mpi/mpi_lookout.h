@@ -17,8 +17,8 @@
 namespace lockstep {
 
 /// Exchanges the ranks' states, so that a waiting rank can tell a computing rank from a stalled
-/// one. Each process runs a thread for this purpose. The thread asks the ranks that its own rank is
-/// waiting for, and answers questions from other ranks, even while its own rank's main thread is
+/// one. Each process runs a thread for this purpose. The thread queries the ranks that its own rank
+/// is waiting for, and answers queries from other ranks, even while its own rank's main thread is
 /// inside a kernel. An answer says whether the answering rank is computing, and which ranks it is
 /// waiting for; the asking thread asks those ranks next. A stopped or killed process does not
 /// answer. The thread sends nothing until a wait exceeds `interval`.

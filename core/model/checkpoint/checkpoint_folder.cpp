@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether a file's name is "model-00001-of-00002.safetensors", or has the same form.
+/// Whether a file's name has the form "model-00001-of-00002.safetensors".
 bool is_model_part(const std::string& name) {
   const std::string pattern = "model-#####-of-#####.safetensors";
   return std::ranges::equal(

@@ -192,8 +192,8 @@ void check_documents(const Given& given) {
         "--documents, or use --layout zigzag");
 }
 
-/// Returns the number of ranks if --ranks is not given: the product of the sizes of the lesson's
-/// axes, or, if the first axis has no size, the lesson's own number.
+/// Returns the number of ranks to use if --ranks is not given: the product of the sizes of the
+/// lesson's axes, or the lesson's default if no size is given for the first axis.
 int ranks_of_sizes(const Given& given, const LessonInfo& info) {
   const auto asked = [&](Axis axis) { return given.sizes[static_cast<std::size_t>(axis)]; };
   if (!asked(info.axes.front())) return info.ranks;

@@ -224,7 +224,7 @@ inline std::string different_choices(const RoutingRecord& log) {
       others, log.compared());
 }
 
-/// Reports how the ranks' choices and one device's compare.
+/// Reports how the ranks' choices compare with one device's.
 inline void print_flips(const RoutingRecord& log) {
   if (log.compared() == 0) return;
   std::int64_t ties = 0;

@@ -27,8 +27,8 @@ int largest_tp(const TrainingTask& task) {
   return largest;
 }
 
-/// Returns the smallest number of stages that divide the states far enough, or the largest possible
-/// number.
+/// Returns the smallest number of stages with which each rank's states fit in memory, or the
+/// largest possible number if none is enough.
 int stages_for(const TrainingTask& task, int t) {
   const double memory = static_cast<double>(task.cluster.memory.value_or(std::int64_t{1} << 60));
   int most = 1;
