@@ -143,10 +143,11 @@ Work Group::all_reduce(View data, std::optional<Algorithm> chosen, std::source_l
     throw std::invalid_argument(fmt::format(
         "all_reduce by rings in {}: a group has one stream, and so one ring; use Rings", name_));
   if (collective.algorithm == Algorithm::in_switch) check_in_switch();
-  return issue(std::move(collective), data,
-               {.part = part("all_reduce", where, name_of(collective.algorithm), tensor_bytes(data)),
-                .scratch = scratch_of(collective, data),
-                .native = [=](NativeCollectives& library) { library.all_reduce(data); }});
+  return issue(
+      std::move(collective), data,
+      {.part = part("all_reduce", where, name_of(collective.algorithm), tensor_bytes(data)),
+       .scratch = scratch_of(collective, data),
+       .native = [=](NativeCollectives& library) { library.all_reduce(data); }});
 }
 
 Work Group::reduce_scatter(View data, std::source_location where) {
@@ -164,11 +165,12 @@ Work Group::reduce_scatter(View data, std::source_location where) {
 Work Group::all_gather(View data, std::source_location where) {
   checked("all_gather", data);
   const Collective collective = with_default(Operation::all_gather, data);
-  return issue(collective, data,
-               {.part = part("all_gather", where, name_of(collective.algorithm), tensor_bytes(data)),
-                .native = [=, this](NativeCollectives& library) {
-                  library.all_gather(data, chunk_counts(data));
-                }});
+  return issue(
+      collective, data,
+      {.part = part("all_gather", where, name_of(collective.algorithm), tensor_bytes(data)),
+       .native = [=, this](NativeCollectives& library) {
+         library.all_gather(data, chunk_counts(data));
+       }});
 }
 
 Work Group::gather(View data, int root, std::source_location where) {

@@ -11,9 +11,10 @@ using namespace lockstep;
 // all-reduce becomes a reduce-scatter and an all-gather, and the ranks no longer keep the same
 // activations t times.
 int main(int argc, char** argv) {
-  Lesson lesson{tensor_lesson("07 sequence parallel",
-                              "Which activations does every tensor-parallel rank still keep in full?"),
-                argc, argv};
+  Lesson lesson{
+      tensor_lesson("07 sequence parallel",
+                    "Which activations does every tensor-parallel rank still keep in full?"),
+      argc, argv};
   const bool& regather = lesson.flag(
       "--regather", false,
       "keep only a shard of each column-parallel layer's input, and gather it again in backward");
