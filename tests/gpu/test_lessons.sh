@@ -158,15 +158,15 @@ fail() { # FLAGS...
 fail --how throw
 claim 'a rank throws: exit code 1' ended 1
 claim 'a rank throws: its words' complains 'its own words'
-fail --how sleep --timeout 1
+fail --how sleep --timeout 3
 claim 'a rank stalls: exit code 1' ended 1
-claim 'a rank stalls: somebody says that he waits for the GPU' complains 'has waited 1 s for its GPU'
+claim 'a rank stalls: somebody says that he waits for the GPU' complains 'has waited 3 s for its GPU'
 for victim in 0 2; do
   fail --how throw --early --victim $victim
   claim "rank $victim throws while communicators are created: exit code 1" ended 1
   claim "rank $victim throws while communicators are created: it is named" \
     complains "the run failed: rank $victim: its own words"
-  fail --how sleep --early --victim $victim --timeout 1
+  fail --how sleep --early --victim $victim --timeout 3
   claim "rank $victim stalls while communicators are created: exit code 1" ended 1
   claim "rank $victim stalls while communicators are created: it is named" complains "rank $victim"
 done
