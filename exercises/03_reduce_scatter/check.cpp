@@ -93,6 +93,7 @@ void check(Check& check) {
                                 list(expected), list(found)),
                     diagnose_sum(before, after, sum, r)};
       }
+      check.results_are_right();
       check_ring(what, outcome);
       check_one_direction(what, outcome);
       for (int r = 0; r < N; ++r) {

@@ -157,8 +157,7 @@ void check_sums(const Case& each, const std::string& what, const Outcome& outcom
       } else if (const auto place = std::ranges::search(sum, found); !place.empty()) {
         why = fmt::format(
             "These are the right sums of other numbers, those from {} on: in `gradients`, the "
-            "layers "
-            "follow one another, layer 0 first.",
+            "layers follow one another, layer 0 first.",
             place.begin() - sum.begin());
       }
       throw Wrong{

@@ -165,8 +165,8 @@ std::string diagnose_memory(const Case& each, const Outcome& outcome, int r) {
            "layer ahead: otherwise this is not ZeRO-3, but data parallelism.";
   return fmt::format(
       "At that time, the rank's Buffers had {} besides the shards. There is room for two layers: "
-      "the "
-      "one that computes and the one that is gathered meanwhile. Discard a layer right after its "
+      "the one that computes and the one that is gathered meanwhile. Discard a layer right after "
+      "its "
       "use, by reset() of its Buffer or by letting it go out of scope, before you allocate another "
       "one; and don't gather two layers ahead.",
       fmt::join(whole, ", "));

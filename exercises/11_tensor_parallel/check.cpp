@@ -221,16 +221,14 @@ std::string why_not_H(std::span<const float> found, const Results& own, const Nu
   if (is(found, sum(own.H, bias, -1)))
     return "The bias is missing: each rank adds its own elements of it to its own columns.";
   return "Each rank has all of X and some columns of A: it multiplies them and adds its part of "
-         "the "
-         "bias, without asking anybody.";
+         "the bias, without asking anybody.";
 }
 
 std::string why_not_Y(std::span<const float> found, const Results& own, const Results& all,
                       const Numbers& bias, int N) {
   if (is(found, own.term) || is(found, sum(own.term, bias)))
     return "This is only the term of this rank. Its columns of Z and its rows of B give one term "
-           "of "
-           "a sum, which needs those of all ranks.";
+           "of a sum, which needs those of all ranks.";
   if (is(found, all.term)) return "The bias is missing: it is added to the sum.";
   if (N > 1 && is(found, sum(all.term, bias, N)))
     return fmt::format(

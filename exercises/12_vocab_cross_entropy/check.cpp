@@ -131,14 +131,13 @@ std::string why_not_loss(const Whole& whole, int p, int r, double found, bool ri
     const double its = largest_of(part, p);
     if (is(std::log(of_slices) + its - z) || is(std::log(of_slices) + m - z))
       return "Each rank has subtracted its own slice's largest logit, so their sums of "
-             "exponentials "
-             "do not fit together. All must subtract the same number: the largest of the whole "
+             "exponentials do not fit together. All must subtract the same number: the largest of "
+             "the whole "
              "row, which needs an all-reduce.";
   }
   if (own.columns > 0 && is(std::log(sum_of(own, p, m)) + m - z))
     return "The sum of exponentials is over the whole vocabulary, and this is the sum of one "
-           "slice: "
-           "add those of all ranks.";
+           "slice: add those of all ranks.";
   if (is(loss_of(whole, p) / whole.sizes.positions) && whole.sizes.positions > 1)
     return "This is divided by the number of positions. Each position has its own loss.";
   return "The loss is log Σ exp(z) - z[target], with the sum over the whole vocabulary and the "
@@ -165,8 +164,7 @@ std::string why_not_gradient(const Whole& whole, int p, int v, const Slice& own,
     return "This softmax is of the rank's own slice: divide by the sum of exponentials over the "
            "whole vocabulary, which you have for the loss.";
   return "The gradient of a logit is exp(z) / Σ exp(z), with the sum over the whole vocabulary, "
-         "and "
-         "1 less if it is the target's.";
+         "and 1 less if it is the target's.";
 }
 
 Whole random_whole(Check& check, const Case& sizes) {

@@ -136,8 +136,8 @@ std::string diagnose_length(const Schedule& schedule, const StageTimes& units) {
   if (const auto early = find_early_weight(schedule, units))
     return fmt::format(
         "Stage {} runs W{} before {}{}, and so delays gradients for which other stages wait. If it "
-        "ran "
-        "W{} after its last I, the step would take {}. The later the stage, the sooner it has run "
+        "ran W{} after its last I, the step would take {}. The later the stage, the sooner it has "
+        "run "
         "its last I, and the more W's it needs for the time after it.",
         early->action.stage, early->action.microbatch, letter(early->next.op),
         early->next.microbatch, early->action.microbatch, early->step_would_take);
@@ -151,8 +151,7 @@ std::string diagnose_length(const Schedule& schedule, const StageTimes& units) {
         forwards > p - stage)
       return fmt::format(
           "Stage {} runs {} F's before its first I, and 1F1B runs {}: the first gradient leaves "
-          "the "
-          "stage later than it could, and all stages before it wait for it.",
+          "the stage later than it could, and all stages before it wait for it.",
           stage, forwards, p - stage);
   }
   const std::string advice =

@@ -20,10 +20,6 @@ constexpr double microseconds_per_row = 1;
 
 using Row = std::vector<float>;
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 /// E different functions of a row. Their inputs and results are integers, and all weights are
 /// multiples of 1/16, so that the outputs are exact.
 struct Functions {

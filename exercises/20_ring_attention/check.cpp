@@ -119,11 +119,9 @@ std::string diagnose_failure(const Failure& failure) {
            "receiver takes the message: start both, and wait for both later.";
   if (failure.waits_for_finished)
     return "One rank has finished while its neighbour still sends to it or waits for it: every "
-           "rank "
-           "sends and receives N - 1 blocks.";
+           "rank sends and receives N - 1 blocks.";
   return "In each round every rank sends a block to one neighbour and receives one of the same "
-         "size "
-         "from the other.";
+         "size from the other.";
 }
 
 std::string why_not_y(std::span<const float> y, std::span<const float> lse,

@@ -94,14 +94,17 @@ std::string diagnose(const Layout& layout) {
         "be.",
         most - all.begin(), *most, least - all.begin(), *least);
   return "Over all rounds, the ranks have about the same work, but not within each round, and "
-         "every "
-         "round waits for its slowest rank. Against the keys of any other rank, each rank needs "
+         "every round waits for its slowest rank. Against the keys of any other rank, each rank "
+         "needs "
          "the same number of pairs.";
 }
 
-/// A rank's positions, or those of all ranks if they are few enough to read.
+/// A sequence of more positions is too long to show.
+constexpr int most_shown = 64;
+
+/// Returns the text, or "" if the sequence is too long to show.
 std::string show_some(const std::string& text, int length) {
-  return length <= 64 ? text : "";
+  return length <= most_shown ? text : "";
 }
 
 /// Throws Wrong unless this layout, whose positions are ascending, is right.
@@ -112,9 +115,9 @@ void judge(Check& check, const std::string& what, const Layout& layout, int leng
     const std::vector<int>& mine = layout[static_cast<std::size_t>(r)];
     for (const int position : mine) {
       const auto fail = [&](const std::string& wrong, const std::string& why) {
-        throw Wrong{length <= 64 ? fmt::format("{}: rank {} has the positions {}: {}", what, r,
-                                               fmt::join(mine, " "), wrong)
-                                 : fmt::format("{}: rank {}: {}", what, r, wrong),
+        throw Wrong{length <= most_shown ? fmt::format("{}: rank {} has the positions {}: {}", what,
+                                                       r, fmt::join(mine, " "), wrong)
+                                         : fmt::format("{}: rank {}: {}", what, r, wrong),
                     why};
       };
       if (position < 0 || position >= length)

@@ -209,8 +209,7 @@ std::string why_not_norm(const Whole& whole, int stage, int t, double found) {
         "than those of an f32?",
         error, is_near.tolerance);
   return "The norm is the root of the sum of the squares of all numbers, each of which counts "
-         "once: "
-         "add along tp and pp, but only one copy of what is not divided, and not along dp.";
+         "once: add along tp and pp, but only one copy of what is not divided, and not along dp.";
 }
 
 /// Which of its gradients a rank has changed.
@@ -430,8 +429,7 @@ void check_one(Check& check, const Case& sizes, double limit_by_norm) {
   if (sizes.dp == 2 && sizes.pp == 2 && sizes.tp == 2 && check.picture().text.empty())
     check.show(
         "Your run on dp 2, pp 2, tp 2, two calls: to whom each rank sends its sum of squares. "
-        "Ranks "
-        "0 and 1 differ along tp, ranks 0 and 2 along dp, ranks 0 and 4 along pp.",
+        "Ranks 0 and 1 differ along tp, ranks 0 and 2 along dp, ranks 0 and 4 along pp.",
         draw(outcome.rows));
 }
 

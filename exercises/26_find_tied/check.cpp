@@ -187,15 +187,13 @@ std::string diagnose_copies(const Run& run, int step) {
         run.has(0, step, 1, 1) ? 0 : last, run.has(0, step, 1, 1) ? last : 0);
   if (both(0.5, 0.5))
     return "The copies are equal, but moved only half as far as they should: this is the average "
-           "of "
-           "the two gradients (or of the two tables). The gradient is the sum over both uses.";
+           "of the two gradients (or of the two tables). The gradient is the sum over both uses.";
   if (both(1, 0))
     return "The copies are equal, but the gradient of the scores, which the last rank knows, is "
            "lost: only that of the lookup was used.";
   if (both(0, 1))
     return "The copies are equal, but the gradient of the lookup, which rank 0 knows, is lost: "
-           "only "
-           "that of the scores was used.";
+           "only that of the scores was used.";
   if (both(2, 2))
     return "The sum over both uses was counted twice. A single rank knows both gradients already, "
            "and two ranks add each other's once.";
@@ -214,8 +212,8 @@ std::string diagnose_copies(const Run& run, int step) {
 std::string diagnose(const Failure& failure) {
   if (failure.deadlock && failure.receives == 0)
     return "Each of these ranks waits for its send to end before it receives. A send ends only "
-           "when "
-           "the receiver takes the message: start the send and the receive, and only then wait for "
+           "when the receiver takes the message: start the send and the receive, and only then "
+           "wait for "
            "both.";
   return "Only the first and the last rank have a table and its gradient to exchange, and only if "
          "they are two. Look at who sends to whom: each message needs a receive of the same size.";

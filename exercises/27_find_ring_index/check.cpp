@@ -54,8 +54,7 @@ std::string diagnose_places(const Letters& letters) {
         own == '.')
       return fmt::format(
           "Rank {}'s own block is missing: nothing has been written at its place. No message "
-          "brings "
-          "it, so the rank copies it from `mine`.",
+          "brings it, so the rank copies it from `mine`.",
           r);
     else if (own != letter_of(r).front())
       return fmt::format(
@@ -67,8 +66,7 @@ std::string diagnose_places(const Letters& letters) {
     if (row.find('.') != std::string::npos)
       return fmt::format(
           "At place {} of rank {}, nothing has been written. N - 1 blocks must arrive on each "
-          "rank, "
-          "and each has a place of its own.",
+          "rank, and each has a place of its own.",
           row.find('.'), r);
     if (row.find('?') != std::string::npos)
       return fmt::format("At place {} of rank {}, there is no rank's block.", row.find('?'), r);
@@ -79,13 +77,11 @@ std::string diagnose_places(const Letters& letters) {
     if (std::ranges::adjacent_find(sorted) != sorted.end())
       return fmt::format(
           "Rank {} has a block twice. A rank that only sends its own block does not pass on what "
-          "it "
-          "has received.",
+          "it has received.",
           r);
   }
   return "Every rank has all blocks, but not each at its owner's place. Whose block arrives in "
-         "round "
-         "k depends on the rank: it cannot be the same place for every rank.";
+         "round k depends on the rank: it cannot be the same place for every rank.";
 }
 
 }  // namespace

@@ -19,10 +19,6 @@ namespace {
 using Numbers = std::vector<float>;
 constexpr int steps = 2;
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 struct Case {
   int L, k;
   std::size_t w, a;
@@ -142,7 +138,13 @@ class Step {
                               list(right_.gradients[0]), list(dx)),
                   "It is what the backward pass of block 0 leaves in dy."};
     if (random.state == right_.before[at(L)].state) return;
-    for (int i = 0; i < L; ++i)
+    if (random.state == right_.before[0].state)
+      throw Wrong{
+          "on return, `random` is as it was before the step",
+          "Either it was set back, or all masks were drawn from a copy: the next step would "
+          "draw the same masks. The first forward pass draws from `random` itself, and a "
+          "recomputation from a copy."};
+    for (int i = 1; i < L; ++i)
       if (random.state == right_.before[at(i)].state)
         throw Wrong{
             fmt::format("on return, `random` is as it was before block {} drew its mask", i),

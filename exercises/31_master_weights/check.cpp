@@ -32,10 +32,6 @@ using Numbers = std::vector<float>;
 // another f16 number.
 constexpr float rate = 0.125F, unit_of_gradients = 0x1p-20F;
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 enum class Kind { infinite, negative, both, nan, largest };
 constexpr const char* names[] = {"inf", "-inf", "inf and -inf", "NaN", "65504"};
 

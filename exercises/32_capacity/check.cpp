@@ -21,10 +21,6 @@ namespace {
 using Integers = std::vector<int>;
 constexpr int units = 32;  // a probability is a multiple of 1/32, so that some are equal
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 struct Case {
   int E, k;
   float factor;
@@ -231,8 +227,7 @@ std::string why_not_balance(const Batch& batch, int r, double found) {
   }
   if (N > 1 && (is(losses / N) || is(losses / with_tokens)))
     return "This is the mean of the ranks' losses. A product of means is no mean of products: f "
-           "and "
-           "P are those of all tokens, and only then multiplied.";
+           "and P are those of all tokens, and only then multiplied.";
   for (const double count : {static_cast<double>(N), with_tokens}) {
     means.choices = means.tokens = count;
     if (N > 1 && is(means.loss()))
@@ -246,8 +241,7 @@ std::string why_not_balance(const Batch& batch, int r, double found) {
                       })
              .loss()))
     return "Here only choices that were not dropped count. A capacity hides how uneven the "
-           "router's "
-           "choices are: f counts all of them.";
+           "router's choices are: f counts all of them.";
   if (is(batch.balance(0, N, [](int, int, int j) { return j == 0; }).loss()))
     return "Here only first choices count. f is the share in all k choices.";
   double squares = 0;

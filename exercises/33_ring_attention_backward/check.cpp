@@ -17,10 +17,6 @@ const char* const learned =
 
 namespace {
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 /// Numbers in f64. For each, `size` is the sum of the absolute values of its terms: rounding errors
 /// are relative to it.
 struct Sums {

@@ -16,9 +16,6 @@ namespace {
 
 using Numbers = std::vector<float>;
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 std::size_t shard_size(std::size_t P, int shards) {
   return (P + at(shards) - 1) / at(shards);
 }
@@ -106,7 +103,7 @@ std::string why_not(const Vector& vector, int r, std::size_t i, const Numbers& f
            "have the same size, P / M rounded up, and the last ones are padded.";
   if (found[i] == 0)
     return owner == r ? where + ", on the same rank: it is copied without a message."
-                      : fmt::format("{}: nothing has arrived from rank {}.", where, owner);
+                      : fmt::format("{}: nothing from rank {} has been put here.", where, owner);
   if (found[i] < 0)
     return "This is padding of the old shards. Padding is at the end of the old vector, and other "
            "parameters belong here.";
@@ -146,8 +143,7 @@ void check_costs(const std::string& what, const Case& sizes, const Outcome& outc
              found % std::max<std::int64_t>(whole, 1) == 0 && whole > 0)
       why = fmt::format(
           "The new shards are right, but as much is sent as {} would be. Another rank needs only "
-          "the "
-          "part of an old shard that is in its new one.",
+          "the part of an old shard that is in its new one.",
           count_of(found / whole, "whole shard"));
     throw Wrong{fmt::format("{}: rank {} sends {} B. What its old shard and the other ranks' new "
                             "shards have in common are {} B",

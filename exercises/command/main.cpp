@@ -117,7 +117,8 @@ class Command {
   int hint(const Exercise& exercise) const;
   int reset(const Exercise& exercise) const;
   void create_answers() const;
-  /// Returns an exit code: 0 if the exercise is solved.
+  /// Returns the code of the verdict (frame/report.h), or another one if there is no verdict: the
+  /// answer is not written, or does not compile.
   int check(const Exercise& exercise) const;
   int check_and_announce(const Exercise& exercise) const;
   int check_all() const;
@@ -235,11 +236,11 @@ int Command::check(const Exercise& exercise) const {
   } else if (code != refused_code && code != not_written_code && code != wrong_code) {
     say("✗ The supervisor of the check has ended with exit code {}, so there is no verdict.", code);
   }
-  return code == right_code || code == refused_code ? code : 1;
+  return code;
 }
 
 int Command::check_and_announce(const Exercise& exercise) const {
-  if (const int code = check(exercise); code != 0) return code;
+  if (const int code = check(exercise); code != right_code) return code == refused_code ? code : 1;
   announce_next();
   return request_.views ? show_run(exercise) : 0;
 }
@@ -251,7 +252,10 @@ int Command::check_all() const {
       say("Exercise {}: not started", each.number());
       verdicts.emplace_back("not started");
     } else {
-      verdicts.emplace_back(check(each) == 0 ? "right" : "wrong");
+      const int code = check(each);
+      verdicts.emplace_back(code == right_code   ? "right"
+                            : code == wrong_code ? "wrong"
+                                                 : "no verdict");
     }
   }
   const auto right = static_cast<std::size_t>(std::ranges::count(verdicts, "right"));

@@ -13,8 +13,7 @@ namespace lockstep::exercises {
 const char* const why_early =
     "An operation is over when wait() of its Work has returned. Before that, what it receives or "
     "computes is not there: a rank that uses it early gets old numbers, or some of the old and "
-    "some "
-    "of the new.";
+    "some of the new.";
 
 std::vector<float> Check::numbers(std::size_t count) {
   std::vector<float> all(count);

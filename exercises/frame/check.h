@@ -98,6 +98,9 @@ class Check {
   /// that should have been waited for: "all_reduce() at line 9 of rank 1". Results that do not
   /// matter may contain such numbers.
   const std::string& used_early() const { return used_early_; }
+  /// Call this once the results of the last run are right, if some numbers in them do not matter:
+  /// what a check finds from then on has another cause than the numbers of used_early().
+  void results_are_right() { used_early_.clear(); }
 
   /// If the answer is right, shows `picture` below `caption`, which explains the picture.
   void show(std::string caption, Picture picture) {
@@ -144,6 +147,11 @@ void check_one_direction(const std::string& what, const Outcome& outcome);
 
 /// Returns "1, 2, 3", or the first few numbers and "..." if there are many.
 std::string list(std::span<const float> numbers);
+
+/// The index of rank `i` in what is listed by rank.
+inline std::size_t at(int i) {
+  return static_cast<std::size_t>(i);
+}
 
 /// Returns "3 ranks" or "1 rank"; the plural of `one` is `one` + "s", unless `many` is given.
 inline std::string count_of(std::int64_t n, const std::string& one, const std::string& many = "") {

@@ -85,8 +85,8 @@ InFlight::Handle InFlight::start(const Asked& asked, const HostNumbers& numbers)
                         asked.text(), reads ? "reads" : "writes", each.asked.text()),
             asked.in_order_of != nullptr && asked.in_order_of == each.asked.in_order_of
                 ? "Both collectives contain some of the same numbers. If that is meant, wait for "
-                  "the "
-                  "first one before you start the second: it is over when wait() of its Work has "
+                  "the first one before you start the second: it is over when wait() of its Work "
+                  "has "
                   "returned."
                 : "An operation is over when wait() of its Work has returned. Until then, what it "
                   "receives is not there, and its numbers belong to it: wait for it first."};
@@ -118,14 +118,16 @@ InFlight::Handle InFlight::start(const Asked& asked, const HostNumbers& numbers)
   return std::prev(operations_.end());
 }
 
+bool InFlight::Operation::is_taken_over(const float& number) const {
+  return std::ranges::any_of(taken_over, [&](std::span<const float> part) {
+    return contains(part, {&number, 1});
+  });
+}
+
 bool InFlight::is_marked(const Operation& operation) const {
   const auto mark = std::bit_cast<std::uint32_t>(mark_of(operation.asked, rank_));
   for (const float& each : operation.numbers.written) {
-    const bool is_taken_over =
-        std::ranges::any_of(operation.taken_over, [&](std::span<const float> part) {
-          return contains(part, {&each, 1});
-        });
-    if (!is_taken_over && std::bit_cast<std::uint32_t>(each) != mark) return false;
+    if (!operation.is_taken_over(each) && std::bit_cast<std::uint32_t>(each) != mark) return false;
   }
   return true;
 }
@@ -153,10 +155,7 @@ void InFlight::finish(Handle operation) {
         "stay as they are: the receiver may get the old ones or the new ones.");
   const std::span<const float> arrived = ended.copies().written;
   for (std::size_t i = 0; i < written.size(); ++i) {
-    const bool is_taken_over = std::ranges::any_of(
-        ended.taken_over,
-        [&](std::span<const float> part) { return contains(part, written.subspan(i, 1)); });
-    if (!is_taken_over) written[i] = arrived[i];
+    if (!ended.is_taken_over(written[i])) written[i] = arrived[i];
   }
 }
 

@@ -51,6 +51,7 @@ class InFlight {
     HostNumbers copies() const;
     /// Parts of `numbers.written` that a later operation in flight has taken over.
     std::vector<std::span<const float>> taken_over{};
+    bool is_taken_over(const float& number) const;
     bool was_freed = false;  ///< whether the memory at `numbers` has been freed
 
     /// Whether the operation reads and writes the same numbers.

@@ -84,6 +84,7 @@ class Bytes {
 void Turn::take() {
   // Long enough for a computation on a busy machine; the supervisor ends an endless loop.
   constexpr std::chrono::seconds patience{3};
+  if (is_mine()) return;
   if (mutex_.try_lock_for(patience)) holder_ = std::this_thread::get_id();
 }
 
@@ -199,7 +200,6 @@ Options options_for(int ranks, const std::string& device) {
   options.plan.set_mesh(Mesh::along(Axis::dp, ranks));
   options.platform.device = device;
   options.plan.modelled = {cluster, FixedTimes{}};
-  // A deadlock of threads is detected at once. This is for ranks that never return.
   options.platform.patience_seconds = 2;
   options.output.kernels = true;
   return options;

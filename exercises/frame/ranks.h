@@ -14,9 +14,11 @@ namespace lockstep::exercises {
 
 /// Lets one rank at a time compute, if ranks are threads. A rank passes the turn on inside the
 /// operations of its World, so a rank's work between two operations is not interleaved with that of
-/// other ranks. A rank that keeps the turn for too long, for example in an endless loop, loses it.
+/// other ranks. If a rank keeps the turn for 3 s, for example in an endless loop, the others go on
+/// without it.
 class Turn {
  public:
+  /// Does nothing if this thread has the turn.
   void take();
   /// Does nothing if this thread does not have the turn.
   void pass();
@@ -30,7 +32,7 @@ class Turn {
 /// Passes the turn on, and takes it again at the end.
 class OutOfTurn {
  public:
-  explicit OutOfTurn(Turn* turn) : turn_(turn != nullptr && turn->is_mine() ? turn : nullptr) {
+  explicit OutOfTurn(Turn* turn) : turn_(turn) {
     if (turn_ != nullptr) turn_->pass();
   }
   ~OutOfTurn() {

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -114,10 +113,48 @@ std::vector<Symbol> symbols_of_answer() {
   return found;
 }
 
-std::string readable(const std::string& symbol) {
+constexpr std::string_view guard_prefix = "_ZGV", temporary_prefix = "_ZGR", binding = "_ZNDC";
+
+/// Returns the names of a structured binding, "_ZNDC1a1bEE": "[a, b]".
+std::string names_of_binding(std::string_view symbol) {
+  std::string names;
+  symbol.remove_prefix(binding.size());
+  while (!symbol.empty() && symbol.front() >= '0' && symbol.front() <= '9') {
+    const auto digits = symbol.find_first_not_of("0123456789");
+    const auto length = static_cast<std::size_t>(std::atoi(symbol.data()));
+    if (digits == std::string_view::npos || length > symbol.size() - digits) break;
+    names += (names.empty() ? "" : ", ") + std::string{symbol.substr(digits, length)};
+    symbol.remove_prefix(digits + length);
+  }
+  return "[" + names + "]";
+}
+
+/// Returns a variable's name without its scope.
+std::string short_name(const std::string& symbol) {
+  if (symbol.starts_with(binding)) return names_of_binding(symbol);
   const std::unique_ptr<char, decltype(&std::free)> text{
       abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free};
-  return text ? text.get() : symbol;
+  const std::string name = text ? text.get() : symbol;
+  const auto last = name.rfind("::");
+  return last == std::string::npos ? name : name.substr(last + 2);
+}
+
+/// Returns the guards of a variable that is initialized when it is first used; none if it is not.
+/// The guard of a reference also guards the temporary object that it refers to. The symbol of a
+/// static structured binding lacks its function, so there may be several such guards.
+std::vector<const unsigned char*> guards_of(const std::string& symbol,
+                                            const std::vector<Symbol>& symbols) {
+  const bool is_temporary = symbol.starts_with(temporary_prefix);
+  const bool is_binding = symbol.starts_with(binding);
+  std::vector<const unsigned char*> guards;
+  for (const Symbol& each : symbols) {
+    if (!each.name.starts_with(guard_prefix)) continue;
+    const std::string guarded = each.name.substr(guard_prefix.size());
+    if (symbol == "_Z" + guarded || (is_binding && guarded.ends_with(symbol)) ||
+        (is_temporary && symbol.substr(temporary_prefix.size()).starts_with(guarded)))
+      guards.push_back(each.address);
+  }
+  return guards;
 }
 
 /// Whether a variable belongs to a library and not to the answer: std::cout, or a variable of an
@@ -190,25 +227,23 @@ StaticData& StaticData::of_answer() {
 }
 
 StaticData::StaticData() {
-  std::map<std::string, const unsigned char*> guards;  // by the name of what they guard
   const std::vector<Symbol> symbols = symbols_of_answer();
-  for (const Symbol& each : symbols)
-    if (each.name.starts_with("_ZGV")) guards["_Z" + each.name.substr(4)] = each.address;
   for (const Symbol& each : symbols) {
     if (is_of_library(each.name)) continue;
-    const std::string name = readable(each.name);
-    const auto last = name.rfind("::");
-    const auto guard = guards.find(each.name);
-    variables_.push_back({.name = last == std::string::npos ? name : name.substr(last + 2),
+    const std::vector<const unsigned char*> guards = guards_of(each.name, symbols);
+    if (guards.size() > 1) continue;  // bindings with the same names in several functions
+    variables_.push_back({.name = short_name(each.name),
                           .bytes = {each.address, each.size},
-                          .guard = guard == guards.end() ? nullptr : guard->second});
+                          .guard = guards.empty() ? nullptr : guards.front()});
   }
 }
 
 void StaticData::remember(Variable& variable) {
+  // First: a rank that works out of turn may initialize the variable meanwhile.
+  variable.was_initialized =
+      variable.guard == nullptr || __atomic_load_n(variable.guard, __ATOMIC_ACQUIRE) != 0;
   variable.before = copy_of(variable.bytes);
   variable.reachable = hash_of_reachable(variable.bytes);
-  variable.was_initialized = variable.guard == nullptr || *variable.guard != 0;
 }
 
 void StaticData::remember() {

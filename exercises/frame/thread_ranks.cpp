@@ -20,7 +20,10 @@ class Threads final : public Ranks {
 
   std::vector<RankOutcome> run(const std::string& what, const Mesh& mesh, const Check::Body& body,
                                const Check::Diagnosis& diagnosis) override {
-    const Options options = options_for(mesh.ranks(), device_);
+    Options options = options_for(mesh.ranks(), device_);
+    // A deadlock of threads is detected at once, and the supervisor ends a rank that never returns.
+    // A slow rank, or one that waits for its turn, has not stalled.
+    options.platform.patience_seconds = 1000;
     ThreadFabric fabric{mesh.ranks(), options.platform.patience_seconds};
     ThreadRanks all{options, fabric, plan_threads(options)};
     std::atomic<bool> not_written{false};

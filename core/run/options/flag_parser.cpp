@@ -210,7 +210,7 @@ void FlagParser::Impl::leave_out_the_model() {
   app.get_option("--seed")->description("seed of the random numbers")->group("Run");
 }
 
-/// Omits shared flags that the lesson does not take from the help.
+/// Hides from the help the shared flags that the lesson does not take. settle() refuses them.
 void FlagParser::Impl::hide_what_the_lesson_lacks() {
   const auto hide = [&](const std::string& flag) { app.get_option(flag)->group(""); };
   for (const Axis axis : {Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep})
