@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,17 +44,16 @@ int main(int argc, char** argv) {
       return 0;
     }
     use_virtual_display(parsed.options, argc, argv);
-    lockstep::viz::ViewerOptions options = parsed.options;
+    auto app = std::make_unique<lockstep::viz::App>(parsed.options);
     for (;;) {
-      std::string next;
-      {
-        lockstep::viz::App app{options};
-        const int code = app.run();
-        next = app.chosen();
-        if (next.empty()) return code;
+      const int code = app->run();
+      const auto chosen = app->take_chosen();
+      if (!chosen) return code;
+      try {
+        app = std::make_unique<lockstep::viz::App>(*chosen, app.get());
+      } catch (const std::exception& error) {
+        app->report(error.what());
       }
-      options = parsed.options;  // the user chose a trace while waiting for a run
-      options.paths = {next};
     }
   } catch (const lockstep::UsageError& error) {
     std::fprintf(stderr, "lockstep_view: %s\n", lockstep::printable(error.what()).c_str());

@@ -116,16 +116,16 @@ TEST_CASE("the buckets of a step, worked by hand") {
   CHECK(fourth.parts.latency == us);
   CHECK(fourth.parts.transfer == 5 * us);
   CHECK(bucket_sentences(timeline, step) ==
-        Lines{"Rank 0 sends 3500 B in 4 all_reduces, 500 B to 1000 B each.",
-              "Communication: 43.00 µs, 60.5 % hidden by compute.",
-              "Exposed: compute stalls for 17.00 µs (transfer 16.00 µs, latency 1.00 µs).",
-              "After the last backward pass, nothing is left to hide 2 all_reduces: 17.00 µs "
+        Lines{"Rank 0 sends 3.50 kB in 4 all_reduces, 0.50 kB to 1.00 kB each.",
+              "Communication: 43.0 µs, 60.5 % hidden by compute.",
+              "Exposed: compute stalls for 17.0 µs (transfer 16.0 µs, latency 1.0 µs).",
+              "After the last backward pass, nothing is left to hide 2 all_reduces: 17.0 µs "
               "exposed."});
   CHECK(bucket_words(timeline, step, 2) ==
-        Lines{"all_reduce 2, 3 of 4", "sends 1000 B in group world of 2 ranks",
-              "from 55.00 µs to 71.00 µs of the step",
-              "communication: 16.00 µs, 31.2 % hidden by compute",
-              "exposed: compute stalls for 11.00 µs (transfer 11.00 µs)"});
+        Lines{"all_reduce 2, 3 of 4", "sends 1.00 kB in group world of 2 ranks",
+              "from 55.0 µs to 71.0 µs of the step",
+              "communication: 16.0 µs, 31.2 % hidden by compute",
+              "exposed: compute stalls for 11.0 µs (transfer 11.0 µs)"});
   CHECK(bucket_words(timeline, step, 0).back() == "Compute never stalls for it.");
   check_sums(timeline, 0);
   check_sums(timeline, 1);
@@ -181,7 +181,7 @@ TEST_CASE("communication that is no bucket is named apart") {
   CHECK(step.buckets.size() == 2);
   CHECK(bucket_sentences(timeline, step) ==
         Lines{"Rank 0 takes part in 1 all_gather and 1 reduce_scatter.",
-              "Communication: 20.00 µs, 85.0 % hidden by compute.",
+              "Communication: 20.0 µs, 85.0 % hidden by compute.",
               "Exposed: compute stalls for 3.00 µs (transfer 3.00 µs).",
               "Stalls: 3.00 µs in backward (1 all_gather).",
               "Other communication (tp all_reduce): 4.00 µs on the lanes, exposed 4.00 µs "
@@ -216,7 +216,7 @@ TEST_CASE("every stall is in one phase: before a pass, too") {
   add(timeline, 0, 1, Category::communication, {60, 65}, "reduce_scatter", 1, 8);
   timeline.settle();
   CHECK(bucket_sentences(timeline, buckets_of(timeline, 0)).back() ==
-        "Stalls: 10.00 µs between passes (1 all_gather), 5.00 µs after backward "
+        "Stalls: 10.0 µs between passes (1 all_gather), 5.0 µs after backward "
         "(1 reduce_scatter).");
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("buckets that all start after the last backward pass") {
   add(timeline, 0, 1, Category::communication, {30, 40}, "all_reduce", 0, 8);
   timeline.settle();
   const Lines sentences = bucket_sentences(timeline, buckets_of(timeline, 0));
-  CHECK(sentences[1] == "Communication: 10.00 µs, not hidden by compute.");
+  CHECK(sentences[1] == "Communication: 10.0 µs, not hidden by compute.");
   CHECK(sentences.back() ==
         "All of these collectives start after the last backward pass, so nothing is left to hide "
         "them.");
@@ -270,18 +270,18 @@ TEST_CASE("the panel of buckets explains the bar under the cursor, and a click s
   REQUIRE(view.buckets().buckets.size() == 4);
   CHECK(view.buckets().rank == 1);
   CHECK(view.explanation().front() ==
-        "Rank 1 (most exposed) sends 3500 B in 4 all_reduces, 500 B to 1000 B each.");
+        "Rank 1 (most exposed) sends 3.50 kB in 4 all_reduces, 0.50 kB to 1.00 kB each.");
   const ImVec2 bar = view.centre_of(2);
   viewer.move(bar.x, bar.y);
   REQUIRE(view.explanation().size() == 5);
   CHECK(view.explanation().front() == "Rank 1: all_reduce 2, 3 of 4");
   CHECK(view.explanation().back() ==
-        "exposed: compute stalls for 16.00 µs (transfer 15.00 µs, latency 1.00 µs)");
+        "exposed: compute stalls for 16.0 µs (transfer 15.0 µs, latency 1.0 µs)");
   // The rank under the cursor.
   const float y = viewer.y_of(0, 10 * us);
   viewer.move(viewer.x_of(10 * us), y);
   CHECK(view.buckets().rank == 0);
-  CHECK(view.explanation().front().starts_with("Rank 0 (under the cursor) sends 3500 B"));
+  CHECK(view.explanation().front().starts_with("Rank 0 (under the cursor) sends 3.50 kB"));
   viewer.move(800, 880);
   CHECK(view.buckets().rank == 1);
   // A click selects a span of the bucket and brings it into view.

@@ -99,15 +99,15 @@ TEST_CASE("the tokens of each expert, summed over ranks and microbatches") {
   CHECK(expert_load(timeline, 2).layers.empty());
 
   CHECK(load_sentences(load, std::nullopt) ==
-        Lines{"expert 1 of layer 1 is the busiest: 30 tokens, 2.00 times the mean",
-              "mean: 15.0 tokens per expert and layer",
+        Lines{"expert 1 of layer 1 is the busiest: 30 tokens, 2 times the mean",
+              "mean: 15 tokens per expert and layer",
               "6 of 120 choices of an expert are dropped because it is full (5.0 %)"});
   CHECK(load_sentences(load, 1) == Lines{"All experts get equally many tokens.",
-                                         "mean: 15.0 tokens per expert", "No token is dropped."});
+                                         "mean: 15 tokens per expert", "No token is dropped."});
   CHECK(expert_words(uneven, 1) == Lines{"expert 1 of layer 1",
-                                         "chosen by 30 tokens, 2.00 times the mean of 15.0",
+                                         "chosen by 30 tokens, 2 times the mean of 15",
                                          "6 of them dropped, because it is full"});
-  CHECK(expert_words(uneven, 2).back() == "chosen by 0 tokens, 0.00 times the mean of 15.0");
+  CHECK(expert_words(uneven, 2).back() == "chosen by 0 tokens, 0 times the mean of 15");
 }
 
 TEST_CASE("the panel of experts: a bar under the cursor, and one layer alone") {
@@ -123,7 +123,7 @@ TEST_CASE("the panel of experts: a bar under the cursor, and one layer alone") {
   REQUIRE(bar);
   viewer.move(bar->x, bar->y);
   CHECK(view.explanation() == Lines{"expert 3 of layer 1",
-                                    "chosen by 20 tokens, 1.33 times the mean of 15.0",
+                                    "chosen by 20 tokens, 1.33 times the mean of 15",
                                     "click: this layer alone"});
   const auto other = view.centre_of(1, 0);
   REQUIRE(other);

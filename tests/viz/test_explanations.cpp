@@ -120,7 +120,7 @@ TEST_CASE("exposed communication is explained by its axis and part") {
   CHECK(words_at(13.5) ==
         Words{"transfer, tp", "Compute waits for tp while bytes move.", "1.00 µs"});
   CHECK(words_at(40)[0] == "transfer, dp");
-  CHECK(words_at(40)[2] == "19.00 µs");
+  CHECK(words_at(40)[2] == "19.0 µs");
   CHECK(words_at(52)[0] == "AdamW");
   // Next to a wait of less than a pixel, the rank computes.
   Finding beside = find_at(*timeline.find_rank(0), *timeline.find_rank(0)->compute(), Band::action,

@@ -233,8 +233,9 @@ TEST_CASE("a viewer that waits for a run offers the recent traces") {
   std::vector<std::string> opened;
   for (float y = 300; y < 700; y += 8) {
     viewer.click(800, y);
-    std::string& open = viewer.model.view.open;
-    if (!open.empty() && (opened.empty() || opened.back() != open)) opened.push_back(open);
+    std::vector<std::string>& open = viewer.model.view.open.paths;
+    if (!open.empty() && (opened.empty() || opened.back() != open.front()))
+      opened.push_back(open.front());
     open.clear();
   }
   CHECK(opened == viewer.model.source.recent);

@@ -59,14 +59,14 @@ TEST_CASE("if the cursor covers more than what it names, the words say so") {
     return all;
   };
   CHECK(words(505 * us, 10'500'000) ==
-        "idle, waiting\n11.00 µs\none of 2 spans in the 21.00 µs that the cursor covers; zoom in\n"
+        "idle, waiting\n11.0 µs\none of 2 spans in the 21.0 µs that the cursor covers; zoom in\n"
         "500.0 µs to 511.0 µs\nrank 0, compute, step 0\n");
   // Zoomed in, the wait fills the area that the cursor covers.
-  CHECK(words(505 * us, us).starts_with("idle, waiting\n11.00 µs\n500.0 µs"));
+  CHECK(words(505 * us, us).starts_with("idle, waiting\n11.0 µs\n500.0 µs"));
   // An action is longer than the area that the cursor covers.
   CHECK(words(300 * us, 10'500'000).starts_with("forward\n1.00 ms\n0 µs to 1.00 ms"));
   CHECK(words(ms + 4 * us, 10'500'000)
-            .starts_with("idle\n9.00 µs\nbeside 2 spans in the 21.00 µs that the cursor covers; "
+            .starts_with("idle\n9.00 µs\nbeside 2 spans in the 21.0 µs that the cursor covers; "
                          "zoom in\n"));
 }
 
@@ -98,8 +98,8 @@ TEST_CASE("a message has a bandwidth, waiting for one has none") {
     for (const std::string& line : finding_words(timeline, found)) all += line + "\n";
     return all;
   };
-  CHECK(words(1).find("1048.6 kB, 1048.6 MB/s\n") != std::string::npos);
-  CHECK(words(0).find("1048.6 kB\n") != std::string::npos);
+  CHECK(words(1).find("1.05 MB, 1.05 GB/s\n") != std::string::npos);
+  CHECK(words(0).find("1.05 MB\n") != std::string::npos);
   CHECK(words(0).find("/s") == std::string::npos);
 }
 
@@ -170,4 +170,23 @@ TEST_CASE("an announced span is found while it is open, and no longer once it ha
               "\n");
   timeline.settle();
   CHECK(rank.compute()->open().empty());
+}
+
+TEST_CASE("where spans are narrower than a pixel, the words name what the pixel covers") {
+  // 300 kernels of 8 ns each, one every 10 ns.
+  Timeline timeline;
+  const auto name = [](int i) {
+    return i < 200 ? "gemm" : i < 288 ? "add" : i < 294 ? "norm" : i < 298 ? "gelu" : "copy";
+  };
+  for (int i = 0; i < 300; ++i)
+    timeline.add(
+        0, 0, {.start = 10'000 * i, .end = 10'000 * i + 8'000, .name = timeline.intern(name(i))});
+  timeline.settle();
+  const RankTimeline& rank = *timeline.find_rank(0);
+  const Finding found = find_at(rank, *rank.compute(), Band::kernel, 1.5e6, 1.6e6);
+  CHECK(found.kind == Finding::Kind::folded);
+  CHECK(finding_words(timeline, found) ==
+        std::vector<std::string>{"300 spans in 3.20 µs, busy 75.0 %",
+                                 "200 gemm, 88 add, 6 norm, 4 gelu and 2 others",
+                                 "zoom in to see each of them"});
 }

@@ -154,7 +154,15 @@ TEST_CASE("idle time takes the columns that it touches, in the colour of its lon
   fold_idle({piece(0, 30, StepPart::transfer, 1), piece(30, 65, StepPart::late_peer, 0),
              piece(65, 100, StepPart::latency, 1)},
             {0, 4}, {0, 1000}, 10, boxes);
-  CHECK(boxes == std::vector<IdleBox>{{0, 1, StepPart::transfer, 4}});
+  CHECK(boxes == std::vector<IdleBox>{{0, 1, StepPart::latency, 4}});
+  // Wide parts of an axis stay apart; one too narrow for its hatch joins its neighbour.
+  boxes.clear();
+  fold_idle({piece(0, 200, StepPart::transfer, 0), piece(200, 300, StepPart::latency, 0),
+             piece(300, 320, StepPart::late_peer, 0), piece(320, 400, StepPart::latency, 1)},
+            {0, 4}, {0, 1000}, 100, boxes);
+  CHECK(boxes == std::vector<IdleBox>{{0, 20, StepPart::transfer, 0},
+                                      {20, 32, StepPart::latency, 0},
+                                      {32, 40, StepPart::latency, 4}});
 }
 
 TEST_CASE("a gap of a pixel or more between folds stays empty") {

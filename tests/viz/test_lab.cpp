@@ -133,7 +133,7 @@ TEST_CASE("the lab's verdict names what it counts") {
             .ends_with(" per microbatch; rank 0 holds up to 4 of them"));
   question.schedule = find_schedule("interleaved 1F1B");
   question.chunks = 2;
-  CHECK(verdict_words(question, answer(question)).ends_with("rank 0 holds up to 5.5 of them"));
+  CHECK(verdict_words(question, answer(question)).ends_with("rank 0 holds up to 5.50 of them"));
 }
 
 TEST_CASE("the lab's textbook answers") {

@@ -53,10 +53,10 @@ TEST_CASE("the bar of a step worked by hand adds up to the step") {
   CHECK(longest_step(point.account) == Interval{0, 54 * us});
   CHECK(step_sentences(point) ==
         std::vector<std::string>{
-            "dp: 15.00 µs exposed per rank (transfer 14.50 µs and latency 500.0 ns); its "
-            "messages take 19.50 µs on the lanes, 10.3 % of it hidden.",
+            "dp: 15.0 µs exposed per rank (transfer 14.5 µs and latency 0.5 µs); its "
+            "messages take 19.5 µs on the lanes, 10.3 % of it hidden.",
             "tp: 3.00 µs exposed per rank (transfer 1.50 µs, latency 1.00 µs and late peer "
-            "500.0 ns); its messages take 2.00 µs on the lanes, none of it hidden."});
+            "0.50 µs); its messages take 2.00 µs on the lanes, none of it hidden."});
   for (std::size_t i = 2; i < 4; ++i)
     CHECK(part_sentence(point.account, parts[i]) == step_sentences(point)[i - 2]);
   CHECK(part_sentence(point.account, parts[0]).empty());

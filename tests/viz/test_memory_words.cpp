@@ -62,17 +62,17 @@ TEST_CASE("what fills the memory at a time, and at a step's peak") {
   CHECK(viz::memory_words_at(timeline, rank, 5 * one_microsecond, 1 * one_microsecond) ==
         TipLines{"rank 0 at 4.00 µs: 58.1 kB", "40.0 kB parameters",
                  "    40.0 kB qkv: 20.0 kB in each of layers 0-1", "18.1 kB activations",
-                 "    13.0 kB GELU input: 4000 B to 9000 B in layers 0-1",
-                 "    5000 B qkv: layer 0", "    100 B of other kinds"});
+                 "    13.0 kB GELU input: 4.00 kB to 9.00 kB in layers 0-1",
+                 "    5.00 kB qkv: layer 0", "    100 B of other kinds"});
   CHECK(viz::memory_words_at(timeline, rank, 1 * one_microsecond, 0) ==
         TipLines{"rank 0 at 1.00 µs: 40.0 kB", "40.0 kB parameters",
                  "    40.0 kB qkv: 20.0 kB in each of layers 0-1"});
   CHECK(viz::memory_words_at(timeline, rank, -1, 0).empty());
   const TipLines peak = viz::memory_words_at_peak(timeline, rank, 0);
   REQUIRE(peak.size() >= 3);
-  CHECK(peak[0] == "rank 0, peak of step 0: 158.1 kB");
-  CHECK(peak[1] == "100.0 kB communication");
-  CHECK(peak[2] == "    100.0 kB scratch");
+  CHECK(peak[0] == "rank 0, peak of step 0: 158 kB");
+  CHECK(peak[1] == "100 kB communication");
+  CHECK(peak[2] == "    100 kB scratch");
 }
 
 TEST_CASE("a trace without kinds: the categories alone") {

@@ -25,16 +25,6 @@ Rgb linear(ImU32 colour) {
   return rgb;
 }
 
-double luminance(const Rgb& rgb) {
-  return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2];
-}
-
-/// The contrast ratio of WCAG 2.
-double contrast(ImU32 a, ImU32 b) {
-  const double one = luminance(linear(a)) + 0.05, other = luminance(linear(b)) + 0.05;
-  return std::max(one, other) / std::min(one, other);
-}
-
 /// The appearance of a colour under each kind of colour vision: normal, protanopia, deuteranopia
 /// and tritanopia, by the matrices for full severity of Machado, Oliveira and Fernandes (2009), "A
 /// Physiologically-based Model for Simulation of Color Vision Deficiency".
@@ -76,65 +66,153 @@ double distance(const Rgb& one, const Rgb& other) {
                    (a[2] - b[2]) * (a[2] - b[2]));
 }
 
+/// A colour and its name, for messages.
+using Named = std::pair<std::string, ImU32>;
+
+/// Requires that any two colours remain at least `least` apart with any kind of colour vision.
+void check_distinct(const std::vector<Named>& colours, double least) {
+  for (const Matrix& vision : visions)
+    for (std::size_t i = 0; i < colours.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j) {
+        CAPTURE(&vision - visions);
+        CAPTURE(colours[i].first);
+        CAPTURE(colours[j].first);
+        CHECK(distance(seen(colours[i].second, vision), seen(colours[j].second, vision)) > least);
+      }
+}
+
+constexpr const Palette* themes[] = {&dark_palette, &light_palette};
+
 }  // namespace
 
 TEST_CASE("kinds of work remain distinct with any kind of colour vision") {
-  for (const Palette* each : {&dark_palette, &light_palette}) {
-    const std::pair<std::string, ImU32> kinds[] = {{"forward", each->forward},
-                                                   {"backward", each->backward},
-                                                   {"weight", each->backward_weight},
-                                                   {"recompute", each->recompute},
-                                                   {"optimizer", each->optimizer},
-                                                   {"communication", each->communication},
-                                                   {"idle", each->lane}};
-    for (const Matrix& vision : visions) {
-      for (const auto& [name, colour] : kinds) {
-        for (const auto& [other_name, other] : kinds) {
-          if (name == other_name) continue;
-          CAPTURE(each == &light_palette);
-          CAPTURE(&vision - visions);
-          CAPTURE(name);
-          CAPTURE(other_name);
-          CHECK(distance(seen(colour, vision), seen(other, vision)) > 10);
-        }
-      }
-    }
+  for (const Palette* each : themes) {
+    CAPTURE(each == &light_palette);
+    check_distinct({{"forward", each->forward},
+                    {"backward", each->backward},
+                    {"weight", each->backward_weight},
+                    {"recompute", each->recompute},
+                    {"optimizer", each->optimizer},
+                    {"communication", each->communication},
+                    {"idle", each->lane}},
+                   10);
   }
 }
 
 TEST_CASE("the parts of a step remain distinct with any kind of colour vision") {
-  for (const Palette* each : {&dark_palette, &light_palette}) {
-    std::vector<ImU32> parts{each->forward, each->optimizer, each->bubble, each->other,
-                             each->ended};
-    parts.insert(parts.end(), each->axes.begin(), each->axes.end());
-    for (const Matrix& vision : visions)
-      for (std::size_t i = 0; i < parts.size(); ++i)
-        for (std::size_t j = 0; j < i; ++j) {
-          CAPTURE(each == &light_palette);
-          CAPTURE(&vision - visions);
-          CAPTURE(i);
-          CAPTURE(j);
-          CHECK(distance(seen(parts[i], vision), seen(parts[j], vision)) > 10);
-        }
+  for (const Palette* each : themes) {
+    CAPTURE(each == &light_palette);
+    std::vector<Named> parts{{"forward", each->forward},
+                             {"optimizer", each->optimizer},
+                             {"bubble", each->bubble},
+                             {"other", each->other},
+                             {"ended", each->ended}};
+    for (std::size_t i = 0; i < each->axes.size(); ++i)
+      parts.emplace_back("axis " + std::to_string(i), each->axes[i]);
+    check_distinct(parts, 10);
     // The axes' names are drawn on their colours.
     for (const ImU32 colour : each->axes) CHECK(contrast(each->text_on_box, colour) > 4.5);
     CHECK(contrast(each->text_on_box, each->bubble) > 4.5);
-    CHECK(contrast(each->text, each->other) > 3);
+    CHECK(contrast(each->text, each->other) > 4.5);
     CHECK(contrast(each->text, each->ended) > 4.5);
   }
 }
 
-TEST_CASE("text is legible in both themes") {
-  for (const Palette* each : {&dark_palette, &light_palette}) {
+TEST_CASE("causes of idle time differ in colour with any kind of colour vision, and in angle") {
+  for (const Palette* each : themes) {
     CAPTURE(each == &light_palette);
-    for (const ImU32 ground : {each->background, each->panel, each->tip, each->button}) {
-      CHECK(contrast(each->text, ground) > 7);
-      CHECK(contrast(each->text_dim, ground) > 4.5);
+    std::vector<Named> causes{{"waiting", each->wait},
+                              {"warm-up", each->warm_up},
+                              {"cool-down", each->cool_down},
+                              {"other", each->other},
+                              {"lane", each->lane}};
+    for (std::size_t i = 0; i < each->axes.size(); ++i)
+      causes.emplace_back("axis " + std::to_string(i), each->axes[i]);
+    check_distinct(causes, 12);
+  }
+  const StepPart parts[] = {StepPart::warm_up,  StepPart::waiting, StepPart::cool_down,
+                            StepPart::transfer, StepPart::latency, StepPart::late_peer};
+  for (const StepPart part : parts) {
+    CHECK(hatch_of(part) != hatch_of(StepPart::other));
+    for (const StepPart other : parts)
+      if (part != other) CHECK(hatch_of(part) != hatch_of(other));
+    // Steep means a bubble, flat means exposed communication.
+    CHECK((std::abs(hatch_of(part).x) > std::abs(hatch_of(part).y)) == is_bubble(part));
+  }
+}
+
+TEST_CASE("kinds of memory, and groups of ranks, remain distinct with any kind of colour vision") {
+  for (const Palette* each : themes) {
+    CAPTURE(each == &light_palette);
+    std::vector<Named> kinds{{"lane", each->lane}};
+    for (int i = 0; i < memory_category_count; ++i)
+      kinds.emplace_back(name_of(static_cast<MemoryCategory>(i)),
+                         each->memory[static_cast<std::size_t>(i)]);
+    check_distinct(kinds, 12);
+    std::vector<Named> groups{{"lane", each->lane}};
+    for (std::size_t i = 0; i < group_colours.size(); ++i)
+      groups.emplace_back("group " + std::to_string(i), group_colours[i]);
+    check_distinct(groups, 20);
+    // A group's colour is not one of a kind of work.
+    for (const ImU32 colour : group_colours)
+      for (const ImU32 work : {each->forward, each->backward, each->backward_weight,
+                               each->recompute, each->optimizer, each->communication})
+        CHECK(distance(seen(colour, visions[0]), seen(work, visions[0])) > 20);
+  }
+  for (std::size_t i = 0; i < 24; ++i) {
+    CAPTURE(i);
+    CHECK(contrast(ink_on(group_colour(i)), group_colour(i)) > 4.5);
+  }
+}
+
+TEST_CASE("text is legible on everything that it is drawn on, in both themes") {
+  for (const Palette* each : themes) {
+    CAPTURE(each == &light_palette);
+    const auto check = [&](std::vector<Named> texts, const std::vector<Named>& grounds) {
+      for (const auto& [text, ink] : texts)
+        for (const auto& [name, ground] : grounds) {
+          CAPTURE(text);
+          CAPTURE(name);
+          CHECK(contrast(ink, ground) > 4.5);
+        }
+    };
+    const std::vector<Named> plain{{"background", each->background},
+                                   {"panel", each->panel},
+                                   {"tip", each->tip},
+                                   {"popup", each->popup},
+                                   {"lane", each->lane}};
+    std::vector<Named> raised = plain;
+    raised.insert(
+        raised.end(),
+        {{"step_even", each->step_even}, {"step_odd", each->step_odd}, {"button", each->button}});
+    std::vector<Named> everywhere = raised;
+    everywhere.insert(everywhere.end(), {{"hovered", each->button_hovered},
+                                         {"active", each->button_active},
+                                         {"on", mixed(each->button, each->text, 0.12f)}});
+    for (const ImU32 cause : {each->wait, each->warm_up, each->cool_down, each->other})
+      everywhere.emplace_back("idle", mixed(each->lane, cause, idle_fill_share));
+    for (const ImU32 axis : each->axes)
+      everywhere.emplace_back("exposed", mixed(each->lane, axis, idle_fill_share));
+    check({{"text", each->text}}, everywhere);
+    check({{"dim", each->text_dim}}, raised);
+    check({{"faint", each->text_faint}}, plain);
+    const std::vector<Named> signals{{"accent", each->accent},
+                                     {"wall clock", each->wall_clock},
+                                     {"modelled clock", each->modelled_clock},
+                                     {"trouble", each->trouble},
+                                     {"live", each->live},
+                                     {"mark", each->mark}};
+    check(signals, {{"background", each->background}, {"panel", each->panel}});
+    for (const auto& [name, colour] : signals) {
+      CAPTURE(name);
+      CHECK(contrast(colour, mixed(each->panel, colour, pill_share)) > 4.5);
     }
-    CHECK(contrast(each->text_faint, each->panel) > 3);
+    for (const ImU32 ground : {each->accent, each->live, each->mark, each->trouble})
+      CHECK(contrast(each->text_on_accent, ground) > 4.5);
     for (const ImU32 box : {each->forward, each->backward, each->backward_weight, each->recompute,
-                            each->optimizer, each->communication, each->kernel, each->accent})
-      CHECK(contrast(each->text_on_box, box) > 4.5);
+                            each->optimizer, each->communication, each->kernel})
+      for (const float lighter : {0.0f, 0.14f})  // of odd microbatches
+        CHECK(contrast(each->text_on_box, mixed(box, IM_COL32_WHITE, lighter)) > 4.5);
     // Objects drawn over boxes contrast with their background.
     CHECK(contrast(each->critical_path, each->lane) > 3);
     CHECK(contrast(each->highlight, each->lane) > 7);

@@ -128,7 +128,7 @@ TEST_CASE("a ring's time in sentences") {
             "\n2(N-1) = 6 steps: in each, every rank sends a chunk of n/N = 8 B to the next one."
             "\nThe slowest link, rank 1 to rank 2 (between nodes), takes α + β n/N = 1.00 µs + "
             "4.00 µs per step.\nA chunk crosses 6 links one after the other, "
-            "24.00 µs on the slowest path; "
+            "24.0 µs on the slowest path; "
             "observed, from the first start: " +
             took + ".");
   CHECK(in_lines(link_words(ring, 1)) ==
@@ -137,10 +137,11 @@ TEST_CASE("a ring's time in sentences") {
   CHECK(ring_step_words(ring, 0).front() == "step 1 of 6: reduce-scatter");
   CHECK(ring_step_words(ring, 2).front() == "step 3 of 6: reduce-scatter");
   CHECK(ring_step_words(ring, 3).front() == "step 4 of 6: all-gather");
-  CHECK(in_lines(ring_step_words(ring, 0)) ==
-        "step 1 of 6: reduce-scatter\nrank 0 sends chunk 3, rank 1 chunk 0, and so on\nfrom 0 s to "
-        "5.00 µs after the start\n"
-        "slowest: rank 1 to rank 2 (between nodes), 8 B in 5.00 µs");
+  CHECK(
+      in_lines(ring_step_words(ring, 0)) ==
+      "step 1 of 6: reduce-scatter\nrank 0 sends chunk 3, rank 1 chunk 0, and so on\nfrom 0 µs to "
+      "5.00 µs after the start\n"
+      "slowest: rank 1 to rank 2 (between nodes), 8 B in 5.00 µs");
   // All links of a ring within a node are equal.
   const Ring within = ring_of(hand.timeline, 0, all[1]);
   CHECK(in_lines(ring_sentences(within)) ==
@@ -153,7 +154,7 @@ TEST_CASE("a ring's time in sentences") {
   Timeline late;
   hand.fill(late);
   CHECK(ring_sentences(ring_of(late, 0, ring_collectives(late, 0)[0])).back() ==
-        "Rank 3 starts 100.0 µs after rank 0; the others wait.");
+        "Rank 3 starts 100 µs after rank 0; the others wait.");
   // On the wall clock, a transfer begins when its receiver is ready, and α and β are not known.
   hand.timeline.run().clock = "wall";
   const Ring real = ring_of(hand.timeline, 0, all[0]);

@@ -106,17 +106,18 @@ TEST_CASE("who stores which part, worked by hand") {
   CHECK(state.copies(shards.whole) == 1);
   CHECK(lines(shard_sentences(shards)) ==
         lines(Sentences{"8 × 32, 256 elements",
-                        "parameters and gradients: in 2 parts of 1024 B, 2 copies in the run",
+                        "parameters and gradients: in 2 parts of 1.02 kB, 2 copies in the run",
                         "optimizer state: in 4 parts of 512 B, one copy in the run"}));
   CHECK(lines(holders_words(shards, values, values.holders[0])) ==
-        lines(Sentences{"ranks 0, 2 store the same",
-                        "parameters and gradients: 128 elements, 50 % of the tensor, 1024 B each",
-                        "[0:8, 0:16]", "parameters: 4 bytes per element",
-                        "gradients: 4 bytes per element"}));
-  CHECK(lines(shard_sentences(all.shards_of("ln.bias"))) ==
         lines(Sentences{
-            "500, 500 elements", "parameters: whole on ranks 0-3, 2000 B each, 4 copies in the run",
-            "gradients: not stored between steps", "optimizer state: not stored between steps"}));
+            "ranks 0, 2 store the same",
+            "parameters and gradients: 128 elements, 50.0 % of the tensor, 1.02 kB each",
+            "[0:8, 0:16]", "parameters: 4 bytes per element", "gradients: 4 bytes per element"}));
+  CHECK(lines(shard_sentences(all.shards_of("ln.bias"))) ==
+        lines(Sentences{"500, 500 elements",
+                        "parameters: whole on ranks 0-3, 2.00 kB each, 4 copies in the run",
+                        "gradients: not stored between steps",
+                        "optimizer state: not stored between steps"}));
   CHECK(all.shards_of("unknown").layouts.empty());
 }
 
@@ -193,14 +194,15 @@ TEST_CASE("a rank's memory for parameters through a step") {
   CHECK(memory->at(50 * us) == 1000);
   CHECK(memory->most == memory_peak(timeline, *timeline.find_rank(0), 0)->bytes[0]);
   const TensorShards shards = Shards{timeline}.shards_of("h.0.w");
-  const std::string range = "Rank 0's parameters take 1000 B, and up to 3000 B with gathered ones.";
+  const std::string range =
+      "Rank 0's parameters take 1.00 kB, and up to 3.00 kB with gathered ones.";
   CHECK(lines(memory_sentences(*memory, shards)) == range);
   CHECK(
       moment_sentence(*memory, shards, 30 * us, 0) ==
-      "At 30.00 µs, rank 0 holds 3000 B, 2000 B of it gathered from other ranks; an all-gather is "
+      "At 30.0 µs, rank 0 holds 3.00 kB, 2.00 kB of it gathered from other ranks; an all-gather is "
       "in flight.");
   CHECK(moment_sentence(*memory, shards, 60 * us, 10 * us) ==
-        "At 50.00 µs, rank 0 holds 1000 B, only its own slices.");
+        "At 50.0 µs, rank 0 holds 1.00 kB, only its own slices.");
   CHECK(moment_sentence(*memory, shards, 101 * us, 0).empty());
   CHECK_FALSE(parameter_memory(timeline, 1, 0));
   CHECK_FALSE(parameter_memory(timeline, 0, 1));
@@ -217,22 +219,22 @@ TEST_CASE("a rank's memory for parameters through a step") {
   CHECK(told->is_whole("h.0.w", 30 * us));
   CHECK_FALSE(told->is_whole("h.0.w", 50 * us));
   CHECK(lines(memory_sentences(*told, shards)) ==
-        range + "\nIt holds all of this tensor 2 times in the step, for 30.00 µs in total.");
+        range + "\nIt holds all of this tensor 2 times in the step, for 30.0 µs in total.");
   CHECK(moment_sentence(*told, shards, 40 * us, 0) ==
-        "At 40.00 µs, rank 0 holds 3000 B, 2000 B of it gathered from other ranks, all of this "
+        "At 40.0 µs, rank 0 holds 3.00 kB, 2.00 kB of it gathered from other ranks, all of this "
         "tensor among it.");
   CHECK(moment_sentence(*told, shards, 25 * us, 0) ==
-        "At 25.00 µs, rank 0 holds 3000 B, 2000 B of it gathered from other ranks, but not this "
+        "At 25.0 µs, rank 0 holds 3.00 kB, 2.00 kB of it gathered from other ranks, but not this "
         "tensor; an all-gather is in flight.");
 
   // Without a change of memory, no gather in the step counts as one of parameters.
   ParameterMemory flat = *memory;
   flat.most = flat.least;
   CHECK(lines(memory_sentences(flat, shards)) ==
-        "Rank 0's parameters take 1000 B throughout the step: no gather makes this tensor whole.");
-  CHECK(
-      lines(memory_sentences(flat, Shards{timeline}.shards_of("ln.bias"))) ==
-      "Rank 0's parameters take 1000 B throughout the step: this tensor is always stored in full.");
+        "Rank 0's parameters take 1.00 kB throughout the step: no gather makes this tensor whole.");
+  CHECK(lines(memory_sentences(flat, Shards{timeline}.shards_of("ln.bias"))) ==
+        "Rank 0's parameters take 1.00 kB throughout the step: this tensor is always stored in "
+        "full.");
 }
 
 TEST_CASE("the shards panel shows when a gather makes the tensor whole") {

@@ -106,12 +106,12 @@ TEST_CASE("the traffic panel of a pipeline explains the cell under the cursor") 
   CHECK(view.matrix().bytes(1, 0) == 8 * 16384);
   CHECK(view.matrix().total == 6 * 8 * 16384);
   REQUIRE_FALSE(view.explanation().empty());
-  CHECK(view.explanation().front() == "786.4 kB in this step");
+  CHECK(view.explanation().front() == "786 kB in this step");
   const auto cell = view.centre_of(1, 2);
   REQUIRE(cell);
   viewer.move(cell->x, cell->y);
   CHECK(view.explanation().front() == "rank 1 to rank 2");
-  CHECK(view.explanation()[1] == "131.1 kB");
+  CHECK(view.explanation()[1] == "131 kB");
   const auto none = view.centre_of(0, 3);
   REQUIRE(none);
   viewer.move(none->x, none->y);

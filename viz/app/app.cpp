@@ -9,11 +9,15 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "viz/app/export.h"
 #include "viz/app/open_files.h"
 #include "viz/app/stop_signal.h"
+#include "viz/data/given_runs.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
@@ -66,13 +70,17 @@ std::int64_t steady_ns() {
 
 }  // namespace
 
-App::App(const ViewerOptions& options)
+App::App(const ViewerOptions& options, App* before)
     : options_(options), preferences_(options_), begun_(Clock::now()) {
   model_.view.critical_path = options_.critical_path;
   model_.view.ghost = options_.ghost;
   model_.view.panel = options_.panel;
   model_.view.theme = options_.theme.value_or(Theme::dark);
   model_.view.scale = options_.scale.value_or(0);
+  if (before) {
+    model_.view.theme = before->leading().view.theme;
+    model_.view.scale = before->leading().view.scale;
+  }
   watch_stop_signals();
   // Fail early: check the files, then the port, then the display.
   if (options_.piped()) {
@@ -103,8 +111,10 @@ App::App(const ViewerOptions& options)
     window_is_open = true;
   } else {
     runs_ = open_files(options_, model_);
-    window_ = open_window();
+    window_ = before ? std::move(before->window_) : open_window();
   }
+  // The window may be smaller than wanted. Only a change by the user is remembered.
+  if (!options_.screenshot) std::tie(options_.width, options_.height) = window_->size();
   model_.source.export_folder = options_.export_folder.string();
   if (runs_) runs_->model(Side::b).source.export_folder = model_.source.export_folder;
   for (const std::string& path : preferences_.settings().recent) {
@@ -116,11 +126,38 @@ App::App(const ViewerOptions& options)
 std::unique_ptr<Window> App::open_window() const {
   return std::make_unique<Window>(
       "Lockstep", options_.width, options_.height, !options_.screenshot,
-      Appearance{options_.theme.value_or(Theme::dark), options_.scale.value_or(0), options_.font});
+      Appearance{options_.theme.value_or(Theme::dark), options_.scale.value_or(0), options_.font},
+      !options_.size_given);
 }
 
 Model& App::leading() {
   return runs_ ? runs_->leader() : model_;
+}
+
+const Model& App::leading() const {
+  return runs_ ? runs_->leader() : model_;
+}
+
+std::optional<ViewerOptions> App::take_chosen() {
+  const OpenRequest request = std::exchange(leading().view.open, {});
+  if (request.paths.empty()) return {};
+  ViewerOptions options = options_;
+  options.listen = {};
+  options.steps.clear();
+  options.panel.reset();
+  options.paths.clear();
+  // The run shown, or the first of two, stays.
+  if (request.beside && !options_.live()) options.paths = divide_into_runs(options_.paths).a;
+  options.paths.insert(options.paths.end(), request.paths.begin(), request.paths.end());
+  return options;
+}
+
+void App::report(const std::string& trouble) {
+  ViewState& view = leading().view;
+  view.opening = true;
+  view.dropped.clear();
+  view.open_trouble = printable(trouble);
+  frames_due_ = settle_frames;
 }
 
 App::~App() {
@@ -203,11 +240,15 @@ int App::run() {
   if (options_.hover) window_->hold_cursor(options_.hover->first, options_.hover->second);
   auto last = Clock::now();
   frames_due_ = settle_frames;
-  while (!window_->closed() && !stop_requested()) {
+  while (!window_->closed() && !stop_requested() && leading().view.open.paths.empty()) {
     const bool busy = backlog_ || frames_due_ > 0 || model_.viewport.moving() ||
                       model_.playback.playing() || rehearsal_;
     window_->wait_events(busy ? 0 : options_.live() ? live_wait : idle_wait);
     if (window_->take_input()) frames_due_ = settle_frames;
+    if (auto dropped = Window::take_dropped(); !dropped.empty()) {
+      leading().view.dropped = std::move(dropped);
+      leading().view.opening = true;
+    }
     const auto begin = Clock::now();
     const double thread_begin = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
     const double process_begin = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -244,7 +285,7 @@ int App::run() {
     throw RunError("the viewer was closed before it took the picture " +
                    options_.screenshot->string());
   }
-  finish_with(0);
+  if (leading().view.open.paths.empty()) finish_with(0);
   return 0;
 }
 
@@ -317,7 +358,6 @@ void App::draw() {
     screen_.draw(model_, window_->look());
   }
   if (!ImGui::GetIO().WantTextInput) take_keys();
-  if (!model_.view.open.empty()) window_->close();
   const RunInfo& run = model_.timeline.run();
   if (runs_) {
     const RunInfo& other = runs_->model(Side::b).timeline.run();

@@ -23,11 +23,14 @@ namespace lockstep::viz {
 class App {
  public:
   /// Reads the files, or starts listening. Throws UsageError on failure.
-  explicit App(const ViewerOptions& options);
+  explicit App(const ViewerOptions& options) : App(options, nullptr) {}
+  /// Does the same in the window of another viewer, whose run the user replaces. If this throws,
+  /// the other viewer stays as it was.
+  App(const ViewerOptions& options, App* before);
   ~App();
 
-  /// Runs until the window is closed, a signal arrives, or the requested screenshot or run is
-  /// complete. Returns the exit code.
+  /// Runs until the window is closed, a signal arrives, the user chooses traces to open, or the
+  /// requested screenshot or run is complete. Returns the exit code.
   int run();
 
   /// Calls `input` before each frame of run(), and draws frames without pause, until `input`
@@ -35,8 +38,11 @@ class App {
   void rehearse(std::function<bool(Window&)> input) { rehearsal_ = std::move(input); }
   const FrameTimes& frame_times() const { return times_; }
   const Model& model() const { return model_; }
-  /// Returns the recent trace that the user chose instead of waiting for a run, or "".
-  const std::string& chosen() const { return model_.view.open; }
+  /// Returns the options for the traces that the user has chosen to open, once; none if the user
+  /// has not.
+  std::optional<ViewerOptions> take_chosen();
+  /// Says in the dialog for opening traces why the chosen ones can't be opened.
+  void report(const std::string& trouble);
 
  private:
   void receive();
@@ -48,6 +54,7 @@ class App {
   void export_wanted();
   /// Returns the run that the user works with.
   Model& leading();
+  const Model& leading() const;
   std::unique_ptr<Window> open_window() const;
   void draw();
   /// Draws frames that the user does not see, in which the pixel of --click is clicked.

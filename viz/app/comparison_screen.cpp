@@ -31,6 +31,7 @@ float middle_of(const Painter& painter, const Rect& rect, const ComparedRuns& ru
 void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   begin_screen();
+  if (runs.leader().view.opening) ImGui::GetIO().WantTextInput = true;
   const Painter painter{ImGui::GetWindowDrawList(), look};
   auto [bar, toolbar, middle, row, line] = screen_parts(
       painter,
@@ -68,7 +69,10 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   join_axes(axes, runs.metrics(Side::b).account.axes);
   status_.draw_line(painter, line, runs.model(Side::a), axes, &runs.model(Side::b));
   const Painter front{ImGui::GetForegroundDrawList(), look};
-  if (runs.leader().view.exports) {
+  open_.draw(look, size, runs.leader());
+  if (runs.leader().view.opening) {
+    // Covers everything else.
+  } else if (runs.leader().view.exports) {
     export_.draw(look, size, runs.leader());
   } else if (runs.leader().view.help) {
     help_.draw(front, size, HelpView::Runs::two);

@@ -6,6 +6,7 @@
 #include "viz/views/details_view.h"
 #include "viz/views/export_view.h"
 #include "viz/views/help_view.h"
+#include "viz/views/open_view.h"
 #include "viz/views/status_view.h"
 #include "viz/views/timeline_view.h"
 #include "viz/views/toolbar_view.h"
@@ -35,6 +36,7 @@ class ComparisonScreen {
   DetailsView details_;
   HelpView help_;
   ExportView export_;
+  OpenView open_;
 };
 
 }  // namespace lockstep::viz

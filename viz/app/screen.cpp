@@ -29,7 +29,7 @@ void Screen::draw_recent(const Look& look, float middle, float top, float bottom
     if (top + line > bottom) break;
     const float width = ButtonRow::width_of(painter, path) - ButtonRow::gap_of(painter);
     ButtonRow row{painter, {0, top, 0, top + line}, middle - width / 2};
-    if (row.button(path, false, "")) model.view.open = path;
+    if (row.button(path, false, "")) model.view.open = {.paths = {path}};
   }
   ImGui::End();
 }
@@ -37,6 +37,7 @@ void Screen::draw_recent(const Look& look, float middle, float top, float bottom
 void Screen::draw(Model& model, const Look& look) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   begin_screen();
+  if (model.view.opening) ImGui::GetIO().WantTextInput = true;  // the dialog has all keys
   const Painter painter{ImGui::GetWindowDrawList(), look};
   const auto [bar, toolbar, middle, cards, line] = screen_parts(
       painter, {.bar = StatusView::bar_height, .cards = cards_height, .cards_share = cards_share});
@@ -64,7 +65,10 @@ void Screen::draw(Model& model, const Look& look) {
     draw_recent(look, x, y + painter.px(48), middle.bottom, model);
   }
   const Painter front{ImGui::GetForegroundDrawList(), look};
-  if (model.view.exports) {
+  open_.draw(look, size, model);
+  if (model.view.opening) {
+    // Covers everything else.
+  } else if (model.view.exports) {
     export_.draw(look, size, model);
   } else if (model.view.help) {
     help_.draw(front, size, HelpView::Runs::one);

@@ -11,6 +11,7 @@
 #include "viz/views/lab_view.h"
 #include "viz/views/loss_view.h"
 #include "viz/views/memory_view.h"
+#include "viz/views/open_view.h"
 #include "viz/views/retime_view.h"
 #include "viz/views/rings_view.h"
 #include "viz/views/shards_view.h"
@@ -37,6 +38,7 @@ class Screen {
   const ShardsView& shards() const { return shards_; }
   const RingsView& rings() const { return rings_; }
   const RetimeView& retime() const { return retime_; }
+  const OpenView& open() const { return open_; }
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
@@ -61,6 +63,7 @@ class Screen {
   DetailsView details_;
   HelpView help_;
   ExportView export_;
+  OpenView open_;
 };
 
 }  // namespace lockstep::viz

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <tuple>
 #include <utility>
 
 #include "core/base/error.h"
@@ -23,6 +24,8 @@ constexpr float body_size = 15, small_size = 12.5f, large_size = 22;
 constexpr int hatch_lines_width = 2;  // in pixels, of every hatch_pixels
 
 bool input_seen = false;  // set by GLFW callbacks
+std::vector<std::string> dropped_paths;
+constexpr std::size_t most_dropped = 1024;
 
 void note_input(GLFWwindow*) {
   input_seen = true;
@@ -39,6 +42,26 @@ void watch_input(GLFWwindow* window) {
   glfwSetCursorEnterCallback(window, [](GLFWwindow* w, int) { note_input(w); });
   glfwSetFramebufferSizeCallback(window, [](GLFWwindow* w, int, int) { note_input(w); });
   glfwSetWindowRefreshCallback(window, note_input);
+  glfwSetDropCallback(window, [](GLFWwindow* w, int count, const char** paths) {
+    note_input(w);
+    for (int i = 0; i < count && dropped_paths.size() < most_dropped; ++i)
+      dropped_paths.emplace_back(paths[i]);
+  });
+}
+
+/// Returns the size with which a window opens on the primary screen.
+std::pair<int, int> size_on_screen(std::pair<int, int> wanted, bool scales) {
+  GLFWmonitor* screen = glfwGetPrimaryMonitor();
+  if (!screen) return wanted;
+  int x = 0, y = 0, width = 0, height = 0;
+  glfwGetMonitorWorkarea(screen, &x, &y, &width, &height);
+  float x_scale = 1, y_scale = 1;
+  glfwGetMonitorContentScale(screen, &x_scale, &y_scale);
+#ifdef GLFW_PLATFORM
+  // Elsewhere, the system itself multiplies the sizes of windows.
+  if (glfwGetPlatform() != GLFW_PLATFORM_X11) x_scale = 1;
+#endif
+  return first_window(wanted, {width, height}, scales ? static_cast<double>(x_scale) : 1);
 }
 
 /// Asks fontconfig for a TrueType font that contains the glyphs that the viewer prints.
@@ -83,7 +106,8 @@ const char* without_display =
 
 }  // namespace
 
-Window::Window(const std::string& title, int width, int height, bool visible, Appearance appearance)
+Window::Window(const std::string& title, int width, int height, bool visible, Appearance appearance,
+               bool scales)
     : appearance_(std::move(appearance)), visible_(visible), title_(title) {
 #ifdef GLFW_PLATFORM
   // GLFW 3.4 tries Wayland first. Without a compositor, Wayland's library would print a line of its
@@ -97,6 +121,7 @@ Window::Window(const std::string& title, int width, int height, bool visible, Ap
   glfwWindowHint(GLFW_OPENGL_PROFILE, GLFW_OPENGL_CORE_PROFILE);
   glfwWindowHint(GLFW_OPENGL_FORWARD_COMPAT, GLFW_TRUE);
   glfwWindowHint(GLFW_VISIBLE, visible ? GLFW_TRUE : GLFW_FALSE);
+  if (visible) std::tie(width, height) = size_on_screen({width, height}, scales);
   window_ = glfwCreateWindow(width, height, title.c_str(), nullptr, nullptr);
   if (!window_) {
     const char* why = nullptr;
@@ -248,6 +273,10 @@ void Window::wait_events(double seconds) {
 
 void Window::wake() {
   glfwPostEmptyEvent();
+}
+
+std::vector<std::string> Window::take_dropped() {
+  return std::exchange(dropped_paths, {});
 }
 
 bool Window::take_input() {

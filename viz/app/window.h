@@ -24,8 +24,10 @@ struct Appearance {
 /// A window with an OpenGL context and Dear ImGui, created and destroyed together. One per process.
 class Window {
  public:
-  /// Throws UsageError if there is no display or no OpenGL. Use a hidden window for screenshots.
-  Window(const std::string& title, int width, int height, bool visible, Appearance appearance = {});
+  /// Throws UsageError if there is no display or no OpenGL. Use a hidden window for screenshots. A
+  /// visible window is scaled with the screen if `scales`, and fits the screen; see first_window().
+  Window(const std::string& title, int width, int height, bool visible, Appearance appearance = {},
+         bool scales = false);
   ~Window();
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
@@ -43,6 +45,8 @@ class Window {
   static void wake();
   /// Returns whether the window had input since the last call.
   bool take_input();
+  /// Returns the files and folders dropped on the window since the last call.
+  static std::vector<std::string> take_dropped();
   bool closed() const;
   void close();
 

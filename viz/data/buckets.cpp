@@ -95,7 +95,8 @@ std::string sent_words(const Timeline& timeline, const StepBuckets& step) {
   if (sum == 0) return "takes part in " + all;
   const std::string words = fmt::format("sends {} in {}", bytes_words(sum), all);
   if (step.buckets.size() == 1) return words;
-  const std::string low = bytes_words(least), high = bytes_words(most);
+  const Scale scale = Scale::bytes(static_cast<double>(most));
+  const std::string low = scale(least), high = scale(most);
   return words +
          (low == high ? fmt::format(", {} each", low) : fmt::format(", {} to {} each", low, high));
 }
@@ -175,9 +176,11 @@ void add_stalls(const Timeline& timeline, const StepBuckets& step,
                     after.words, duration_words(after.sum)));
   } else if (!phases.empty()) {
     std::string words;
+    const Scale scale =
+        Scale::durations(static_cast<double>(std::ranges::max(phases, {}, &Phase::sum).sum));
     for (const Phase& phase : phases)
-      words += fmt::format("{}{} {} ({})", words.empty() ? "Stalls: " : ", ",
-                           duration_words(phase.sum), phase.name, phase.words);
+      words += fmt::format("{}{} {} ({})", words.empty() ? "Stalls: " : ", ", scale(phase.sum),
+                           phase.name, phase.words);
     sentences.push_back(words + ".");
   }
 }
@@ -319,12 +322,14 @@ std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBu
       names += (i > 0 ? ", " : "") + step.others[i];
     if (step.others.size() > most_others) names += ", …";
     const Picoseconds other = step.other_exposed.sum();
-    sentences.push_back(fmt::format("Other communication ({}): {} on the lanes, {}.", names,
-                                    duration_words(step.other_overlap.communication),
-                                    other == 0
-                                        ? "never exposed"
-                                        : fmt::format("exposed {} ({})", duration_words(other),
-                                                      exposed_words(step.other_exposed, 1))));
+    const Scale scale =
+        Scale::durations(static_cast<double>(std::max(other, step.other_overlap.communication)));
+    sentences.push_back(fmt::format(
+        "Other communication ({}): {} on the lanes, {}.", names,
+        scale(step.other_overlap.communication),
+        other == 0
+            ? "never exposed"
+            : fmt::format("exposed {} ({})", scale(other), exposed_words(step.other_exposed, 1))));
   }
   return sentences;
 }
@@ -346,9 +351,10 @@ std::vector<std::string> bucket_words(const Timeline& timeline, const StepBucket
         fmt::format("sends {}{}", bytes_words(bucket.bytes), group.empty() ? "" : " in " + group));
   else if (!group.empty())
     lines.push_back(group);
+  const Scale scale = Scale::durations(static_cast<double>(bucket.time.end - step.window.start));
   lines.push_back(fmt::format("from {} to {} of the step",
-                              duration_words(bucket.time.start - step.window.start),
-                              duration_words(bucket.time.end - step.window.start)));
+                              scale(bucket.time.start - step.window.start),
+                              scale(bucket.time.end - step.window.start)));
   lines.push_back(fmt::format("communication: {}, {}", duration_words(bucket.communication()),
                               hidden_words({bucket.communication(), length(bucket.hidden)})));
   lines.push_back(bucket.parts.sum() == 0 ? "Compute never stalls for it."

@@ -31,6 +31,7 @@ class ComparedRuns {
   Model& model(Side side) { return side == Side::a ? a_ : *b_; }
   const Model& model(Side side) const { return side == Side::a ? a_ : *b_; }
   Model& leader() { return model(leads_); }
+  const Model& leader() const { return model(leads_); }
   Side leads() const { return leads_; }
   /// The user works with this run from now on.
   void lead(Side side) { leads_ = side; }

@@ -318,11 +318,8 @@ std::string difference_words(const ComparedValue& value) {
 std::string relative_words(const ComparedValue& value) {
   const auto by = value.relative();
   if (!by || *by == 0) return {};
-  if (*by >= 9) return fmt::format("×{:.1f}", 1 + *by);
-  const double percent = 100 * std::abs(*by);
-  const char* sign = *by > 0 ? "+" : "-";
-  if (percent < 0.05) return fmt::format("{}0.0 %", sign);
-  return fmt::format("{}{:.{}f} %", sign, percent, percent < 100 ? 1 : 0);
+  if (*by >= 9) return "×" + ratio_words(1 + *by);
+  return (*by > 0 ? "+" : "-") + percent_words(std::abs(*by));
 }
 
 std::string brief_words(const ComparedValue& value) {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "core/run/report/text_table.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -32,10 +31,10 @@ std::string compared(double a, double b, const char* quantity, Words words, Valu
   const char* direction = b > a ? "more" : fewer;
   if (b >= 2 * a) {
     values.emplace_back("ratio", b / a);
-    return fmt::format("{:.1f} times the {} of", b / a, quantity);
+    return fmt::format("{} times the {} of", ratio_words(b / a), quantity);
   }
-  const std::string share = percent(std::abs(b - a) / a);
-  if (share == percent(0)) {
+  const std::string share = percent_words(std::abs(b - a) / a);
+  if (share == percent_words(0)) {
     values.emplace_back("difference", (b - a) * unit);
     return fmt::format("{} {} {} than", words(std::abs(b - a)), direction, quantity);
   }
@@ -54,7 +53,8 @@ Sentence step_times(const StepMetrics& a, const StepMetrics& b, const ComparedNa
   const auto before = static_cast<double>(a.time()), after = static_cast<double>(b.time());
   Sentence sentence{Claim::step_times, {}, {}};
   sentence.values = {{"a", in_seconds(before)}, {"b", in_seconds(after)}};
-  const std::string words_a = time_words(before), words_b = time_words(after);
+  const Scale scale = Scale::durations(std::max(before, after));
+  const std::string words_a = scale(before), words_b = scale(after);
   if (words_a == words_b) {
     // Without names, nothing is known that could cause a difference.
     sentence.text = names.a == "A" ? fmt::format("Both steps take {}.", words_b)
@@ -79,8 +79,9 @@ void add_activations(const StepMetrics& a, const StepMetrics& b, Sentence& sente
   const auto part_b = static_cast<double>(most_b.activations.value_or(0));
   const auto by = static_cast<double>(*most_b.memory) - static_cast<double>(*most_a.memory);
   if ((part_b - part_a) / by < 0.5) return;
-  sentence.text += fmt::format(" At the peak, activations take {} instead of {}.",
-                               bytes_words(part_b), bytes_words(part_a));
+  const Scale scale = Scale::bytes(std::max(part_a, part_b));
+  sentence.text +=
+      fmt::format(" At the peak, activations take {} instead of {}.", scale(part_b), scale(part_a));
   sentence.values.emplace_back("activations_a", part_a);
   sentence.values.emplace_back("activations_b", part_b);
   const int flight_a = most_a.in_flight, flight_b = most_b.in_flight;
@@ -143,22 +144,29 @@ std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b
   std::vector<std::string> words;
   if (changes.empty()) {
     if (differ) return {};
+    double longest = 0;
+    for (const ComparedPart& part : all) longest = std::max(longest, part.b);
+    const Scale scale = Scale::durations(longest);
     for (const ComparedPart& part : all) {
       words.push_back(fmt::format(
           "{} {}", part.kind == MeanPart::Kind::exposed ? "exposed " + part.name : part.name,
-          time_words(part.b)));
+          scale(part.b)));
       sentence.values.emplace_back(key(part), in_seconds(part.b));
     }
     if (words.empty()) return {};
     sentence.text = fmt::format("All parts are equal as well: {} per rank.", list_words(words));
     return sentence;
   }
-  for (const ComparedPart& part : changes)
+  double largest = differ ? std::abs(by) : 0;
+  for (const ComparedPart& part : changes) {
     sentence.values.emplace_back(key(part), in_seconds(part.b - part.a));
+    largest = std::max(largest, std::abs(part.b - part.a));
+  }
+  const Scale scale = Scale::durations(largest);
   const bool one_way = std::ranges::all_of(
       changes, [&](const ComparedPart& part) { return (part.b > part.a) == (by > 0); });
   for (const ComparedPart& part : changes) {
-    const std::string time = time_words(std::abs(part.b - part.a));
+    const std::string time = scale(std::abs(part.b - part.a));
     const char* verb = words.empty() ? (differ && one_way ? " accounts for" : " takes") : "";
     words.push_back(fmt::format("{}{} {}{}", name_in_sentence(part), verb, time,
                                 differ && one_way ? ""
@@ -167,11 +175,11 @@ std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b
   }
   const char* direction = by > 0 ? "more" : "less";
   if (differ && one_way)
-    sentence.text = fmt::format("Of the {} {}, {} (means over ranks).", time_words(std::abs(by)),
+    sentence.text = fmt::format("Of the {} {}, {} (means over ranks).", scale(std::abs(by)),
                                 by > 0 ? "added" : "saved", list_words(words));
   else if (differ)
     sentence.text = fmt::format("Per rank, {}; all parts together {} {}.", list_words(words),
-                                time_words(std::abs(by)), direction);
+                                scale(std::abs(by)), direction);
   else
     sentence.text = fmt::format("Per rank, {}.", list_words(words));
   return sentence;
@@ -193,21 +201,20 @@ std::optional<Sentence> weight_gradients(const StepMetrics& a, const StepMetrics
                      {"weights_at_end", in_seconds(time)},
                      {in_b ? "bubble_b" : "bubble_a", in_seconds(bubble)},
                      {in_b ? "bubble_a" : "bubble_b", in_seconds(other)}};
+  const Scale scale = Scale::durations(std::max({whole, bubble, other}));
   std::string bubbles;
   if (time_words(bubble) == time_words(other)) {
-    bubbles = fmt::format("both bubbles take {} per rank", time_words(bubble));
+    bubbles = fmt::format("both bubbles take {} per rank", scale(bubble));
   } else {
     sentence.values.emplace_back("difference", in_seconds(bubble - other));
-    bubbles =
-        fmt::format("the bubble of {} is {} {}: {} per rank instead of {}",
-                    in_b ? names.b : names.a, time_words(std::abs(bubble - other)),
-                    bubble < other ? "shorter" : "longer", time_words(bubble), time_words(other));
+    bubbles = fmt::format("the bubble of {} is {} {}: {} per rank instead of {}",
+                          in_b ? names.b : names.a, scale(std::abs(bubble - other)),
+                          bubble < other ? "shorter" : "longer", scale(bubble), scale(other));
   }
   sentence.text = fmt::format(
       "{} splits its backward passes, and {} does not. Weight gradients take {} per rank, of "
       "which {} come after the rank's last input gradient; {}.",
-      in_b ? names.b : names.a, in_b ? names.a : names.b, time_words(whole), time_words(time),
-      bubbles);
+      in_b ? names.b : names.a, in_b ? names.a : names.b, scale(whole), scale(time), bubbles);
   return sentence;
 }
 
@@ -219,7 +226,8 @@ std::optional<Sentence> peak_memory(const StepMetrics& a, const StepMetrics& b,
   const auto after = static_cast<double>(*most_b->memory);
   Sentence sentence{Claim::peak_memory, {}, {}};
   sentence.values = {{"a", before}, {"b", after}};
-  if (size_words(before) == size_words(after)) {
+  const Scale scale = Scale::bytes(std::max(before, after));
+  if (scale(before) == scale(after)) {
     sentence.text = fmt::format("Peak memory is the same, {}.", size_words(after));
     return sentence;
   }
@@ -230,7 +238,7 @@ std::optional<Sentence> peak_memory(const StepMetrics& a, const StepMetrics& b,
   sentence.text =
       fmt::format("{} needs {} {}: the highest peak of a rank is {} instead of {}.", names.b,
                   compared(before, after, "memory", size_words, sentence.values), names.a,
-                  size_words(after), size_words(before));
+                  scale(after), scale(before));
   add_activations(a, b, sentence);
   if (most_a->rank != most_b->rank) {
     sentence.text +=
@@ -245,11 +253,12 @@ Sentence bytes_sent(const StepMetrics& a, const StepMetrics& b, const ComparedNa
   const auto before = static_cast<double>(a.sent()), after = static_cast<double>(b.sent());
   Sentence sentence{Claim::bytes_sent, {}, {}};
   sentence.values = {{"a", before}, {"b", after}};
+  const Scale scale = Scale::bytes(std::max(before, after));
   if (before == 0 && after == 0)
     sentence.text = "Neither trace shows messages in this step.";
   else if (before == after)
     sentence.text = fmt::format("Both send the same number of bytes, {}.", size_words(after));
-  else if (size_words(before) == size_words(after))
+  else if (scale(before) == scale(after))
     sentence.text = fmt::format("Both send {}.", size_words(after));
   else if (before <= 0)
     sentence.text = fmt::format("Only {} sends messages: {}.", names.b, size_words(after));
@@ -257,7 +266,7 @@ Sentence bytes_sent(const StepMetrics& a, const StepMetrics& b, const ComparedNa
     sentence.text =
         fmt::format("{} sends {} {}: {} instead of {}.", names.b,
                     compared(before, after, "bytes", size_words, sentence.values, 1, "fewer"),
-                    names.a, size_words(after), size_words(before));
+                    names.a, scale(after), scale(before));
   return sentence;
 }
 

@@ -142,11 +142,11 @@ std::vector<std::string> load_sentences(const ExpertLoad& load, std::optional<st
     sentences.emplace_back(only ? "All experts get equally many tokens."
                                 : "In each layer, all experts get equally many tokens.");
   } else {
-    sentences.push_back(fmt::format("{} is the busiest: {} tokens, {:.2f} times the mean",
-                                    place(worst, busiest), most, worst.imbalance()));
+    sentences.push_back(fmt::format("{} is the busiest: {} tokens, {} times the mean",
+                                    place(worst, busiest), most, ratio_words(worst.imbalance())));
   }
-  sentences.push_back(
-      fmt::format("mean: {:.1f} tokens per expert{}", worst.mean(), only ? "" : " and layer"));
+  sentences.push_back(fmt::format("mean: {} tokens per expert{}", ratio_words(worst.mean()),
+                                  only ? "" : " and layer"));
   if (dropped == 0)
     sentences.emplace_back("No token is dropped.");
   else
@@ -158,10 +158,11 @@ std::vector<std::string> load_sentences(const ExpertLoad& load, std::optional<st
 
 std::vector<std::string> expert_words(const LayerLoad& layer, std::size_t expert) {
   std::vector<std::string> lines{place(layer, expert)};
-  lines.push_back(
-      fmt::format("chosen by {} tokens, {:.2f} times the mean of {:.1f}", layer.chosen(expert),
-                  layer.mean() > 0 ? static_cast<double>(layer.chosen(expert)) / layer.mean() : 0.0,
-                  layer.mean()));
+  lines.push_back(fmt::format(
+      "chosen by {} tokens, {} times the mean of {}", layer.chosen(expert),
+      ratio_words(layer.mean() > 0 ? static_cast<double>(layer.chosen(expert)) / layer.mean()
+                                   : 0.0),
+      ratio_words(layer.mean())));
   if (layer.dropped[expert] > 0)
     lines.push_back(fmt::format("{} of them dropped, because it is full", layer.dropped[expert]));
   return lines;

@@ -4,11 +4,46 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "core/base/printable.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
 namespace {
+
+constexpr std::size_t named_kinds = 4;    // of a fold's spans that its words name
+constexpr std::size_t longest_kind = 40;  // bytes of its name
+
+/// Counts the spans of each kind and name, most first.
+std::vector<Finding::Kinds> kinds_in(SpanRow::const_iterator first, SpanRow::const_iterator last) {
+  std::map<std::pair<Category, NameId>, int> counts;
+  // The names of passes may contain their microbatch, so they count by kind.
+  for (; first != last; ++first)
+    ++counts[{first->category, letter_of(first->category) != 0 ? 0 : first->name}];
+  std::vector<Finding::Kinds> kinds;
+  for (const auto& [key, count] : counts) kinds.push_back({key.first, key.second, count});
+  std::ranges::stable_sort(kinds, std::ranges::greater{}, &Finding::Kinds::count);
+  return kinds;
+}
+
+/// Lists the most frequent kinds: "201 gemm, 88 add and 23 others".
+std::string fold_words(const Timeline& timeline, const std::vector<Finding::Kinds>& kinds) {
+  std::vector<std::string> words;
+  int others = 0;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const auto& [category, id, count] = kinds[i];
+    if (i >= named_kinds) {
+      others += count;
+      continue;
+    }
+    const std::string& name = timeline.name(id);
+    const std::string kind = letter_of(category) != 0 || name.empty() ? name_of(category) : name;
+    words.push_back(fmt::format("{} {}", count, excerpt(kind, longest_kind)));
+  }
+  if (others > 0) words.push_back(fmt::format("{} other{}", others, others == 1 ? "" : "s"));
+  return list_words(words);
+}
 
 /// Looks for a span or gap at `time` in one row. Returns true if it found one.
 bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding) {
@@ -17,8 +52,8 @@ bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding
   int count = 0;
   const TimelineSpan* nearest = nullptr;
   double distance = 0;
-  for (auto at = first; at != row.end() && static_cast<double>(at->start) < time + tolerance;
-       ++at) {
+  auto at = first;
+  for (; at != row.end() && static_cast<double>(at->start) < time + tolerance; ++at) {
     const auto start = static_cast<double>(at->start);
     const auto end = static_cast<double>(at->end);
     const double away = std::max({start - time, time - end, 0.0});
@@ -26,7 +61,8 @@ bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding
       nearest = &*at;
       distance = away;
     }
-    covered += std::min(end, time + tolerance) - std::max(start, time - tolerance);
+    if (at->category != Category::wait)
+      covered += std::min(end, time + tolerance) - std::max(start, time - tolerance);
     ++count;
   }
   if (!nearest) return false;
@@ -35,6 +71,8 @@ bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding
     finding.kind = Finding::Kind::folded;
     finding.count = count;
     finding.cover = covered / (2 * tolerance);
+    finding.around = 2 * tolerance;
+    finding.kinds = kinds_in(first, at);
     finding.span = *nearest;
   } else if (distance == 0 || small) {
     finding.kind = Finding::Kind::span;
@@ -147,9 +185,9 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
     case Finding::Kind::nothing:
       return lines;
     case Finding::Kind::folded:
-      lines.push_back(fmt::format("{} spans, {:.0f} % full", finding.count, 100 * finding.cover));
-      lines.push_back("for example: " + span_words(timeline, *finding.rank, *finding.lane, span) +
-                      ", " + length);
+      lines.push_back(fmt::format("{} spans in {}, busy {}", finding.count,
+                                  duration_words(finding.around), percent_words(finding.cover)));
+      lines.push_back(fold_words(timeline, finding.kinds));
       lines.emplace_back("zoom in to see each of them");
       return lines;
     case Finding::Kind::idle:

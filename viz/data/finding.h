@@ -21,7 +21,15 @@ struct Finding {
   /// Number of spans in this time: for `folded`, of one row; otherwise of all rows, not counting a
   /// wait that `idle` explains.
   int count = 0;
-  double cover = 0;                  ///< for `folded`: fill fraction
+  double cover = 0;  ///< for `folded`: the share of `around` in which its spans work
+  /// For `folded`: how many spans of each kind and name it has, most first.
+  struct Kinds {
+    Category category = Category::kernel;
+    NameId name = 0;
+    int count = 0;
+    bool operator==(const Kinds&) const = default;
+  };
+  std::vector<Kinds> kinds{};
   bool open = false;                 ///< whether the span is still running
   std::optional<StepPiece> piece{};  ///< for `idle` in an analysed step: what the rank does
   std::string axis{};                ///< of the piece, if it is exposed communication

@@ -188,60 +188,99 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
   folder.flush();
 }
 
+namespace {
+
+/// Collects the parts of idle time, column by column.
+class IdleFolder {
+ public:
+  IdleFolder(double pixels, std::vector<IdleBox>& boxes) : pixels_(pixels), boxes_(boxes) {}
+
+  /// Adds a piece between two places within a pixel column.
+  void add(double left, double right, StepPart part, int slot) {
+    const double column = std::floor(left);
+    if (column != column_) flush();
+    column_ = column;
+    times_[slot < 0 ? static_cast<std::size_t>(part) : step_part_count + to_size(slot)] +=
+        right - left;
+    if (slot >= 0) exposed_[to_size(slot)][static_cast<std::size_t>(part)] += right - left;
+  }
+  /// Adds a piece that fills whole pixel columns.
+  void add_whole(double left, double right, StepPart part, int slot) {
+    flush();
+    put({.left = left, .right = right, .part = part, .slot = slot});
+  }
+  /// Ends the column. The longest part gets it, and the parts of an axis count together.
+  void flush() {
+    if (column_ < 0) return;
+    const auto most = std::ranges::max_element(times_) - times_.begin();
+    IdleBox box{.left = column_, .right = std::min(column_ + 1, pixels_)};
+    if (most < step_part_count) {
+      box.part = static_cast<StepPart>(most);
+    } else {
+      box.slot = static_cast<int>(most) - step_part_count;
+      const auto& parts = exposed_[to_size(box.slot)];
+      box.part = static_cast<StepPart>(std::ranges::max_element(parts) - parts.begin());
+    }
+    put(box);
+    times_ = {};
+    exposed_ = {};
+    column_ = -1;
+  }
+
+ private:
+  static std::size_t to_size(int slot) { return static_cast<std::size_t>(slot); }
+
+  void put(const IdleBox& box) {
+    if (!boxes_.empty() && boxes_.back().right == box.left && boxes_.back().slot == box.slot) {
+      IdleBox& before = boxes_.back();
+      const bool same = before.part == box.part;
+      // Parts of an axis too narrow to show their hatch join their neighbour.
+      const double narrow = std::min(before.right - before.left, box.right - box.left);
+      if (same || (box.slot >= 0 && narrow < least_hatched)) {
+        if (box.right - box.left > before.right - before.left) before.part = box.part;
+        before.right = box.right;
+        return;
+      }
+    }
+    boxes_.push_back(box);
+  }
+
+  double pixels_;
+  std::vector<IdleBox>& boxes_;
+  double column_ = -1;
+  /// The times in the column, in pixels: by part and, for exposed communication, by slot.
+  std::array<double, step_part_count + axis_slot_count> times_{};
+  std::array<std::array<double, step_part_count>, axis_slot_count> exposed_{};
+};
+
+}  // namespace
+
 void fold_idle(const std::vector<StepPiece>& pieces, const std::vector<int>& slots,
                const TimeWindow& window, double pixels, std::vector<IdleBox>& boxes) {
   const double scale = pixels / window.width();
-  // The times in the column, in pixels: by part and, for exposed communication, by slot.
-  std::array<double, step_part_count + axis_slot_count> times{};
-  double column = -1;
-  const auto put = [&](double left, double right, std::size_t kind) {
-    IdleBox box{.left = left, .right = right};
-    if (kind < step_part_count) {
-      box.part = static_cast<StepPart>(kind);
-    } else {
-      box.part = StepPart::transfer;
-      box.slot = static_cast<int>(kind) - step_part_count;
-    }
-    if (!boxes.empty() && boxes.back().right == left && boxes.back().part == box.part &&
-        boxes.back().slot == box.slot) {
-      boxes.back().right = right;
-    } else {
-      boxes.push_back(box);
-    }
-  };
-  const auto flush = [&] {
-    if (column >= 0)
-      put(column, std::min(column + 1, pixels),
-          static_cast<std::size_t>(std::ranges::max_element(times) - times.begin()));
-    times = {};
-    column = -1;
-  };
+  IdleFolder folder{pixels, boxes};
   auto at = std::ranges::partition_point(pieces, [&](const StepPiece& each) {
     return static_cast<double>(each.time.end) <= window.begin;
   });
   for (; at != pieces.end() && static_cast<double>(at->time.start) < window.end; ++at) {
     if (!is_idle(at->part)) continue;
-    const int kind = at->axis >= 0 ? step_part_count + slots[static_cast<std::size_t>(at->axis)]
-                                   : static_cast<int>(at->part);
+    const int slot = at->axis >= 0 ? slots[static_cast<std::size_t>(at->axis)] : -1;
     const double right =
         std::min((static_cast<double>(at->time.end) - window.begin) * scale, pixels);
     for (double x = std::max((static_cast<double>(at->time.start) - window.begin) * scale, 0.0);
          x < right;) {
       const double first = std::floor(x);
-      if (first != column) flush();
-      if (first == x && first + 1 <= right) {
-        const double until = std::floor(right);
-        put(x, until, static_cast<std::size_t>(kind));
-        x = until;
-        continue;
+      const bool whole = first == x && first + 1 <= right;
+      const double until = whole ? std::floor(right) : std::min(right, first + 1);
+      if (whole) {
+        folder.add_whole(x, until, at->part, slot);
+      } else {
+        folder.add(x, until, at->part, slot);
       }
-      column = first;
-      const double until = std::min(right, first + 1);
-      times[static_cast<std::size_t>(kind)] += until - x;
       x = until;
     }
   }
-  flush();
+  folder.flush();
 }
 
 }  // namespace lockstep::viz

@@ -45,8 +45,13 @@ struct IdleBox {
   bool operator==(const IdleBox&) const = default;
 };
 
+/// Exposed communication narrower than this many pixels gets the part of its neighbour on the same
+/// axis, because its hatch would not be visible.
+constexpr double least_hatched = 8;
+
 /// Appends the pixel columns touched by the pieces of a rank's step in which it does not compute.
-/// The three parts of exposed communication count together; `slots` are the slots of the axes.
+/// In a column, the three parts of exposed communication count together, and the longest names it;
+/// `slots` are the slots of the axes.
 void fold_idle(const std::vector<StepPiece>& pieces, const std::vector<int>& slots,
                const TimeWindow& window, double pixels, std::vector<IdleBox>& boxes);
 

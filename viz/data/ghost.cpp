@@ -26,8 +26,9 @@ std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank,
 }
 
 /// "1.00 ms later", "2.00 ms earlier".
-std::string difference_words(Picoseconds difference, const char* more, const char* less) {
-  return fmt::format("{} {}", duration_words(std::abs(static_cast<double>(difference))),
+std::string difference_words(Picoseconds difference, const Scale& scale, const char* more,
+                             const char* less) {
+  return fmt::format("{} {}", scale(std::abs(static_cast<double>(difference))),
                      difference > 0 ? more : less);
 }
 
@@ -88,10 +89,13 @@ std::string ghost_words(const GhostAction& predicted, const TimelineSpan& span) 
   const Picoseconds start = span.start - predicted.time.start;
   const Picoseconds longer = span.duration() - (predicted.time.end - predicted.time.start);
   if (start == 0 && longer == 0) return "exactly as predicted";
+  const Scale scale = Scale::durations(
+      std::max(std::abs(static_cast<double>(start)), std::abs(static_cast<double>(longer))));
   std::string words;
-  if (start != 0) words = "started " + difference_words(start, "later", "earlier");
+  if (start != 0) words = "started " + difference_words(start, scale, "later", "earlier");
   if (longer != 0)
-    words += (words.empty() ? "took " : ", took ") + difference_words(longer, "longer", "less");
+    words +=
+        (words.empty() ? "took " : ", took ") + difference_words(longer, scale, "longer", "less");
   return words + " than predicted";
 }
 

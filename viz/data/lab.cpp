@@ -211,10 +211,10 @@ std::string bubble_words(const LabQuestion& question, const LabAnswer& answer) {
 
 std::string verdict_words(const LabQuestion& question, const LabAnswer& answer) {
   const Picoseconds step = answer.simulation.makespan;
-  return fmt::format("step {}, {} per microbatch; rank 0 holds up to {:.3g} of them",
-                     duration_words(step),
-                     duration_words(static_cast<double>(step) / std::max(question.microbatches, 1)),
-                     answer.most_live);
+  const Scale scale = Scale::durations(static_cast<double>(step));
+  return fmt::format("step {}, {} per microbatch; rank 0 holds up to {} of them", scale(step),
+                     scale(static_cast<double>(step) / std::max(question.microbatches, 1)),
+                     ratio_words(answer.most_live));
 }
 
 }  // namespace lockstep::viz

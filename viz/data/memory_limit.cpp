@@ -29,7 +29,7 @@ MemoryLimit parse_memory(const std::string& text) {
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string unit = text.substr(static_cast<std::size_t>(end - text.data()));
-  const double scale = unit == "GB" ? 1 << 30 : unit == "MB" ? 1 << 20 : 0;
+  const double scale = unit == "GB" ? 1e9 : unit == "MB" ? 1e6 : 0;
   if (error != std::errc{} || !(number * scale >= static_cast<double>(MemoryLimit::least)) ||
       number * scale > 1e15) {
     throw UsageError("--memory " + text + ": give at least 256MB, such as 512MB or 2GB");

@@ -13,8 +13,8 @@ void return_freed_memory();
 /// The resident memory above which the viewer reads no more of a live trace.
 class MemoryLimit {
  public:
-  static constexpr std::size_t standard = std::size_t{2} << 30;
-  static constexpr std::size_t least = std::size_t{256} << 20;  ///< the window itself needs some
+  static constexpr std::size_t standard = 2'000'000'000;
+  static constexpr std::size_t least = 256'000'000;  ///< the window itself needs some
 
   explicit MemoryLimit(std::size_t bytes = standard) : bytes_(bytes) {}
   std::size_t bytes() const { return bytes_; }
@@ -24,8 +24,8 @@ class MemoryLimit {
   std::size_t bytes_;
 };
 
-/// Parses "2GB", "1.5GB" or "512MB" (powers of 1024). Throws UsageError if the text is malformed or
-/// the size is below MemoryLimit::least.
+/// Parses "2GB", "1.5GB" or "512MB" (powers of 1000, as everywhere in the viewer). Throws
+/// UsageError if the text is malformed or the size is below MemoryLimit::least.
 MemoryLimit parse_memory(const std::string& text);
 
 }  // namespace lockstep::viz

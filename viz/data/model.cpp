@@ -13,6 +13,7 @@ void forget_run(Model& model) {
   model.ghosts.clear();
   model.advice = {};
   model.playback = {};
+  model.view.locked_step.reset();
   model.view.range.reset();
   model.view.marks.clear();
   model.view.set_query(model.view.query, model.timeline);  // the names have other ids
@@ -23,6 +24,12 @@ std::optional<std::size_t> described_step(const Model& model) {
   const std::size_t completed = model.bubbles.count();
   if (completed == 0) return std::nullopt;
   const std::size_t last = completed - 1;
+  if (model.view.locked_step) {
+    const auto& steps = model.timeline.steps();
+    const auto locked = std::ranges::find(steps, *model.view.locked_step, &StepWindow::step);
+    const auto index = static_cast<std::size_t>(locked - steps.begin());
+    if (index <= last) return index;
+  }
   return model.viewport.following() ? last
                                     : std::min(last, model.viewport.step_in_view(model.timeline));
 }

@@ -57,8 +57,8 @@ struct Model {
 /// follows the new run.
 void forget_run(Model& model);
 
-/// Returns the index of the completed step that panels describe: the one in view, or the last one
-/// before it. None if no step is complete.
+/// Returns the index of the completed step that panels describe: the locked one, or else the one in
+/// view, or the last one before it. None if no step is complete.
 std::optional<std::size_t> described_step(const Model& model);
 
 /// The inputs of a panel about a step: while they stay the same, the panel keeps its analysis.

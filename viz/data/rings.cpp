@@ -283,24 +283,25 @@ std::vector<std::string> ring_sentences(const Ring& ring) {
       alike ? "Every link" : fmt::format("The slowest link, {},", link_name(ring, slowest));
   if (ring.latency_and_bytes) {
     const auto [latency, bytes] = *ring.latency_and_bytes;
-    words += fmt::format(" takes α + β n/N = {} + {} per step.", duration_words(latency),
-                         duration_words(bytes));
+    const Scale scale = Scale::durations(std::max(latency, bytes));
+    words += fmt::format(" takes α + β n/N = {} + {} per step.", scale(latency), scale(bytes));
     if (latency + bytes < 0.999 * static_cast<double>(each))
       words += fmt::format(" Its slowest transfer took {}.", duration_words(each));
   } else {
     words += fmt::format(" takes up to {} per step.", duration_words(each));
   }
   sentences.push_back(std::move(words));
+  const double sum = static_cast<double>(each) * static_cast<double>(steps);
+  const Scale scale = Scale::durations(
+      std::max({sum, static_cast<double>(took), static_cast<double>(ring.longest_path())}));
   if (alike)
     sentences.push_back(
-        fmt::format("{} × {} = {}; observed: {}.", steps, duration_words(each),
-                    duration_words(static_cast<double>(each) * static_cast<double>(steps)),
-                    duration_words(took)));
+        fmt::format("{} × {} = {}; observed: {}.", steps, scale(each), scale(sum), scale(took)));
   else
-    sentences.push_back(fmt::format(
-        "A chunk crosses {} link{} one after the other, {} on the slowest path; "
-        "observed, from the first start: {}.",
-        steps, steps == 1 ? "" : "s", duration_words(ring.longest_path()), duration_words(took)));
+    sentences.push_back(
+        fmt::format("A chunk crosses {} link{} one after the other, {} on the slowest path; "
+                    "observed, from the first start: {}.",
+                    steps, steps == 1 ? "" : "s", scale(ring.longest_path()), scale(took)));
   if (std::string late = late_words(ring); !late.empty()) sentences.push_back(std::move(late));
   return sentences;
 }
@@ -347,9 +348,10 @@ std::vector<std::string> ring_step_words(const Ring& ring, std::size_t i) {
                                 ring.size() > 2 ? ", and so on" : ""));
   const auto time = ring.time_of_step(i);
   if (!time) return lines;
-  lines.push_back(fmt::format("from {} to {} after the start",
-                              duration_words(time->start - ring.collective.time.start),
-                              duration_words(time->end - ring.collective.time.start)));
+  const Picoseconds start = ring.collective.time.start;
+  const Scale scale = Scale::durations(static_cast<double>(time->end - start));
+  lines.push_back(fmt::format("from {} to {} after the start", scale(time->start - start),
+                              scale(time->end - start)));
   const RingLink* slowest = nullptr;
   const auto took = [&](const RingLink& link) {
     return link.transfers[i].time.end - link.transfers[i].time.start;

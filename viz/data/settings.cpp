@@ -78,6 +78,18 @@ void remember(Settings& settings, const std::filesystem::path& path) {
   if (settings.recent.size() > most_recent) settings.recent.resize(most_recent);
 }
 
+std::pair<int, int> first_window(std::pair<int, int> wanted, std::pair<int, int> work_area,
+                                 double scale) {
+  constexpr int frame_width = 16, frame_height = 48;  // about, of a title bar and borders
+  const auto fitting = [&](int size, int area, int frame) {
+    const int scaled = static_cast<int>(std::lround(size * std::clamp(scale, 1.0, most_scale)));
+    if (area <= 0) return scaled;
+    return std::clamp(scaled, smallest_window, std::max(area - frame, smallest_window));
+  };
+  return {fitting(wanted.first, work_area.first, frame_width),
+          fitting(wanted.second, work_area.second, frame_height)};
+}
+
 double scale_of_window(double of_screen, int height) {
   const double least = height > 2700 ? 2 : height > 1800 ? 1.5 : 1;
   return std::clamp(of_screen, least, most_scale);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::viz {
@@ -24,6 +25,11 @@ constexpr double least_scale = 0.5, most_scale = 4;
 /// at least 1.5 for windows taller than 1,800 pixels, and 2 for those taller than 2,700. Otherwise
 /// a 4K screen that asks for no scale would have unreadably small text.
 double scale_of_window(double of_screen, int height);
+/// Returns the size of a window that opens on a screen whose work area (without bars and docks) has
+/// a size in pixels: the wanted size times `scale`, or as much of it as fits with its frame.
+/// Nothing is cut if the work area is unknown (0).
+std::pair<int, int> first_window(std::pair<int, int> wanted, std::pair<int, int> work_area,
+                                 double scale);
 constexpr int smallest_window = 320, largest_window = 8192;  ///< pixels
 constexpr std::size_t most_recent = 8;
 

@@ -22,9 +22,7 @@ const char* kind_name(StoredKind kind) {
 
 std::string copies_words(double copies) {
   if (copies == 1) return "one copy in the run";
-  return copies == static_cast<double>(static_cast<std::int64_t>(copies))
-             ? fmt::format("{:.0f} copies in the run", copies)
-             : fmt::format("{:.2f} copies in the run", copies);
+  return ratio_words(copies) + " copies in the run";
 }
 
 /// Says how the ranks divide a tensor.
@@ -39,10 +37,10 @@ std::string layout_sentence(const ShardLayout& layout, const Shape& whole) {
                        bytes_words(layout.bytes(holders.front())), copies);
   const auto [least, most] =
       std::ranges::minmax(holders, {}, [&](const Holders& each) { return layout.bytes(each); });
-  const std::string size = layout.bytes(least) == layout.bytes(most)
-                               ? bytes_words(layout.bytes(most))
-                               : fmt::format("{} to {}", bytes_words(layout.bytes(least)),
-                                             bytes_words(layout.bytes(most)));
+  const Scale scale = Scale::bytes(static_cast<double>(layout.bytes(most)));
+  std::string size = scale(layout.bytes(most));
+  if (scale(layout.bytes(least)) != size)
+    size = fmt::format("{} to {}", scale(layout.bytes(least)), size);
   return fmt::format("{}: in {} part{} of {}, {}", kinds, holders.size(),
                      holders.size() == 1 ? "" : "s", size, copies);
 }
@@ -250,11 +248,11 @@ std::vector<std::string> holders_words(const TensorShards& shards, const ShardLa
   const std::string ranks = ranks_words(holders.ranks);
   std::vector<std::string> lines{
       holders.ranks.size() > 1 ? ranks + " store the same" : ranks,
-      fmt::format("{}: {} elements, {:.3g} % of the tensor, {}{}", kinds_words(layout),
-                  holders.elements,
-                  100 * static_cast<double>(holders.elements) /
-                      static_cast<double>(std::max<std::int64_t>(shards.whole.elements(), 1)),
-                  bytes_words(layout.bytes(holders)), holders.ranks.size() > 1 ? " each" : "")};
+      fmt::format(
+          "{}: {} elements, {} of the tensor, {}{}", kinds_words(layout), holders.elements,
+          percent_words(static_cast<double>(holders.elements) /
+                        static_cast<double>(std::max<std::int64_t>(shards.whole.elements(), 1))),
+          bytes_words(layout.bytes(holders)), holders.ranks.size() > 1 ? " each" : "")};
   std::vector<std::string> boxes;
   for (std::size_t i = 0; i < std::min(holders.boxes.size(), most_boxes); ++i)
     boxes.push_back(holders.boxes[i].text());
@@ -324,6 +322,7 @@ std::optional<ParameterMemory> parameter_memory(const Timeline& timeline, int ra
 std::vector<std::string> memory_sentences(const ParameterMemory& memory,
                                           const TensorShards& shards) {
   std::vector<std::string> sentences;
+  const Scale bytes = Scale::bytes(static_cast<double>(memory.most));
   bool whole = false;  // on this rank, between steps
   for (const ShardLayout& layout : shards.layouts)
     if (layout.kinds.front().kind == StoredKind::parameters)
@@ -332,16 +331,15 @@ std::vector<std::string> memory_sentences(const ParameterMemory& memory,
                  std::ranges::count(each.ranks, memory.rank) > 0;
   if (!memory.changes())
     sentences.push_back(fmt::format(
-        "Rank {}'s parameters take {} throughout the step: {}.", memory.rank,
-        bytes_words(memory.least),
+        "Rank {}'s parameters take {} throughout the step: {}.", memory.rank, bytes(memory.least),
         whole ? "this tensor is always stored in full" : "no gather makes this tensor whole"));
   else if (memory.gathers.empty())
     sentences.push_back(fmt::format("Rank {}'s parameters take between {} and {}.", memory.rank,
-                                    bytes_words(memory.least), bytes_words(memory.most)));
+                                    bytes(memory.least), bytes(memory.most)));
   else
     sentences.push_back(
         fmt::format("Rank {}'s parameters take {}, and up to {} with gathered ones.", memory.rank,
-                    bytes_words(memory.least), bytes_words(memory.most)));
+                    bytes(memory.least), bytes(memory.most)));
   if (const Intervals& times = memory.whole_times(shards.tensor); !times.empty())
     sentences.push_back(
         fmt::format("It holds all of this tensor {} in the step, for {}{}.",
@@ -354,6 +352,7 @@ std::string moment_sentence(const ParameterMemory& memory, const TensorShards& s
                             Picoseconds time, Picoseconds origin) {
   if (!memory.changes() || time < memory.window.start || time > memory.window.end) return "";
   const std::int64_t now = memory.at(time);
+  const Scale bytes = Scale::bytes(static_cast<double>(now));
   const bool gathering = std::ranges::any_of(
       memory.gathers, [&](const Interval& each) { return each.start <= time && time < each.end; });
   const char* of_this = memory.whole_times(shards.tensor).empty() ? ""
@@ -362,10 +361,10 @@ std::string moment_sentence(const ParameterMemory& memory, const TensorShards& s
   std::string what;
   if (!memory.gathers.empty())
     what = now > memory.least ? fmt::format(", {} of it gathered from other ranks{}",
-                                            bytes_words(now - memory.least), of_this)
+                                            bytes(now - memory.least), of_this)
                               : ", only its own slices";
   return fmt::format("At {}, rank {} holds {}{}{}.", duration_words(time - origin), memory.rank,
-                     bytes_words(now), what, gathering ? "; an all-gather is in flight" : "");
+                     bytes(now), what, gathering ? "; an all-gather is in flight" : "");
 }
 
 }  // namespace lockstep::viz

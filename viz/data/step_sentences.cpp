@@ -11,10 +11,10 @@
 namespace lockstep::viz {
 namespace {
 
-/// Lists the parts of a time that are not zero: " (transfer 1.18 ms and latency 220.0 µs)", or
+/// Lists the parts of a time that are not zero: " (transfer 1.18 ms and latency 0.22 ms)", or
 /// " (all transfer)".
 std::string parts_words(std::vector<std::pair<StepPart, Picoseconds>> parts,
-                        const StepAccount& account) {
+                        const StepAccount& account, const Scale& scale) {
   std::erase_if(parts, [](const auto& part) { return part.second == 0; });
   if (parts.empty()) return {};
   if (parts.size() == 1) return fmt::format(" (all {})", name_of(parts.front().first));
@@ -22,25 +22,27 @@ std::string parts_words(std::vector<std::pair<StepPart, Picoseconds>> parts,
                            [](const auto& part) { return part.second; });
   std::vector<std::string> words;
   for (const auto& [part, sum] : parts)
-    words.push_back(fmt::format("{} {}", name_of(part), duration_words(mean_of(sum, account))));
+    words.push_back(fmt::format("{} {}", name_of(part), scale(mean_of(sum, account))));
   return fmt::format(" ({})", list_words(words));
 }
 
 std::string axis_sentence(const StepAccount& account, std::size_t axis, const Exposed& exposed) {
   const Overlap overlap = account.overlap(axis);
+  const Scale scale =
+      Scale::durations(mean_of(std::max(exposed.sum(), overlap.communication), account));
   std::string words = account.axes[axis] + ": ";
   if (exposed.sum() == 0)
     words += "never exposed";
   else
-    words += fmt::format("{} exposed per rank{}", duration_words(mean_of(exposed.sum(), account)),
+    words += fmt::format("{} exposed per rank{}", scale(mean_of(exposed.sum(), account)),
                          parts_words({{StepPart::transfer, exposed.transfer},
                                       {StepPart::latency, exposed.latency},
                                       {StepPart::late_peer, exposed.late_peer}},
-                                     account));
+                                     account, scale));
   if (overlap.communication > 0)
-    words += fmt::format("; its messages take {} on the lanes, {}",
-                         duration_words(mean_of(overlap.communication, account)),
-                         hidden_share_words(overlap));
+    words +=
+        fmt::format("; its messages take {} on the lanes, {}",
+                    scale(mean_of(overlap.communication, account)), hidden_share_words(overlap));
   return words + ".";
 }
 
@@ -61,11 +63,12 @@ std::string part_sentence(const StepAccount& account, const MeanPart& part) {
     for (std::size_t axis = 0; axis < account.axes.size(); ++axis)
       if (account.axes[axis] == part.name) return axis_sentence(account, axis, sum.axes[axis]);
   if (part.kind != MeanPart::Kind::bubble || sum.bubble() == 0) return {};
-  return fmt::format("Bubble: {} per rank{}.", duration_words(mean_of(sum.bubble(), account)),
+  const Scale scale = Scale::durations(mean_of(sum.bubble(), account));
+  return fmt::format("Bubble: {} per rank{}.", scale(mean_of(sum.bubble(), account)),
                      parts_words({{StepPart::cool_down, sum.cool_down},
                                   {StepPart::warm_up, sum.warm_up},
                                   {StepPart::waiting, sum.waiting}},
-                                 account));
+                                 account, scale));
 }
 
 std::vector<std::string> step_sentences(const BubbleSeries::Point& point) {

@@ -60,9 +60,10 @@ std::string node_words(const TrafficMatrix& matrix) {
   if (matrix.ranks_per_node == 0 || matrix.total == 0) return "";
   if (matrix.between_nodes == 0) return "all of it within nodes";
   if (matrix.between_nodes == matrix.total) return "all of it between nodes";
-  return fmt::format("{} within nodes, {} between nodes",
-                     bytes_words(matrix.total - matrix.between_nodes),
-                     bytes_words(matrix.between_nodes));
+  const std::int64_t within = matrix.total - matrix.between_nodes;
+  const Scale scale = Scale::bytes(static_cast<double>(std::max(within, matrix.between_nodes)));
+  return fmt::format("{} within nodes, {} between nodes", scale(within),
+                     scale(matrix.between_nodes));
 }
 
 std::vector<std::string> cell_words(const Timeline& timeline, const TrafficMatrix& matrix, int from,

@@ -16,6 +16,12 @@ namespace lockstep::viz {
 
 enum class Export : std::uint8_t { nothing, png, svg, csv };
 
+/// Traces that the user has chosen to open.
+struct OpenRequest {
+  std::vector<std::string> paths{};
+  bool beside = false;  ///< compared with the run shown, rather than instead of it
+};
+
 /// The controls that two compared runs share.
 struct Controls {
   bool critical_path = false;
@@ -24,10 +30,14 @@ struct Controls {
   bool help = false;                  ///< whether the list of keys is shown
   bool searching = false;             ///< whether the search box is open
   Theme theme = Theme::dark;
-  double scale = 0;                 ///< of text and everything else; 0: scale_of_window()
-  bool exports = false;             ///< whether the choice of exports is shown
-  Export wanted = Export::nothing;  ///< to be written after this frame
-  std::string exported{};           ///< what was written last, or why it could not be
+  double scale = 0;                    ///< of text and everything else; 0: scale_of_window()
+  bool exports = false;                ///< whether the choice of exports is shown
+  Export wanted = Export::nothing;     ///< to be written after this frame
+  std::string exported{};              ///< what was written last, or why it could not be
+  bool opening = false;                ///< whether the dialog for opening traces is shown
+  std::vector<std::string> dropped{};  ///< onto the window; the dialog asks what to do with them
+  std::string open_trouble{};          ///< why the traces chosen last can't be opened
+  OpenRequest open{};                  ///< to be opened after this frame
 };
 
 /// The state of the controls. Every control changes one of these, so that tests can read it.
@@ -36,9 +46,9 @@ struct ViewState : Controls {
   std::string query{};           ///< in the search box
   SpanSearch search{};           ///< the same, parsed: other spans are dimmed
   std::int64_t found = 0;        ///< number of spans that match, as last counted or counted so far
+  std::optional<int> locked_step{};  ///< the step that panels describe, wherever the window is
   std::optional<RangeStatistics> range{};  ///< of the range selected by dragging
   std::vector<Interval> marks{};           ///< a mark at one time has no length
-  std::string open{};                      ///< a recent trace that the user chose
 
   void toggle_theme() { theme = theme == Theme::dark ? Theme::light : Theme::dark; }
   /// Adds a mark, or removes it if there is one within `near` of it.

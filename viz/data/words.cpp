@@ -5,22 +5,34 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/run/report/text_table.h"
-
 namespace lockstep::viz {
 namespace {
 
 struct Unit {
-  double picoseconds;
+  double size;
   const char* name;
 };
-constexpr Unit units[] = {{1e12, "s"}, {1e9, "ms"}, {1e6, "µs"}, {1e3, "ns"}, {1, "ps"}};
+constexpr Unit time_units[] = {{1e12, "s"}, {1e9, "ms"}, {1e6, "µs"}, {1e3, "ns"}, {1, "ps"}};
+constexpr Unit byte_units[] = {{1e12, "TB"}, {1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}, {1, "B"}};
 
-Unit unit_for(double picoseconds) {
-  for (const Unit& unit : units) {
-    if (std::abs(picoseconds) >= unit.picoseconds) return unit;
-  }
-  return units[4];
+/// The smallest number that rounds to a number with one more digit before its point: 999.5 with
+/// three digits.
+constexpr double rounds_to(double power) {
+  return power - power / 2000;
+}
+
+/// Returns the largest unit in which the number reads as 1 or more.
+template <std::size_t n>
+const Unit& unit_for(const Unit (&units)[n], double number) {
+  for (const Unit& unit : units)
+    if (std::abs(number) >= rounds_to(unit.size)) return unit;
+  return units[n - 1];
+}
+
+/// Returns how many decimal places a number needs for three significant digits.
+int decimals_for(double number) {
+  const double size = std::abs(number);
+  return size >= rounds_to(100) ? 0 : size >= rounds_to(10) ? 1 : 2;
 }
 
 const char* action_words(Category category) {
@@ -51,12 +63,37 @@ const char* direction_words(const std::string& name, const RankTimeline& rank, c
 
 }  // namespace
 
+Scale Scale::durations(double largest) {
+  const Unit& unit = unit_for(time_units, largest);
+  return {unit.size, unit.name, unit.size == 1 ? 0 : decimals_for(largest / unit.size)};
+}
+
+Scale Scale::bytes(double largest) {
+  const Unit& unit = unit_for(byte_units, largest);
+  return {unit.size, unit.name, unit.size == 1 ? 0 : decimals_for(largest / unit.size)};
+}
+
+std::string Scale::operator()(double number) const {
+  if (number == 0) return fmt::format("0 {}", unit_);
+  const double least = std::pow(10, -places_);
+  if (std::abs(number / size_) < least / 2)
+    return fmt::format("<{:.{}f} {}", least, places_, unit_);
+  return fmt::format("{:.{}f} {}", number / size_, places_, unit_);
+}
+
 std::string duration_words(double picoseconds) {
-  if (picoseconds == 0) return "0 s";
-  const Unit unit = unit_for(picoseconds);
-  const double value = picoseconds / unit.picoseconds;
-  const int decimals = unit.picoseconds == 1 ? 0 : std::abs(value) >= 100 ? 1 : 2;
-  return fmt::format("{:.{}f} {}", value, decimals, unit.name);
+  return picoseconds == 0 ? "0 s" : Scale::durations(picoseconds)(picoseconds);
+}
+
+std::string bytes_words(double bytes) {
+  return Scale::bytes(bytes)(bytes);
+}
+
+std::string ratio_words(double ratio) {
+  if (std::abs(ratio) >= 999.5) return fmt::format("{:.0f}", ratio);
+  if (ratio == std::round(ratio)) return fmt::format("{:.0f}", ratio);
+  if (std::abs(ratio) >= rounds_to(1)) return fmt::format("{:.{}f}", ratio, decimals_for(ratio));
+  return fmt::format("{:.3g}", ratio);
 }
 
 double round_spacing(double least) {
@@ -68,14 +105,17 @@ double round_spacing(double least) {
 }
 
 std::string axis_words(double picoseconds, double spacing) {
-  const Unit unit = unit_for(std::max(std::abs(picoseconds), spacing));
-  const double digits = -std::floor(std::log10(spacing / unit.picoseconds) + 1e-9);
-  return fmt::format("{:.{}f} {}", picoseconds / unit.picoseconds,
+  const double largest = std::max(std::abs(picoseconds), spacing);
+  const Unit& unit = *std::ranges::find_if(
+      time_units, [&](const Unit& each) { return largest >= each.size || each.size == 1; });
+  const double digits = -std::floor(std::log10(spacing / unit.size) + 1e-9);
+  return fmt::format("{:.{}f} {}", picoseconds / unit.size,
                      static_cast<int>(std::clamp(digits, 0.0, 9.0)), unit.name);
 }
 
 std::string percent_words(double share) {
-  return percent(share);
+  const double percent = 100 * share;
+  return fmt::format("{:.{}f} %", percent, std::abs(percent) >= 99.95 ? 0 : 1);
 }
 
 std::string list_words(const std::vector<std::string>& words) {
@@ -85,21 +125,18 @@ std::string list_words(const std::vector<std::string>& words) {
   return list;
 }
 
-std::string bytes_words(double bytes) {
-  return human_bytes(std::llround(bytes));
-}
-
 std::string step_words(const Timeline& timeline, int step) {
   const std::string& phase = timeline.prediction(step).phase;
   return fmt::format("step {}{}{}", step, phase.empty() ? "" : ", ", phase);
 }
 
 std::string exposed_words(const Exposed& sum, double ranks) {
+  const Scale scale = Scale::durations(static_cast<double>(sum.sum()) / ranks);
   std::string words;
   const auto part = [&](const char* name, Picoseconds time) {
     if (time == 0) return;
     if (!words.empty()) words += ", ";
-    words += name + (" " + duration_words(static_cast<double>(time) / ranks));
+    words += name + (" " + scale(static_cast<double>(time) / ranks));
   };
   part(name_of(StepPart::transfer), sum.transfer);
   part(name_of(StepPart::latency), sum.latency);

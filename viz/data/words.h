@@ -8,21 +8,47 @@
 
 namespace lockstep::viz {
 
-/// Formats a duration with a suitable unit and about three digits: "3.25 ms".
+// The rule for numbers that a person reads: three significant digits, in the unit in which the
+// number is at least 1 (ms, µs; kB, MB, GB in powers of 1000), and one unit per sentence.
+
+/// The unit and the decimal places of the numbers of one sentence: those of its largest number with
+/// three significant digits. The sentence "1.18 ms, 0.22 ms of it late" has the scale of 1.18 ms.
+class Scale {
+ public:
+  static Scale durations(double largest);  ///< picoseconds
+  static Scale bytes(double largest);
+  /// Formats a number. One that is not 0 never reads as 0: "<0.01 ms".
+  std::string operator()(double number) const;
+  std::string operator()(std::integral auto number) const {
+    return (*this)(static_cast<double>(number));
+  }
+
+ private:
+  Scale(double size, const char* unit, int places) : size_(size), unit_(unit), places_(places) {}
+
+  double size_;  ///< of the unit
+  const char* unit_;
+  int places_;
+};
+
+/// Formats a duration that stands alone: "3.25 ms", "12.3 µs", "480 ns".
 std::string duration_words(double picoseconds);
 std::string duration_words(std::integral auto picoseconds) {
   return duration_words(static_cast<double>(picoseconds));
 }
+/// Formats a ratio: "2.13", "14.3", "4".
+std::string ratio_words(double ratio);
 /// Returns a spacing for the marks of an axis: 1, 2 or 5 times a power of ten, at least `least`.
 double round_spacing(double least);
-/// Formats a time on an axis with marks `spacing` apart: "12.5 ms".
+/// Formats a time on an axis with marks `spacing` apart: "12.5 ms". It has as many digits as the
+/// marks need to differ.
 std::string axis_words(double picoseconds, double spacing);
-/// Formats a size with the terminal's units: "16.4 kB".
+/// Formats a size that stands alone: "512 B", "16.4 kB", "1.05 MB", "80.0 GB".
 std::string bytes_words(double bytes);
 std::string bytes_words(std::integral auto bytes) {
   return bytes_words(static_cast<double>(bytes));
 }
-/// Formats a fraction: "34.5 %" for 0.345.
+/// Formats a fraction: "34.5 %" for 0.345, "100 %" for 1.
 std::string percent_words(double share);
 /// Joins words to a list: "a", "a and b" or "a, b and c".
 std::string list_words(const std::vector<std::string>& words);
@@ -35,7 +61,7 @@ std::string span_words(const Timeline& timeline, const RankTimeline& rank, const
 /// Names a step and its phase: "step 2, overlap".
 std::string step_words(const Timeline& timeline, int step);
 
-/// Formats the nonzero parts of exposed communication as means over `ranks`: "transfer 2.00 µs,
+/// Formats the nonzero parts of exposed communication as means over `ranks`: "transfer 2.0 µs,
 /// latency 27.0 µs".
 std::string exposed_words(const Exposed& sum, double ranks);
 

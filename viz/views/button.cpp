@@ -39,7 +39,7 @@ bool ButtonRow::button(const std::string& words, bool on, const std::string& tip
   const ImU32 colour = on ? colours::accent : colours::button;
   painter_.fill(rect, hovered ? mixed(colour, colours::text, 0.12f) : colour, painter_.px(4));
   painter_.text(rect.left + painter_.px(inside), middle - size_of(look.small) / 2, words,
-                on ? colours::text_on_box : colours::text, look.small);
+                on ? colours::text_on_accent : colours::text, look.small);
   if (hovered && !tip.empty()) {
     const Painter front{ImGui::GetForegroundDrawList(), look};
     const float width = front.text_width(tip, look.small) + front.px(2 * inside);

@@ -22,6 +22,8 @@ class ButtonRow {
   void text(const std::string& words, ImU32 colour);
   /// Leaves room for `width` pixels and returns their rectangle.
   Rect space(float width);
+  /// Where the next button begins.
+  float left() const { return x_; }
   const Painter& painter() const { return painter_; }
   /// Returns the width of a button, including the gap to the next one.
   static float width_of(const Painter& painter, const std::string& words);

@@ -31,7 +31,7 @@ float badge(const Painter& painter, float x, float middle, Side side) {
     painter.frame(box, colours::text, painter.px(4), painter.px(1.5f));
   }
   painter.text((box.left + box.right) / 2, middle - size_of(look.bold) / 2, letter_of(side),
-               solid ? colours::text_on_box : colours::text, look.bold, Align::centre);
+               solid ? colours::background : colours::text, look.bold, Align::centre);
   return 2 * half;
 }
 

@@ -9,7 +9,7 @@ constexpr float card_padding = 12;
 constexpr float card_rounding = 6;
 constexpr float dash_length = 4;
 constexpr float tip_gap = 12, tip_line_gap = 4;
-constexpr float fill_share = 0.22f, hatch_share = 0.5f;  // of the colour of idle time's cause
+constexpr float hatch_share = 0.5f;  // of the colour of idle time's cause
 
 constexpr std::size_t longest_text = 512;  // bytes
 
@@ -26,23 +26,24 @@ std::string_view beginning(std::string_view text) {
   return text.substr(0, size);
 }
 
-void Painter::hatch(const Rect& rect, ImU32 colour) const {
-  const ImVec2 from{rect.left / hatch_pixels, rect.top / hatch_pixels};
-  const ImVec2 to{rect.right / hatch_pixels, rect.bottom / hatch_pixels};
+void Painter::hatch(const Rect& rect, ImU32 colour, Hatch lines) const {
+  // The texture has lines at 45 degrees, so stretching it turns them.
+  const float x = lines.x / hatch_pixels, y = lines.y / hatch_pixels;
+  const ImVec2 from{rect.left * x, rect.top * y}, to{rect.right * x, rect.bottom * y};
   list_->AddImage(look_.hatch, rect.min(), rect.max(), from, to, colour);
 }
 
-void Painter::idle(const Rect& rect, ImU32 colour) const {
+void Painter::idle(const Rect& rect, ImU32 colour, Hatch lines) const {
   idle_fill(rect, colour, 1);
-  idle_hatch(rect, colour, 1);
+  idle_hatch(rect, colour, 1, lines);
 }
 
 void Painter::idle_fill(const Rect& rect, ImU32 colour, float opacity) const {
-  fill(rect, faded(mixed(colours::lane, colour, fill_share), opacity));
+  fill(rect, faded(mixed(colours::lane, colour, idle_fill_share), opacity));
 }
 
-void Painter::idle_hatch(const Rect& rect, ImU32 colour, float opacity) const {
-  hatch(rect, faded(colour, hatch_share * opacity));
+void Painter::idle_hatch(const Rect& rect, ImU32 colour, float opacity, Hatch lines) const {
+  hatch(rect, faded(colour, hatch_share * opacity), lines);
 }
 
 void Painter::dashes(float x0, float x1, float y, ImU32 colour) const {
@@ -115,8 +116,8 @@ float Painter::pill(float x, float y, std::string_view words, ImU32 colour, bool
   ImFont* font = look_.small;
   const float width = text_width(words, font) + px(16);
   const Rect rect{x, y, x + width, y + size_of(font) + px(7)};
-  fill(rect, filled ? colour : faded(colour, 0.16f), rect.height() / 2);
-  text(x + px(8), y + px(3), words, filled ? colours::text_on_box : colour, font);
+  fill(rect, filled ? colour : faded(colour, pill_share), rect.height() / 2);
+  text(x + px(8), y + px(3), words, filled ? colours::text_on_accent : colour, font);
   return width;
 }
 

@@ -52,14 +52,14 @@ class Painter {
   void line(float x0, float y0, float x1, float y1, ImU32 colour, float thickness = 1) const {
     list_->AddLine({x0, y0}, {x1, y1}, colour, thickness);
   }
-  /// Draws diagonal lines that continue from one rectangle to the next.
-  void hatch(const Rect& rect, ImU32 colour) const;
-  /// Shades idle time: hatched, in the colour of its cause.
-  void idle(const Rect& rect, ImU32 colour) const;
+  /// Draws parallel lines that continue from one rectangle to the next.
+  void hatch(const Rect& rect, ImU32 colour, Hatch lines = {}) const;
+  /// Shades idle time: hatched, in the colour and at the angle of its cause.
+  void idle(const Rect& rect, ImU32 colour, Hatch lines = {}) const;
   /// The two layers of idle time. Draw the fills of many rectangles before their hatches: changing
   /// from one to the other takes as long as drawing a hundred rectangles.
   void idle_fill(const Rect& rect, ImU32 colour, float opacity) const;
-  void idle_hatch(const Rect& rect, ImU32 colour, float opacity) const;
+  void idle_hatch(const Rect& rect, ImU32 colour, float opacity, Hatch lines = {}) const;
   /// Draws a dashed horizontal line.
   void dashes(float x0, float x1, float y, ImU32 colour) const;
 

@@ -11,7 +11,7 @@ namespace lockstep::viz {
 /// pipeline, a line shows the number of microbatches in flight (of pairs with chunks, if a rank has
 /// several), whose forward passes produced the activations. Under the cursor, it says which kinds
 /// of tensors and layers fill the memory: at that time on a rank's plot, and at the step's peak
-/// beside it.
+/// beside it. The wheel scrolls if not all ranks fit.
 class MemoryView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model);
@@ -19,6 +19,11 @@ class MemoryView {
   void draw_tooltip(const Painter& painter) const;
   /// The lines of the tooltip in this frame; empty if there is none.
   const std::vector<std::string>& tip() const { return tip_; }
+  /// Returns whether the wheel scrolled the ranks in this frame.
+  bool scrolled() const { return scrolled_; }
+  /// The first rank shown, by its position in the timeline, and the number of ranks shown.
+  std::size_t first() const { return first_; }
+  std::size_t shown() const { return shown_; }
 
  private:
   /// A rank's peaks in the step in view.
@@ -28,6 +33,8 @@ class MemoryView {
   };
 
   void refresh(Model& model);
+  /// Takes the wheel, and draws a bar that shows which of the ranks are visible.
+  void scroll(const Painter& painter, const Rect& card, const Rect& rows, std::size_t ranks);
   /// Takes the words of the tooltip if the cursor is on the rank's row.
   void look_under_cursor(const Painter& painter, const Rect& row, const RankTimeline& rank,
                          const Model& model);
@@ -39,6 +46,8 @@ class MemoryView {
   /// Returns the bottom of the legend, which may take two lines.
   float draw_legend(const Painter& painter, const Rect& rect, int most_in_flight, int chunks) const;
 
+  std::size_t first_ = 0, shown_ = 0;
+  bool scrolled_ = false;
   StepKey analysed_;
   bool explained_ = false;   ///< whether the step's microbatches were known
   std::vector<Peak> peaks_;  ///< by rank

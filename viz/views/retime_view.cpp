@@ -164,12 +164,13 @@ void RetimeView::draw_times(const Painter& painter, const Rect& rect, const Reti
   }
   if (!results.changes) return;
   const Picoseconds before = results.recorded.time, after = results.changed.time;
-  const std::string times = fmt::format("{} → {}", duration_words(before), duration_words(after));
+  const Scale scale = Scale::durations(static_cast<double>(std::max(before, after)));
+  const std::string times = fmt::format("{} → {}", scale(before), scale(after));
   const float y = rect.top + painter.px(2);
   const float x = rect.left + painter.text(rect.left, y, times, colours::text, look.body);
   std::string note = retiming.busy() ? "replaying ..." : "";
   if (!retiming.busy() && before > 0)
-    note = fmt::format("ratio {:.3f}", static_cast<double>(after) / static_cast<double>(before));
+    note = "ratio " + ratio_words(static_cast<double>(after) / static_cast<double>(before));
   const float note_x = x + painter.px(gap);
   const bool beside = note_x + painter.text_width(note, look.small) <= rect.right;
   const float note_y = y + size_of(look.body) + (beside ? -size_of(look.small) : painter.px(4));

@@ -21,13 +21,7 @@ constexpr std::size_t most_areas = 20'000;
 
 /// Returns a colour for holders, by their lowest rank.
 ImU32 colour_of(const Holders& holders) {
-  const auto i = static_cast<std::size_t>(std::max(holders.ranks.front(), 0));
-  const std::array colours{colours::forward,   colours::communication,   colours::backward,
-                           colours::optimizer, colours::backward_weight, colours::trouble,
-                           colours::recompute, colours::kernel};
-  const ImU32 colour = colours[i % colours.size()];
-  const auto round = static_cast<float>((i / colours.size()) % 3);
-  return mixed(colour, IM_COL32_BLACK, 0.22f * round);
+  return group_colour(static_cast<std::size_t>(std::max(holders.ranks.front(), 0)));
 }
 
 /// Returns the layout's kinds for a caption: "parameters, gradients".
@@ -220,6 +214,9 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
   const float x_scale = box.width() / static_cast<float>(columns);
   const float y_scale = box.height() / static_cast<float>(rows);
   const std::size_t first = areas_.size();
+  const auto colour = [&](const Holders& holders) {
+    return layout.holders.size() == 1 ? colours::kernel : colour_of(holders);
+  };
   std::optional<std::size_t> hovered;
   for (std::size_t h = 0; h < layout.holders.size(); ++h) {
     const std::size_t begin = areas_.size();
@@ -232,8 +229,7 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
                   box.top + y_scale * static_cast<float>(part.row), 0, 0};
         area.right = area.left + std::max(x_scale * static_cast<float>(part.columns), 1.0f);
         area.bottom = area.top + std::max(y_scale * static_cast<float>(part.rows), 1.0f);
-        painter.fill(area,
-                     layout.holders.size() == 1 ? colours::kernel : colour_of(layout.holders[h]));
+        painter.fill(area, colour(layout.holders[h]));
         if (area.contains(mouse)) hovered = h;
         areas_.push_back({area, index, h});
         const auto size = [](const Rect& of) { return of.width() * of.height(); };
@@ -246,8 +242,8 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
   for (std::size_t i = first; i < areas_.size(); ++i) {
     const Area& area = areas_[i];
     if (i > first && areas_[i - 1].holders == area.holders) continue;
-    painter.text_in(area.rect, label_of(layout.holders[area.holders]), colours::text_on_box,
-                    look.small);
+    const Holders& holders = layout.holders[area.holders];
+    painter.text_in(area.rect, label_of(holders), ink_on(colour(holders)), look.small);
   }
   if (layout.holders.size() > 1)
     for (std::size_t i = first; i < areas_.size(); ++i) {

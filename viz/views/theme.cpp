@@ -1,6 +1,33 @@
 #include "viz/views/theme.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace lockstep::viz {
+namespace {
+
+/// The relative luminance of WCAG 2.
+double luminance(ImU32 colour) {
+  const auto linear = [&](int shift) {
+    const double value = static_cast<double>((colour >> shift) & 0xff) / 255;
+    return value <= 0.04045 ? value / 12.92 : std::pow((value + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * linear(IM_COL32_R_SHIFT) + 0.7152 * linear(IM_COL32_G_SHIFT) +
+         0.0722 * linear(IM_COL32_B_SHIFT);
+}
+
+}  // namespace
+
+double contrast(ImU32 a, ImU32 b) {
+  const double one = luminance(a) + 0.05, other = luminance(b) + 0.05;
+  return std::max(one, other) / std::min(one, other);
+}
+
+ImU32 ink_on(ImU32 colour) {
+  return contrast(colours::text_on_box, colour) >= contrast(IM_COL32_WHITE, colour)
+             ? colours::text_on_box
+             : IM_COL32_WHITE;
+}
 
 void apply_theme(float scale, Theme theme) {
   palette = theme == Theme::light ? light_palette : dark_palette;

@@ -28,7 +28,7 @@ struct Look {
   ImFont* bold = nullptr;
   ImFont* small = nullptr;
   ImFont* large = nullptr;
-  ImTextureID hatch{};  ///< diagonal lines, white on transparent; repeats every hatch_pixels
+  ImTextureID hatch{};  ///< lines at 45 degrees, white on transparent; repeats every hatch_pixels
   float scale = 1;
   float px(float units) const { return units * scale; }
 };
@@ -44,6 +44,7 @@ struct Palette {
   ImU32 text_dim;
   ImU32 text_faint;
   ImU32 text_on_box;
+  ImU32 text_on_accent;  ///< on accent, mark, live and trouble
   ImU32 grid;
   ImU32 step_line;
   ImU32 lane;  ///< background of a lane
@@ -83,17 +84,25 @@ struct Palette {
   ImU32 bubble;  ///< as a whole
   ImU32 other;
   ImU32 ended;
-  std::array<ImU32, axis_slot_count> axes;  ///< exposed communication, see axis_slots()
+  std::array<ImU32, axis_slot_count> axes;          ///< exposed communication, see axis_slots()
+  std::array<ImU32, memory_category_count> memory;  ///< by MemoryCategory
 };
+
+/// Colours that tell ranks and groups apart: none of them means a kind of work. Used by all themes.
+constexpr std::array<ImU32, 8> group_colours{
+    IM_COL32(74, 42, 198, 255),  IM_COL32(245, 211, 125, 255), IM_COL32(48, 118, 36, 255),
+    IM_COL32(217, 94, 137, 255), IM_COL32(88, 207, 250, 255),  IM_COL32(142, 51, 118, 255),
+    IM_COL32(134, 178, 41, 255), IM_COL32(153, 89, 193, 255)};
 
 constexpr Palette dark_palette{
     .background = IM_COL32(17, 20, 25, 255),
     .panel = IM_COL32(24, 28, 35, 255),
     .panel_edge = IM_COL32(38, 44, 54, 255),
     .text = IM_COL32(222, 228, 236, 255),
-    .text_dim = IM_COL32(146, 156, 170, 255),
-    .text_faint = IM_COL32(98, 108, 122, 255),
+    .text_dim = IM_COL32(166, 176, 189, 255),
+    .text_faint = IM_COL32(132, 142, 156, 255),
     .text_on_box = IM_COL32(10, 14, 20, 255),
+    .text_on_accent = IM_COL32(10, 14, 20, 255),
     .grid = IM_COL32(255, 255, 255, 14),
     .step_line = IM_COL32(255, 255, 255, 60),
     .lane = IM_COL32(29, 33, 41, 255),
@@ -105,7 +114,7 @@ constexpr Palette dark_palette{
     .accent = IM_COL32(94, 164, 238, 255),
     .wall_clock = IM_COL32(126, 200, 130, 255),
     .modelled_clock = IM_COL32(232, 178, 80, 255),
-    .trouble = IM_COL32(235, 108, 100, 255),
+    .trouble = IM_COL32(240, 118, 110, 255),
     .live = IM_COL32(102, 210, 130, 255),
     .loss = IM_COL32(240, 240, 245, 255),
     .message = IM_COL32(240, 200, 120, 150),
@@ -126,36 +135,40 @@ constexpr Palette dark_palette{
     .communication = IM_COL32(226, 162, 58, 255),
     .step = IM_COL32(70, 78, 92, 255),
     .kernel = IM_COL32(122, 138, 160, 255),
-    .wait = IM_COL32(120, 138, 146, 255),
-    .warm_up = IM_COL32(112, 128, 176, 255),
-    .cool_down = IM_COL32(156, 124, 176, 255),
+    .wait = IM_COL32(112, 132, 140, 255),
+    .warm_up = IM_COL32(80, 88, 180, 255),
+    .cool_down = IM_COL32(164, 140, 222, 255),
     .bubble = IM_COL32(128, 140, 150, 255),
-    .other = IM_COL32(92, 98, 110, 255),
+    .other = IM_COL32(80, 84, 92, 255),
     .ended = IM_COL32(52, 58, 70, 255),
     .axes = {IM_COL32(226, 162, 58, 255), IM_COL32(214, 96, 60, 255), IM_COL32(250, 224, 150, 255),
-             IM_COL32(175, 143, 119, 255), IM_COL32(158, 206, 158, 255)}};
+             IM_COL32(175, 143, 119, 255), IM_COL32(158, 206, 158, 255)},
+    .memory = {IM_COL32(92, 104, 128, 255), IM_COL32(64, 150, 134, 255),
+               IM_COL32(186, 156, 228, 255), IM_COL32(74, 138, 220, 255),
+               IM_COL32(226, 162, 58, 255)}};
 
 constexpr Palette light_palette{
     .background = IM_COL32(246, 247, 249, 255),
     .panel = IM_COL32(255, 255, 255, 255),
     .panel_edge = IM_COL32(212, 216, 223, 255),
     .text = IM_COL32(24, 29, 37, 255),
-    .text_dim = IM_COL32(86, 96, 110, 255),
-    .text_faint = IM_COL32(128, 137, 150, 255),
+    .text_dim = IM_COL32(72, 82, 96, 255),
+    .text_faint = IM_COL32(94, 103, 116, 255),
     .text_on_box = IM_COL32(10, 14, 20, 255),
+    .text_on_accent = IM_COL32(255, 255, 255, 255),
     .grid = IM_COL32(0, 0, 0, 18),
     .step_line = IM_COL32(0, 0, 0, 70),
     .lane = IM_COL32(231, 234, 239, 255),
     .idle_hatch = IM_COL32(0, 0, 0, 22),
     .tip = IM_COL32(255, 255, 255, 255),
     .critical_path = IM_COL32(206, 24, 136, 255),
-    .mark = IM_COL32(0, 128, 100, 255),
+    .mark = IM_COL32(0, 112, 88, 255),
     .highlight = IM_COL32(12, 16, 24, 235),
-    .accent = IM_COL32(58, 138, 224, 255),
-    .wall_clock = IM_COL32(30, 128, 60, 255),
-    .modelled_clock = IM_COL32(166, 106, 0, 255),
-    .trouble = IM_COL32(196, 44, 40, 255),
-    .live = IM_COL32(40, 150, 80, 255),
+    .accent = IM_COL32(20, 100, 190, 255),
+    .wall_clock = IM_COL32(20, 110, 50, 255),
+    .modelled_clock = IM_COL32(140, 88, 0, 255),
+    .trouble = IM_COL32(180, 36, 34, 255),
+    .live = IM_COL32(20, 116, 56, 255),
     .loss = IM_COL32(40, 46, 58, 255),
     .message = IM_COL32(150, 100, 0, 170),
     .popup = IM_COL32(255, 255, 255, 250),
@@ -175,14 +188,17 @@ constexpr Palette light_palette{
     .communication = IM_COL32(226, 162, 58, 255),
     .step = IM_COL32(190, 197, 208, 255),
     .kernel = IM_COL32(148, 162, 182, 255),
-    .wait = IM_COL32(104, 124, 134, 255),
-    .warm_up = IM_COL32(92, 110, 170, 255),
-    .cool_down = IM_COL32(140, 96, 168, 255),
+    .wait = IM_COL32(88, 108, 112, 255),
+    .warm_up = IM_COL32(84, 90, 186, 255),
+    .cool_down = IM_COL32(196, 130, 222, 255),
     .bubble = IM_COL32(176, 186, 196, 255),
-    .other = IM_COL32(120, 126, 136, 255),
+    .other = IM_COL32(140, 142, 146, 255),
     .ended = IM_COL32(214, 218, 225, 255),
     .axes = {IM_COL32(226, 162, 58, 255), IM_COL32(214, 96, 60, 255), IM_COL32(208, 208, 40, 255),
-             IM_COL32(175, 143, 119, 255), IM_COL32(158, 206, 158, 255)}};
+             IM_COL32(175, 143, 119, 255), IM_COL32(158, 206, 158, 255)},
+    .memory = {IM_COL32(92, 104, 128, 255), IM_COL32(64, 150, 134, 255),
+               IM_COL32(186, 156, 228, 255), IM_COL32(74, 138, 220, 255),
+               IM_COL32(226, 162, 58, 255)}};
 
 /// The palette in use. Views read it through the names below.
 inline Palette palette = dark_palette;
@@ -194,6 +210,7 @@ inline const ImU32& text = palette.text;
 inline const ImU32& text_dim = palette.text_dim;
 inline const ImU32& text_faint = palette.text_faint;
 inline const ImU32& text_on_box = palette.text_on_box;
+inline const ImU32& text_on_accent = palette.text_on_accent;
 inline const ImU32& grid = palette.grid;
 inline const ImU32& step_line = palette.step_line;
 inline const ImU32& lane = palette.lane;
@@ -283,19 +300,7 @@ inline ImU32 colour_of(Category category) {
 /// Returns the colour of a memory category. Parameters, gradients and optimizer states persist;
 /// activations and communication buffers are temporary.
 inline ImU32 colour_of(MemoryCategory category) {
-  switch (category) {
-    case MemoryCategory::parameters:
-      return IM_COL32(92, 108, 138, 255);
-    case MemoryCategory::gradients:
-      return IM_COL32(64, 150, 134, 255);
-    case MemoryCategory::optimizer:
-      return IM_COL32(142, 108, 186, 255);
-    case MemoryCategory::activations:
-      return IM_COL32(74, 138, 220, 255);
-    case MemoryCategory::communication:
-      return IM_COL32(226, 162, 58, 255);
-  }
-  return colours::kernel;
+  return palette.memory[static_cast<std::size_t>(category)];
 }
 
 /// Returns the colour with its opacity multiplied by `share`.
@@ -313,6 +318,53 @@ constexpr ImU32 mixed(ImU32 a, ImU32 b, float share) {
     result |= static_cast<ImU32>(from + (to - from) * share + 0.5f) << shift;
   }
   return result;
+}
+
+/// Returns the colour of a rank or of a group, by its number. Every eighth has the same hue, in
+/// three shades.
+constexpr ImU32 group_colour(std::size_t number) {
+  const std::size_t count = group_colours.size();
+  const auto round = static_cast<float>((number / count) % 3);
+  return mixed(group_colours[number % count], IM_COL32_BLACK, 0.2f * round);
+}
+
+/// How much of its cause's colour the ground of idle time has, and a label of its colour.
+constexpr float idle_fill_share = 0.22f, pill_share = 0.16f;
+
+/// Returns the contrast ratio of two colours (WCAG 2): 1 to 21; text needs 4.5.
+double contrast(ImU32 a, ImU32 b);
+/// Returns the colour of text on a coloured area: dark or white, whichever contrasts more.
+ImU32 ink_on(ImU32 colour);
+
+/// The lines of a hatch: they run along (x, -y) on the screen, whose y axis points down. Steep
+/// lines mean a bubble, flat lines exposed communication.
+struct Hatch {
+  float x = 1, y = 1;  ///< lines per hatch_pixels in each direction
+  bool operator==(const Hatch&) const = default;
+};
+
+/// Returns the hatch of a cause of idle time. Each cause has its own angle, so that causes differ
+/// without their colours.
+constexpr Hatch hatch_of(StepPart part) {
+  switch (part) {
+    case StepPart::warm_up:
+      return {1, 0.5f};  // steep, rising
+    case StepPart::waiting:
+      return {1, 0};  // vertical
+    case StepPart::cool_down:
+      return {1, -0.5f};  // steep, falling
+    case StepPart::transfer:
+      return {0, 1};  // horizontal
+    case StepPart::latency:
+      return {0.5f, 1};  // flat, rising
+    case StepPart::late_peer:
+      return {-0.5f, 1};  // flat, falling
+    case StepPart::compute:
+    case StepPart::optimizer:
+    case StepPart::other:
+      break;
+  }
+  return {1, 1};
 }
 
 /// Uses the theme's palette, and gives Dear ImGui's own widgets a matching style.

@@ -116,15 +116,44 @@ void TimelineView::draw_steps(const Painter& painter, const Frame& frame,
     rect.right = std::min(rect.right, frame.x(static_cast<double>(end)));
     if (rect.right <= rect.left + 1) continue;
     rect.right -= 1;
-    painter.fill(rect, i % 2 == 0 ? colours::step_even : colours::step_odd, painter.px(2));
+    const bool described = !compared_ && model.described && model.described->step == steps[i].step;
+    const bool locked = described && model.view.locked_step == steps[i].step;
+    painter.fill(rect,
+                 locked       ? colours::accent
+                 : i % 2 == 0 ? colours::step_even
+                              : colours::step_odd,
+                 painter.px(2));
+    if (described) painter.frame(rect, colours::accent, painter.px(2), painter.px(1.5f));
     if (rect.width() < painter.px(least_step_label)) continue;
+    const ImU32 ink = locked      ? colours::text_on_accent
+                      : described ? colours::text
+                                  : colours::text_dim;
     std::string words = fmt::format("step {}", steps[i].step);
     const std::string& phase = model.timeline.prediction(steps[i].step).phase;
     if (!phase.empty() && model.timeline.predictions().size() > 1) words += ", " + phase;
-    if (!painter.text_in(rect, words, colours::text_dim, look.small)) {
-      painter.text_in(rect, fmt::format("{}", steps[i].step), colours::text_dim, look.small);
-    }
+    if (locked && painter.text_in(rect, words + ", locked: click to unlock", ink, look.small))
+      continue;
+    if (locked) words += ", locked";
+    if (!painter.text_in(rect, words, ink, look.small))
+      painter.text_in(rect, fmt::format("{}", steps[i].step), ink, look.small);
   }
+}
+
+void TimelineView::draw_described(const Painter& painter, const Frame& frame,
+                                  const Model& model) const {
+  if (!model.described) return;
+  const StepWindow* step = model.timeline.find_step(model.described->step);
+  if (!step || !frame.shows(*step)) return;
+  const Interval time = time_of(*step);
+  const float left = frame.x(static_cast<double>(time.start));
+  const float right = frame.x(static_cast<double>(time.end));
+  painter.fill({std::max(left, frame.lanes.left), frame.lanes.top - painter.px(2),
+                std::min(right, frame.lanes.right), frame.lanes.top},
+               colours::accent);
+  const float bottom = std::min(frame.lanes.bottom, frame.lanes.top + layout_.height() - scroll_);
+  for (const float x : {left, right})
+    if (x >= frame.lanes.left && x <= frame.lanes.right)
+      painter.line(x, frame.lanes.top, x, bottom, faded(colours::accent, 0.8f), painter.px(1.5f));
 }
 
 }  // namespace lockstep::viz

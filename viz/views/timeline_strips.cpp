@@ -209,7 +209,7 @@ void TimelineView::draw_parts(const Painter& painter, const Frame& frame, const 
     painter.idle_fill(place_box(box), colour_of(box.part, box.slot), 1);
   for (const IdleBox& box : idle_boxes_)
     if (box.right - box.left >= least_hatch)
-      painter.idle_hatch(place_box(box), colour_of(box.part, box.slot), 1);
+      painter.idle_hatch(place_box(box), colour_of(box.part, box.slot), 1, hatch_of(box.part));
 }
 
 void TimelineView::draw_ghosts(const Painter& painter, const Frame& frame, std::size_t rank,
@@ -268,22 +268,27 @@ void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const 
     at.right = frame.lanes.left + static_cast<float>(box.right);
     return at;
   };
-  // A wait has the colour of its cause, if that is known.
-  const auto colour_of_wait = [&](const SpanBox& box) {
+  // A wait has the colour and the hatch of its cause, if that is known.
+  const auto cause_of_wait = [&](const SpanBox& box) -> const IdleBox* {
     const double middle = (box.left + box.right) / 2;
     const auto part = std::ranges::partition_point(
         idle_boxes_, [&](const IdleBox& each) { return each.right <= middle; });
-    return part == idle_boxes_.end() || part->left > middle ? colour_of(Category::wait)
-                                                            : colour_of(part->part, part->slot);
+    return part == idle_boxes_.end() || part->left > middle ? nullptr : &*part;
+  };
+  const auto colour_of_wait = [&](const IdleBox* cause) {
+    return cause ? colour_of(cause->part, cause->slot) : colour_of(Category::wait);
   };
   if (which != Draw::work) {
     for (const SpanBox& box : boxes)
       if (box.category == Category::wait && box.cover >= least_wait)
-        painter.idle_fill(place_box(box), colour_of_wait(box), static_cast<float>(box.opacity));
+        painter.idle_fill(place_box(box), colour_of_wait(cause_of_wait(box)),
+                          static_cast<float>(box.opacity));
     for (const SpanBox& box : boxes) {
       if (box.category != Category::wait || box.width() < least_hatch) continue;
       const Rect at = place_box(box);
-      painter.idle_hatch(at, colour_of_wait(box), static_cast<float>(box.opacity));
+      const IdleBox* cause = cause_of_wait(box);
+      painter.idle_hatch(at, colour_of_wait(cause), static_cast<float>(box.opacity),
+                         cause ? hatch_of(cause->part) : Hatch{});
       if (box.whole && model.hovered.kind == Finding::Kind::span &&
           same_span(*box.span, model.hovered.span))
         painter.frame(at, colours::highlight);

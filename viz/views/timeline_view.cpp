@@ -94,6 +94,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
     painter.line(rect.left, pinned_bottom, rect.right, pinned_bottom, colours::text_faint);
   painter.list()->PushClipRect(frame.lanes.min(), frame.lanes.max(), true);
   draw_step_lines(painter, frame, model);
+  if (!compared_) draw_described(painter, frame, model);
   draw_messages(painter, frame, model);
   if (model.view.critical_path) draw_critical_path(painter, frame);
   draw_chain(painter, frame, model);
@@ -173,7 +174,12 @@ void TimelineView::select_step(const Frame& frame, Model& model) const {
     for (const ExplainedStep* explained : explained_)
       if (explained->step == step.step) range = longest_step(explained->account);
     model.viewport.follow(false);
-    model.view.range = range_statistics(model.timeline, range);
+    if (model.view.locked_step == step.step) {
+      model.view.locked_step.reset();
+    } else {
+      model.view.locked_step = step.step;
+      model.view.range = range_statistics(model.timeline, range);
+    }
     return;
   }
 }

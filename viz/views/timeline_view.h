@@ -110,11 +110,14 @@ class TimelineView {
   /// (A rank's step begins when its previous one ends, even if other ranks have not finished that
   /// one.)
   Interval time_of(const StepWindow& step) const;
+  /// Locks the cards to the step under the cursor and selects its range, or unlocks them.
   void select_step(const Frame& frame, Model& model) const;
 
   void draw_overview(const Painter& painter, const Frame& frame, const Model& model);
   void draw_axis(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_step_lines(const Painter& painter, const Frame& frame, const Model& model) const;
+  /// Marks the step that the cards describe.
+  void draw_described(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_steps(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_names(const Painter& painter, const Frame& frame, const Model& model,
                   bool pinned) const;

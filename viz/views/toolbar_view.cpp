@@ -22,6 +22,7 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
   if (!ImGui::GetIO().WantTextInput) {
     if (key_pressed(keys::e, false)) view.exports = !view.exports;
     if (key_pressed(keys::b, false)) view.toggle_theme();
+    if (key_pressed(keys::o, false)) view.opening = true;
   }
   ButtonRow row{painter, rect, rect.left + painter.px(edge)};
   if (model.contents.pipeline) {
@@ -32,6 +33,9 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
                    "below each lane: the schedule, simulated with the mean times of each stage"))
       view.ghost = !view.ghost;
   }
+  if (view.locked_step && row.button(fmt::format("Step {} locked  ×", *view.locked_step), true,
+                                     "the cards describe this step; click to unlock them"))
+    view.locked_step.reset();
   draw_playback(row, model);
   const int jump = draw_search(row, model);
 
@@ -40,13 +44,15 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
                     (!source.piped || source.connected > 0);
   const std::string follow_words =
       model.viewport.following() ? "L  Following the run" : "L  Resume following";
-  const std::string help = "?  Keys", exports = "E  Export";
+  const std::string help = "?  Keys", exports = "E  Export", open = "O  Open";
   const std::string theme = view.theme == Theme::dark ? "B  Light" : "B  Dark";
   float left = rect.right - painter.px(edge) + ButtonRow::gap_of(painter);
-  for (const std::string& words : {theme, exports, help})
+  for (const std::string& words : {open, theme, exports, help})
     left -= ButtonRow::width_of(painter, words);
   if (more) left -= ButtonRow::width_of(painter, follow_words);
   ButtonRow right{painter, rect, left};
+  if (right.button(open, view.opening, "another run, instead of this one or beside it"))
+    view.opening = true;
   if (right.button(theme, false, "a dark or a light background")) view.toggle_theme();
   if (right.button(exports, view.exports, "a picture, the timeline as SVG, the statistics as CSV"))
     view.exports = !view.exports;
