@@ -13,6 +13,7 @@
 #include "core/base/token.h"
 #include "viz/app/app.h"
 #include "viz/app/export.h"
+#include "viz/app/summary.h"
 
 namespace {
 
@@ -41,6 +42,10 @@ int main(int argc, char** argv) {
     if (parsed.exit_code) return *parsed.exit_code;
     if (!parsed.options.exports.empty()) {
       lockstep::viz::export_files(parsed.options);
+      return 0;
+    }
+    if (parsed.options.summary) {
+      std::fputs(lockstep::viz::summary_of(parsed.options).c_str(), stdout);
       return 0;
     }
     use_virtual_display(parsed.options, argc, argv);

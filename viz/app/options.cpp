@@ -49,6 +49,8 @@ ParsedOptions parse_options(int argc, char** argv) {
       "Without files it waits for a run to connect: start one with --view in another terminal.\n"
       "With files or folders (such as runs/latest) it shows these traces, Lockstep's or "
       "PyTorch's.\n"
+      "With the dumps of PyTorch's flight recorder (nccl_trace_rank_0, ...) it shows which ranks "
+      "wait\nfor which.\n"
       "With the traces of two runs it compares them; give a run twice to compare two of its "
       "steps.\n"
       "With - it shows the trace that arrives on standard input and opens no port:\n"
@@ -118,6 +120,10 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag(
+      "--summary", options.summary,
+      "Print what flight-recorder dumps say, and exit: which ranks everything waits for, and "
+      "who called what in each process group; needs no display");
   app.add_option("--export-to", options.export_folder,
                  "The folder for files written with E (default runs/exports)")
       ->type_name("DIR");

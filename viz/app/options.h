@@ -37,6 +37,7 @@ struct ViewerOptions {
   bool size_given = false;
   bool remembers = true;                       ///< settings; see Preferences
   std::vector<std::filesystem::path> exports;  ///< written without a window
+  bool summary = false;                        ///< printed, without a window
   std::filesystem::path export_folder = "runs/exports";
   bool listens() const { return paths.empty(); }
   bool piped() const { return paths.size() == 1 && paths.front() == "-"; }
