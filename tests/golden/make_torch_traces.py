@@ -7,7 +7,9 @@ Writes FOLDER/KIND/: one trace per rank, as tensorboard_trace_handler names it, 
 order of torch's own schedule class: each row is a rank, each cell an action. tests/golden/pack_torch_traces.py makes the
 files in tests/golden/torch_traces of them.
 
-In each run one rank is slower than the others: SLOW of the kind computes more.
+In each run one rank is slower than the others: in a pipeline, the one that holds stage SLOW, whose forward pass sleeps;
+otherwise rank SLOW, which sleeps before its forward pass, as if it waited for its data. Sleeping is slow on a busy
+machine, too.
 """
 
 import argparse
@@ -17,12 +19,14 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 
 RANKS = 4
 MICROBATCHES = {'pp_1f1b': 8, 'pp_dualpipev': 8}      # other kinds: 4
 STEPS = 2                # recorded, after one step without the profiler and one that warms it up
 WIDTH = 256
-SLOW = 2                 # this rank (in a pipeline: the stages that it holds) computes more
+SLOW = 2
+PAUSE = {'pass': 0.004, 'input': 0.03}         # seconds
 
 PIPELINES = {
     # kind: (class, chunks per rank)
@@ -37,9 +41,14 @@ PIPELINES = {
 KINDS = [*PIPELINES, 'pp_dp', 'ddp', 'fsdp2', 'fsdp1']          # ddp also records Python's stacks
 
 
-def block(torch, width, depth):
-    """`depth` linear layers with a nonlinearity between them."""
-    layers = []
+def block(torch, width, depth, slow=False):
+    """`depth` linear layers with a nonlinearity between them; a slow one sleeps before them."""
+    class Pause(torch.nn.Module):
+        def forward(self, x):
+            time.sleep(PAUSE['pass'])
+            return x
+
+    layers = [Pause()] if slow else []
     for _ in range(depth):
         layers += [torch.nn.Linear(width, width), torch.nn.ReLU()]
     return torch.nn.Sequential(*layers)
@@ -80,7 +89,7 @@ def executed_order(run):
     return order
 
 
-def pipeline(torch, dist, kind, rank, folder, group, pp_rank, pp_size, make_module, depth_of):
+def pipeline(torch, dist, kind, rank, folder, group, pp_rank, pp_size, make_module, slow_stage):
     """One rank of a pipeline of `pp_size` ranks."""
     from torch.distributed.pipelining import PipelineStage, schedules
     name, chunks = PIPELINES.get(kind, ('ScheduleInterleaved1F1B', 2))
@@ -91,7 +100,7 @@ def pipeline(torch, dist, kind, rank, folder, group, pp_rank, pp_size, make_modu
     else:
         held = [pp_rank + i * pp_size for i in range(chunks)]
     device = torch.device('cpu')
-    modules = [make_module(depth_of(index)) for index in held]
+    modules = [make_module(index == slow_stage) for index in held]
     parts = [PipelineStage(module, index, stages, device, group=group) for module, index in zip(modules, held)]
     optimizer = torch.optim.SGD([p for module in modules for p in module.parameters()], lr=1e-3)
     if name == '_PipelineScheduleRuntime':
@@ -131,27 +140,25 @@ def rank_main(kind, rank, folder, port):
     dist.init_process_group('gloo', init_method=f'tcp://127.0.0.1:{port}', rank=rank, world_size=RANKS)
     stacks = False
 
-    def plain_module(depth):
-        return block(torch, WIDTH, depth)
+    def plain_module(slow):
+        return block(torch, WIDTH, 1, slow)
 
     if kind in PIPELINES:
-        step = pipeline(torch, dist, kind, rank, folder, None, rank, RANKS, plain_module,
-                        lambda stage: 3 if stage == SLOW else 1)
+        step = pipeline(torch, dist, kind, rank, folder, None, rank, RANKS, plain_module, SLOW)
     elif kind == 'pp_dp':
         # 2 pipelines of 2 ranks; rank = dp * 2 + pp. The gradients are averaged between pipelines.
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
         mesh = init_device_mesh('cpu', (2, 2), mesh_dim_names=('dp', 'pp'))
 
-        def sharded(depth):
-            module = block(torch, WIDTH, depth)
+        def sharded(slow):
+            module = block(torch, WIDTH, 1, slow)
             for layer in module:
                 if isinstance(layer, torch.nn.Linear):
                     fully_shard(layer, mesh=mesh['dp'])
             return fully_shard(module, mesh=mesh['dp'])
 
-        step = pipeline(torch, dist, kind, rank, folder, mesh.get_group('pp'), mesh.get_local_rank('pp'), 2, sharded,
-                        lambda stage: 3 if stage == 1 else 1)
+        step = pipeline(torch, dist, kind, rank, folder, mesh.get_group('pp'), mesh.get_local_rank('pp'), 2, sharded, 1)
     else:
         depth, width = 3, WIDTH
         torch.manual_seed(0)
@@ -175,15 +182,13 @@ def rank_main(kind, rank, folder, port):
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         torch.manual_seed(rank)
         x, y = torch.randn(64, width), torch.randn(64, width)
-        more = torch.randn(512, 512)
 
         def step():
+            if rank == SLOW:
+                with torch.profiler.record_function('slow input'):
+                    time.sleep(PAUSE['input'])
             optimizer.zero_grad()
             out = model(x)
-            if rank == SLOW:
-                with torch.profiler.record_function('more work'):
-                    for _ in range(4):
-                        more @ more
             torch.nn.functional.mse_loss(out, y).backward()
             optimizer.step()
 
@@ -219,8 +224,8 @@ def main():
             old.unlink()
         port = free_port()
         surroundings = {'GLOO_SOCKET_IFNAME': 'lo', **os.environ}
-        ranks = [subprocess.Popen([sys.executable, __file__, str(folder), kind, '--rank', str(rank), '--port', str(port)], env=surroundings)
-                 for rank in range(RANKS)]
+        command = [sys.executable, __file__, str(folder), kind, '--port', str(port), '--rank']
+        ranks = [subprocess.Popen([*command, str(rank)], env=surroundings) for rank in range(RANKS)]
         try:
             codes = [process.wait(timeout=180) for process in ranks]
         except subprocess.TimeoutExpired:
