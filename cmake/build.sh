@@ -21,6 +21,7 @@ viewer   libimgui-dev       module:imgui
 viewer   libglfw3-dev       module:glfw3
 viewer   libgl-dev          header:GL/gl.h
 viewer   libstb-dev         header:stb/stb_image_write.h
+viewer   libarchive-dev     module:libarchive
 viewer   fonts-dejavu-core  file:/usr/share/fonts/*/dejavu/DejaVuSans.ttf
 tests    doctest-dev        header:doctest/doctest.h
 tests    xvfb               tool:Xvfb

@@ -7,7 +7,7 @@ namespace lockstep {
 const char* name_of(Category category) {
   constexpr const char* names[category_count] = {
       "forward",       "backward", "backward_input", "backward_weight", "recompute", "optimizer",
-      "communication", "wait",     "step",           "kernel"};
+      "communication", "wait",     "step",           "kernel", "copy", "host"};
   return names[static_cast<std::size_t>(category)];
 }
 
@@ -29,6 +29,8 @@ bool computes(Category category) {
     case Category::communication:
     case Category::wait:
     case Category::step:
+    case Category::copy:
+    case Category::host:
       return false;
   }
   return false;

@@ -16,8 +16,11 @@ enum class Category : std::uint8_t {
   wait,
   step,
   kernel,
+  // Only in traces that other tools wrote:
+  copy,  ///< a copy or a memset on the device, which is neither compute nor communication
+  host,  ///< code of the host, while a device computes
 };
-constexpr int category_count = 10;
+constexpr int category_count = 12;
 const char* name_of(Category category);
 /// Returns PyTorch's letter for a pipeline action: F, B, I (input) or W (weight). Returns R for
 /// recompute, and '\0' for other categories.

@@ -26,6 +26,8 @@ Band band_of(Category category) {
     case Category::step:
       return Band::step;
     case Category::kernel:
+    case Category::copy:
+    case Category::host:
       return Band::kernel;
     default:
       return Band::action;

@@ -49,6 +49,7 @@ class Receives {
 /// The intervals of LaneTraffic, not merged yet.
 struct Collected {
   std::vector<Interval> moving, in_flight, arriving;
+  std::vector<Interval> waiting;  ///< in a trace of another tool: for members that come late
 };
 
 /// A message's arrival on its receiver's lane.
@@ -134,6 +135,8 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     for (const auto& lane : ranks[i]->lanes)
       visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
+        if (span.category == Category::wait && !lane->is_compute())
+          collected[i][lane->tid()].waiting.push_back({span.start, span.end});
         if (span.category != Category::communication) return;
         const auto late = moved.find({i, lane->tid(), span.start});
         collected[i][lane->tid()].moving.push_back(
@@ -141,7 +144,9 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
       });
     for (auto& [lane, times] : collected[i])
       traffic[i].emplace(
-          lane, LaneTraffic{merged(std::move(times.moving)), merged(std::move(times.in_flight)),
+          lane, LaneTraffic{difference(merged(std::move(times.moving)),
+                                       merged(std::move(times.waiting))),
+                            merged(std::move(times.in_flight)),
                             merged(std::move(times.arriving))});
   }
   return traffic;

@@ -44,7 +44,7 @@ class SpanRow {
   using iterator = TimelineSpan*;
   using const_iterator = const TimelineSpan*;
 
-  /// The number of spans in a block. The sums take 5.5 bytes per span.
+  /// The number of spans in a block. The sums take 6.5 bytes per span.
   static constexpr std::size_t block_size = 16;
   struct Block {
     Picoseconds end = 0;  ///< of the block's last span

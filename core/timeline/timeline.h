@@ -76,6 +76,10 @@ struct RankTimeline {
   std::int64_t spans = 0;            ///< number read so far
   std::int64_t clock_offset_ns = 0;  ///< the steady clock at the run's start
   std::int64_t clock_uncertainty_ns = 0;
+  /// In a trace of another tool: how far aligning the ranks' clocks moved this rank's first span,
+  /// and how much its clock drifts, in seconds per second.
+  Picoseconds clock_moved = 0;
+  double clock_drift = 0;
   bool ended = false;
   std::int64_t spans_written = -1;  ///< the rank's own count, from its end event
 
@@ -116,6 +120,12 @@ struct RunInfo {
   /// The training configuration: names such as "layers" or "--overlap", and their values as text.
   /// Empty in traces of older versions and other tools.
   std::vector<std::pair<std::string, std::string>> config;
+  /// The tool that wrote the trace, if it was not Lockstep: "PyTorch". Then stages, waits, messages
+  /// and steps are inferred.
+  std::string tool;
+  std::vector<std::string> notes;  ///< sentences on how they were inferred
+  /// How far the ends of matched collectives lie apart once the clocks are aligned; -1: unknown.
+  Picoseconds clock_residual = -1;
   bool operator==(const RunInfo&) const = default;
 };
 

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "viz/app/open_files.h"
 #include "viz/data/exports.h"
+#include "viz/data/given_runs.h"
+#include "viz/data/summary.h"
+#include "viz/data/trace_input.h"
 #include "viz/views/theme.h"
 #include "viz/views/timeline_svg.h"
 
@@ -55,6 +59,12 @@ void export_files(const ViewerOptions& options) {
   const auto runs = open_files(options, model);
   palette = options.theme == Theme::light ? light_palette : dark_palette;
   for (const auto& file : options.exports) {
+    if (file.extension() == ".zip") {
+      if (runs)
+        throw UsageError("--export " + file.string() + ": is of one run; give the traces of one");
+      export_archive(options.paths, options.memory, file);
+      continue;
+    }
     const bool compares = file.extension() == ".json";
     if (compares != (runs != nullptr))
       throw UsageError("--export " + file.string() +
@@ -71,6 +81,22 @@ void export_files(const ViewerOptions& options) {
                          ? timeline_svg(model, whole_layout(model.timeline), options.width)
                          : statistics_csv(timeline, window, {}));
   }
+}
+
+void print_summary(const ViewerOptions& options) {
+  const GivenRuns given = divide_into_runs(options.paths);
+  if (!given.b.empty())
+    throw UsageError("--summary: is of one run, but the traces given are of two");
+  Timeline timeline;
+  const ReadReport report = read_inputs(given.a, options.memory, timeline);
+  if (report.malformed > 0)
+    fmt::print(stderr, "{} malformed events skipped; the first: {}\n", report.malformed,
+               report.first_malformed);
+  if (timeline.empty())
+    throw UsageError(given.a.front().string() +
+                     ": has no spans; give a trace file or a run's folder");
+  const Summary summary = summarise(timeline);
+  fmt::print("{}", options.json ? summary_json(summary) : printable(summary_text(summary)));
 }
 
 }  // namespace lockstep::viz

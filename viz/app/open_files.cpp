@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/timeline/reader.h"
 #include "viz/data/given_runs.h"
+#include "viz/data/trace_input.h"
 
 namespace lockstep::viz {
 namespace {
@@ -17,8 +17,9 @@ constexpr std::size_t whole_file_steps = 3;  // a longer file opens at its last 
 constexpr std::size_t shown_steps = 2;
 
 /// Reads the paths of one run.
-void read_run(const std::vector<std::filesystem::path>& paths, Model& model) {
-  const ReadReport report = read_traces(paths, model.timeline);
+void read_run(const std::vector<std::filesystem::path>& paths, const MemoryLimit& limit,
+              Model& model) {
+  const ReadReport report = read_inputs(paths, limit, model.timeline);
   model.retiming.find(paths, model.timeline.run().run);
   model.advice = find_advice(paths, model.timeline.run().run);
   Source& source = model.source;
@@ -32,6 +33,8 @@ void read_run(const std::vector<std::filesystem::path>& paths, Model& model) {
     fmt::print(stderr, "{} malformed lines skipped; the first: {}\n", report.malformed,
                report.first_malformed);
   }
+  for (const std::string& note : model.timeline.run().notes)
+    fmt::print(stderr, "{}\n", printable(note));
   if (model.timeline.empty())
     throw UsageError(first.string() + ": has no spans; give a trace file or a run's folder");
 }
@@ -71,12 +74,12 @@ std::unique_ptr<ComparedRuns> compare(const std::string& steps, Model& a,
 
 std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& model) {
   const GivenRuns given = divide_into_runs(options.paths);
-  read_run(given.a, model);
+  read_run(given.a, options.memory, model);
   model.source.notice = notice_words(given);
   if (!model.source.notice.empty()) fmt::print(stderr, "{}\n", printable(model.source.notice));
   if (!given.b.empty()) {
     auto other = std::make_unique<Model>();
-    read_run(given.b, *other);
+    read_run(given.b, options.memory, *other);
     return compare(options.steps, model, std::move(other));
   }
   if (options.panel) {

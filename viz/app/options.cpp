@@ -47,10 +47,14 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::App app{
       "Shows the timeline of a run, live or from its traces.\n\n"
       "Without files it waits for a run to connect: start one with --view in another terminal.\n"
-      "With files or folders (such as runs/latest) it shows these traces, Lockstep's or "
-      "PyTorch's.\n"
+      "With files or folders (such as runs/latest) it shows these traces: Lockstep's, or those that
+"
+      "PyTorch's profiler wrote for one or several ranks, also compressed (.gz) or in a .zip.
+"
       "With the dumps of PyTorch's flight recorder (nccl_trace_rank_0, ...) it shows which ranks "
-      "wait\nfor which.\n"
+      "wait
+for which.
+"
       "With the traces of two runs it compares them; give a run twice to compare two of its "
       "steps.\n"
       "With - it shows the trace that arrives on standard input and opens no port:\n"
@@ -114,9 +118,14 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--font", options.font, "A TrueType font for all text")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);
+  app.add_flag("--summary", options.summary,
+               "Print where each rank's time went, whom it waited for, the collectives and the "
+               "kernels by time, and exit; needs no display");
+  app.add_flag("--json", options.json, "With --summary: print JSON, with times in seconds");
   app.add_option("--export", options.exports,
-                 "Write the timeline (.svg) or the statistics (.csv) of --steps, or the sentences "
-                 "that compare two runs (.json), and exit; needs no display")
+                 "Write the timeline (.svg) or the statistics (.csv) of --steps, the sentences "
+                 "that compare two runs (.json), or the traces and the offsets of their clocks as "
+                 "an archive for Perfetto (.zip), and exit; needs no display")
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -181,11 +190,16 @@ ParsedOptions parse_options(int argc, char** argv) {
   }
   options.remembers = !forgets;
   for (const auto& file : options.exports) {
-    if (file.extension() != ".svg" && file.extension() != ".csv" && file.extension() != ".json")
+    if (file.extension() != ".svg" && file.extension() != ".csv" && file.extension() != ".json" &&
+        file.extension() != ".zip")
       throw UsageError("--export " + file.string() +
-                       ": give a name that ends in .svg, .csv or, for two runs, .json; "
+                       ": give a name that ends in .svg, .csv, .zip or, for two runs, .json; "
                        "--screenshot writes a PNG");
   }
+  if (options.json && !options.summary)
+    throw UsageError("--json: prints a summary as JSON; give --summary, too");
+  if (options.summary && options.live())
+    throw UsageError("--summary needs traces; give a trace file, or a folder such as runs/latest");
   options.when_all_ranks = !when.empty();
   if (!hover.empty()) options.hover = parse_pixel("--hover", hover);
   if (!click.empty()) {

@@ -36,6 +36,7 @@ struct ViewerOptions {
   std::filesystem::path font;  ///< empty: the system's
   bool size_given = false;
   bool remembers = true;                       ///< settings; see Preferences
+  bool summary = false, json = false;          ///< printed without a window
   std::vector<std::filesystem::path> exports;  ///< written without a window
   bool summary = false;                        ///< printed, without a window
   std::filesystem::path export_folder = "runs/exports";

@@ -6,15 +6,25 @@
 #include <fstream>
 
 #include "core/timeline/reader.h"
+#include "viz/data/packed_files.h"
+#include "viz/data/trace_input.h"
 
 namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t longest_start = 1 << 18;  // bytes, including the line before it
 
+bool is_archive(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".zip") || name.ends_with(".tar") || name.ends_with(".tar.gz") ||
+         name.ends_with(".tgz");
+}
+
 /// Returns the run's name from the hello, the first event of a trace; "" if the trace has no hello.
 std::string run_of(const std::filesystem::path& path) {
-  std::ifstream in(trace_files(path).front(), std::ios::binary);
+  const auto file = input_files(path).front();
+  if (is_packed(file)) return {};
+  std::ifstream in(file, std::ios::binary);
   Timeline timeline;
   TraceReader reader{timeline, TraceReader::Form::lines};
   std::string start(longest_start, '\0');
@@ -37,7 +47,8 @@ GivenRuns divide_into_runs(const std::vector<std::filesystem::path>& paths) {
   std::vector<Run> runs;
   for (const auto& path : paths) {
     const std::string name = run_of(path);
-    const bool own = name.empty() && std::filesystem::is_directory(path);
+    // A folder and an archive hold all traces of a run.
+    const bool own = name.empty() && (std::filesystem::is_directory(path) || is_archive(path));
     const auto found = std::ranges::find_if(runs, [&](const Run& run) {
       return run.name == name && !own && std::ranges::count(run.paths, path) == 0;
     });

@@ -293,6 +293,10 @@ inline ImU32 colour_of(Category category) {
       return colours::step;
     case Category::kernel:
       return colours::kernel;
+    case Category::copy:
+      return palette.other;
+    case Category::host:
+      return colours::step;
   }
   return colours::kernel;
 }

@@ -1,0 +1,192 @@
+#include "core/kineto/alignment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace lockstep::kineto {
+
+Picoseconds ClockCorrection::apply(Picoseconds time) const {
+  const double shifted = offset + drift * static_cast<double>(time);
+  const double bounded = std::clamp(shifted, -1e18, 1e18);
+  return std::clamp(time + static_cast<Picoseconds>(bounded), earliest_time, latest_time);
+}
+
+namespace {
+
+constexpr std::size_t least_for_drift = 8;  // collectives of two ranks
+constexpr std::size_t most_samples = 256;   // of two ranks, for the slope
+constexpr int sweeps = 20;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+/// A collective's ends on two ranks: `behind` is how much later the first rank's clock showed it.
+struct Sample {
+  double at = 0;  ///< on the second rank's clock
+  double behind = 0;
+};
+
+/// A line through samples that outliers do not move: the median slope and offset (Theil and Sen).
+struct Line {
+  double offset = 0, slope = 0;
+  double spread = 0;  ///< the median distance of the samples
+
+  double at(double time) const { return offset + slope * time; }
+};
+
+Line line_through(const std::vector<Sample>& samples, bool with_slope) {
+  Line line;
+  if (with_slope && samples.size() >= least_for_drift) {
+    const std::size_t stride = (samples.size() + most_samples - 1) / most_samples;
+    std::vector<double> slopes;
+    for (std::size_t i = 0; i < samples.size(); i += stride)
+      for (std::size_t j = i + stride; j < samples.size(); j += stride)
+        if (const double apart = samples[j].at - samples[i].at; std::abs(apart) > 0)
+          slopes.push_back((samples[j].behind - samples[i].behind) / apart);
+    if (!slopes.empty()) line.slope = median(std::move(slopes));
+  }
+  std::vector<double> offsets, distances;
+  for (const Sample& each : samples) offsets.push_back(each.behind - line.slope * each.at);
+  line.offset = median(std::move(offsets));
+  for (const Sample& each : samples) distances.push_back(std::abs(each.behind - line.at(each.at)));
+  line.spread = median(std::move(distances));
+  return line;
+}
+
+/// Uses a drift only if it explains more than the ends scatter around it.
+Line best_line(const std::vector<Sample>& samples) {
+  const Line flat = line_through(samples, false), sloped = line_through(samples, true);
+  const auto [first, last] = std::ranges::minmax(samples, {}, &Sample::at);
+  const double drifted = std::abs(sloped.slope) * (last.at - first.at);
+  return drifted > 2 * sloped.spread && sloped.spread < flat.spread ? sloped : flat;
+}
+
+class Aligner {
+ public:
+  Aligner(const std::vector<RankCalls>& ranks, const std::vector<Match>& matches) : ranks_(ranks) {
+    for (const Match& match : matches)
+      if (synchronizes(match.kind)) matches_.push_back(&match);
+  }
+
+  Alignment align() {
+    result_.ranks.resize(ranks_.size());
+    result_.collectives = matches_.size();
+    if (!result_.ranks.empty()) join();
+    for (int i = 0; i < sweeps; ++i) sweep();
+    measure();
+    return std::move(result_);
+  }
+
+ private:
+  double end_of(const Match::Member& member) const {
+    return static_cast<double>(ranks_[member.rank].calls[member.call].time.end);
+  }
+  double corrected_end(const Match::Member& member) const {
+    const ClockCorrection& clock = result_.ranks[member.rank];
+    const double end = end_of(member);
+    return end + clock.offset + clock.drift * end;
+  }
+
+  /// Joins each rank to the reference along the pairs of ranks whose ends scatter least.
+  void join() {
+    std::map<std::pair<std::size_t, std::size_t>, std::vector<Sample>> pairs;
+    for (const Match* match : matches_)
+      for (std::size_t i = 1; i < match->members.size(); ++i) {
+        const Match::Member &a = match->members[0], &b = match->members[i];
+        pairs[{a.rank, b.rank}].push_back({end_of(b), end_of(a) - end_of(b)});
+      }
+    struct Edge {
+      std::size_t a = 0, b = 0;
+      Line line;
+    };
+    std::vector<Edge> edges;
+    for (const auto& [pair, samples] : pairs)
+      edges.push_back({pair.first, pair.second, best_line(samples)});
+    std::ranges::stable_sort(edges, {}, [](const Edge& edge) { return edge.line.spread; });
+    result_.ranks.front().aligned = true;
+    for (bool grew = true; grew;) {
+      grew = false;
+      for (const Edge& edge : edges) {
+        ClockCorrection &a = result_.ranks[edge.a], &b = result_.ranks[edge.b];
+        if (a.aligned == b.aligned) continue;
+        if (a.aligned) {  // t_a = t_b + line(t_b), and the reference's t = t_a + a(t_a)
+          b.drift = (1 + a.drift) * (1 + edge.line.slope) - 1;
+          b.offset = (1 + a.drift) * edge.line.offset + a.offset;
+          b.aligned = true;
+        } else {
+          const double scale = 1 / (1 + edge.line.slope);
+          a.drift = (1 + b.drift) * scale - 1;
+          a.offset = b.offset - (1 + b.drift) * scale * edge.line.offset;
+          a.aligned = true;
+        }
+        grew = true;
+        break;
+      }
+    }
+  }
+
+  double mean_end(const Match& match) const {
+    double sum = 0;
+    for (const Match::Member& member : match.members) sum += corrected_end(member);
+    return sum / static_cast<double>(match.members.size());
+  }
+
+  /// Moves each rank's offset to where its ends agree best with those of all others.
+  void sweep() {
+    std::vector<std::vector<double>> late(ranks_.size());
+    for (const Match* match : matches_) {
+      const double mean = mean_end(*match);
+      for (const Match::Member& member : match->members)
+        late[member.rank].push_back(mean - corrected_end(member));
+    }
+    for (std::size_t rank = 1; rank < late.size(); ++rank)
+      if (result_.ranks[rank].aligned && !late[rank].empty())
+        result_.ranks[rank].offset += median(std::move(late[rank]));
+  }
+
+  void measure() {
+    std::vector<double> distances;
+    double shortest = std::numeric_limits<double>::max();
+    for (const Match* match : matches_) {
+      double first = std::numeric_limits<double>::max(), last = -first;
+      for (const Match::Member& member : match->members) {
+        first = std::min(first, corrected_end(member));
+        last = std::max(last, corrected_end(member));
+        const Interval& time = ranks_[member.rank].calls[member.call].time;
+        shortest = std::min(shortest, static_cast<double>(time.end - time.start));
+      }
+      distances.push_back(last - first);
+    }
+    if (distances.empty()) return;
+    double residual = *std::ranges::max_element(distances);
+    if (matches_.size() < 3) residual = std::max(residual, shortest);
+    result_.residual = std::llround(std::min(residual, 1e18));
+    result_.median_residual = std::llround(std::min(median(std::move(distances)), 1e18));
+    double largest = 0;
+    for (const Match* match : matches_)
+      for (const Match::Member& member : match->members)
+        largest = std::max(largest, std::abs(corrected_end(member) - end_of(member)));
+    result_.corrected = largest > residual;
+    if (result_.corrected) return;
+    for (ClockCorrection& clock : result_.ranks) clock = {.aligned = clock.aligned};
+  }
+
+  const std::vector<RankCalls>& ranks_;
+  std::vector<const Match*> matches_;
+  Alignment result_;
+};
+
+}  // namespace
+
+Alignment align_clocks(const std::vector<RankCalls>& ranks, const std::vector<Match>& matches) {
+  return Aligner{ranks, matches}.align();
+}
+
+}  // namespace lockstep::kineto

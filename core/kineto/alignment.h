@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/kineto/matching.h"
+
+namespace lockstep::kineto {
+
+/// Maps times of one rank's clock to those of the reference, the first rank: t + offset + drift ·
+/// t.
+struct ClockCorrection {
+  double offset = 0;     ///< in picoseconds
+  double drift = 0;      ///< seconds per second
+  bool aligned = false;  ///< whether collectives join this rank to the reference
+  Picoseconds apply(Picoseconds time) const;
+};
+
+/// The clocks of several ranks, aligned on the ends of the collectives that they have in common.
+///
+/// All members leave a collective such as an all-reduce at nearly the same time, so the differences
+/// between their ends show how far their clocks are apart. Starts show nothing about clocks: a rank
+/// may be late.
+struct Alignment {
+  std::vector<ClockCorrection> ranks;  ///< parallel to the traces
+  std::size_t collectives = 0;         ///< how many were matched and used
+  /// How far the ends of a collective lie apart after the correction, at most. With fewer than
+  /// three collectives, it is at least the duration of the shortest of them: nothing else bounds
+  /// the error. Clocks differ by no more than this, as far as the collectives tell.
+  Picoseconds residual = 0;
+  Picoseconds median_residual = 0;
+  bool corrected = false;  ///< whether clocks differed by more than the residual
+};
+
+Alignment align_clocks(const std::vector<RankCalls>& ranks, const std::vector<Match>& matches);
+
+}  // namespace lockstep::kineto

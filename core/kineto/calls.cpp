@@ -1,0 +1,258 @@
+#include "core/kineto/calls.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+namespace lockstep::kineto {
+namespace {
+
+/// A point in time on a track: where and when something was issued.
+struct Issue {
+  std::uint16_t track = 0;
+  Picoseconds at = 0;
+};
+
+/// Intervals on tracks, to find the innermost one around a point.
+template <class Value>
+class Enclosing {
+ public:
+  void add(std::uint16_t track, Interval time, Value value) {
+    by_track_[track].push_back({time, std::move(value)});
+  }
+  /// Returns the value of the innermost interval around a point, or null. Intervals are added in
+  /// order of their starts.
+  const Value* find(const Issue& point) const {
+    const auto track = by_track_.find(point.track);
+    if (track == by_track_.end()) return nullptr;
+    const auto& all = track->second;
+    auto after = std::ranges::upper_bound(all, point.at, {},
+                                          [](const auto& each) { return each.first.start; });
+    // Intervals on a track nest, so a few that ended may lie between the point and the one around
+    // it.
+    for (int looked = 0; after != all.begin() && looked < most_looked_at; ++looked) {
+      --after;
+      if (after->first.end > point.at) return &after->second;
+    }
+    return nullptr;
+  }
+
+ private:
+  static constexpr int most_looked_at = 256;
+  std::map<std::uint16_t, std::vector<std::pair<Interval, Value>>> by_track_;
+};
+
+class Finder {
+ public:
+  explicit Finder(const Trace& trace) : trace_(trace) {}
+
+  RankCalls find() {
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) read(i);
+    find_steps();
+    on_gpu_ = std::ranges::any_of(
+        trace_.events, [](const Event& event) { return event.kind == Event::Kind::kernel; });
+    set_steps();
+    const bool spans_of_gloo = std::ranges::any_of(trace_.events, [&](const Event& event) {
+      return event.kind == Event::Kind::annotation && name(event).starts_with("gloo:");
+    });
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+      const Event& event = trace_.events[i];
+      const bool kernel = event.kind == Event::Kind::kernel && is_communication_kernel(name(event));
+      const bool gloo = event.kind == Event::Kind::annotation && name(event).starts_with("gloo:");
+      const bool c10d =
+          !on_gpu_ && !spans_of_gloo && event.kind == Event::Kind::op && is_c10d(event);
+      if (kernel || gloo || c10d) add_call(i);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  const std::string& name(const Event& event) const { return trace_.name(event.name); }
+  bool is_c10d(const Event& event) const { return name(event).starts_with("c10d::"); }
+
+  void read(std::size_t index) {
+    const Event& event = trace_.events[index];
+    const Interval time{event.start, event.end};
+    switch (event.kind) {
+      case Event::Kind::annotation:
+        if (const auto step = profiler_step(name(event))) found_.steps.push_back({*step, time});
+        for (const PipelineLabel& label : pipeline_labels(name(event)))
+          labels_.add(event.track, time, label);
+        break;
+      case Event::Kind::runtime:
+        if (event.correlation >= 0)
+          launches_.try_emplace(event.correlation, Issue{event.track, event.start});
+        break;
+      case Event::Kind::op:
+        if (event.communication >= 0) parameters_.add(event.track, time, event.communication);
+        if (is_c10d(event)) {
+          c10d_.add(event.track, time, index);
+          const CallKind kind = call_kind_of(name(event));
+          if (kind != CallKind::send && kind != CallKind::receive) issued_.push_back({index, kind});
+        }
+        break;
+      default:
+        break;
+    }
+  }
+
+  void find_steps() {
+    found_.has_steps = !found_.steps.empty();
+    if (found_.has_steps) {
+      std::ranges::stable_sort(found_.steps, {}, [](const Step& step) { return step.time.start; });
+      return;
+    }
+    if (trace_.events.empty()) return;
+    Interval whole{trace_.events.front().start, trace_.events.front().end};
+    for (const Event& event : trace_.events) whole.end = std::max(whole.end, event.end);
+    found_.steps.push_back({0, whole});
+  }
+
+  int step_at(Picoseconds time) const {
+    const auto after = std::ranges::upper_bound(found_.steps, time, {},
+                                                [](const Step& step) { return step.time.start; });
+    if (after == found_.steps.begin()) return -1;
+    const Step& step = *std::prev(after);
+    return time < step.time.end ? step.step : -1;
+  }
+
+  /// Returns where an event was issued: for work on the GPU, its launch on the host.
+  Issue issue_of(const Event& event) const {
+    if (event.correlation >= 0 && trace_.tracks[event.track].gpu)
+      if (const auto launch = launches_.find(event.correlation); launch != launches_.end())
+        return launch->second;
+    return {event.track, event.start};
+  }
+
+  void set_steps() {
+    found_.step_of.resize(trace_.events.size());
+    for (std::size_t i = 0; i < trace_.events.size(); ++i)
+      found_.step_of[i] = step_at(issue_of(trace_.events[i]).at);
+  }
+
+  void add_call(std::size_t index) {
+    const Event& event = trace_.events[index];
+    Call call{.event = index, .time = {event.start, event.end}, .step = found_.step_of[index]};
+    Issue issue = issue_of(event);
+    call.kind = call_kind_of(name(event));
+    call.bytes = event.bytes;
+    if (event.kind == Event::Kind::annotation) {
+      if (const Event* op = host_call(event, call.kind)) {
+        issue = {op->track, op->start};
+        call.step = step_at(issue.at);
+        call.kind = call_kind_of(name(*op));
+        call.peer = peer_of(*op);
+        if (call.bytes < 0) call.bytes = op->bytes;
+      }
+    } else if (event.kind == Event::Kind::op) {
+      call.peer = peer_of(event);
+    }
+    std::int32_t parameters = event.communication;
+    if (parameters < 0)
+      if (const std::int32_t* around = parameters_.find(issue)) parameters = *around;
+    if (parameters >= 0)
+      describe(trace_.communications[static_cast<std::size_t>(parameters)], call);
+    if (call.members.empty()) describe_by_process(call);
+    if (const PipelineLabel* label = labels_.find(issue);
+        label && label->kind != PipelineLabel::Kind::stage) {
+      const bool sends = label->kind == PipelineLabel::Kind::send;
+      const bool receives = label->kind == PipelineLabel::Kind::receive;
+      const bool message = call.kind == CallKind::send || call.kind == CallKind::receive ||
+                           call.kind == CallKind::send_receive;
+      if (message && (sends || receives)) {
+        call.label = *label;
+        call.kind = sends ? CallKind::send : CallKind::receive;
+      }
+    }
+    found_.calls.push_back(std::move(call));
+  }
+
+  /// Returns the operator on the host that issued a span of gloo. The span of a message begins
+  /// within it; a collective runs later, on a thread of gloo's, in order.
+  const Event* host_call(const Event& span, CallKind kind) {
+    if (const std::size_t* around = c10d_.find({span.track, span.start}))
+      return &trace_.events[*around];
+    // A thread of gloo's also sums for a reduce-scatter, and calls it an all-reduce.
+    while (first_issued_ < issued_.size() && issued_[first_issued_].run) ++first_issued_;
+    const auto rest = issued_.begin() + static_cast<std::ptrdiff_t>(first_issued_);
+    const auto issued = std::find_if(rest, issued_.end(), [&](const Issued& each) {
+      return !each.run && (each.kind == kind ||
+                           (each.kind == CallKind::reduce_scatter && kind == CallKind::all_reduce));
+    });
+    if (issued == issued_.end() || trace_.events[issued->event].start > span.start) return nullptr;
+    issued->run = true;
+    return &trace_.events[issued->event];
+  }
+
+  /// Returns the global rank of a message's other end; -1 if it is unknown. The operator names it
+  /// by its rank in the process group, so there may be only one group.
+  int peer_of(const Event& op) const {
+    if (op.peer < 0 || trace_.groups.size() > 1) return -1;
+    if (trace_.groups.empty() || trace_.groups.front().ranks.empty()) return op.peer;
+    const std::vector<int>& ranks = trace_.groups.front().ranks;
+    const auto place = static_cast<std::size_t>(op.peer);
+    return place < ranks.size() ? ranks[place] : -1;
+  }
+
+  void describe(const Communication& given, Call& call) const {
+    if (given.operation != 0) {
+      const CallKind kind = call_kind_of(trace_.name(given.operation));
+      if (kind != CallKind::other) call.kind = kind;
+    }
+    const std::string& group = trace_.name(given.group);
+    const std::string& description = trace_.name(given.description);
+    call.group = !description.empty() && description != "undefined" ? description : group;
+    call.group_size = given.group_size;
+    call.sequence = given.sequence;
+    call.comms_id = trace_.name(given.comms_id);
+    if (group.empty() && given.members == 0) {
+      if (given.group_size > 0 && given.group_size == trace_.world_size) call.members = "world";
+    } else {
+      call.members = group + ' ' + trace_.name(given.members);
+    }
+    const std::int64_t size = element_size(trace_.name(given.dtype));
+    const std::int64_t elements = call.kind == CallKind::receive && given.elements_out > 0
+                                      ? given.elements_out
+                                      : given.elements_in;
+    if (elements >= 0 && size > 0) call.bytes = std::min(elements, most_bytes / 8) * size;
+    if (call.kind == CallKind::send && given.destination >= 0) call.peer = given.destination;
+    if (call.kind == CallKind::receive && given.source >= 0) call.peer = given.source;
+  }
+
+  /// Without arguments, a collective must belong to the process's only group.
+  void describe_by_process(Call& call) const {
+    if (trace_.groups.size() != 1) {
+      if (call.members.empty() && trace_.groups.empty() && call.group_size < 0)
+        call.members = "all";
+      return;
+    }
+    const ProcessGroup& only = trace_.groups.front();
+    call.members = only.name;
+    if (call.group.empty()) call.group = only.description.empty() ? only.name : only.description;
+    if (call.group_size < 0) call.group_size = only.size;
+  }
+
+  const Trace& trace_;
+  RankCalls found_;
+  bool on_gpu_ = false;
+  Enclosing<PipelineLabel> labels_;
+  Enclosing<std::int32_t> parameters_;  ///< of record_param_comms: index of the communication
+  Enclosing<std::size_t> c10d_;
+  std::unordered_map<std::int64_t, Issue> launches_;  ///< by correlation
+  struct Issued {
+    std::size_t event = 0;
+    CallKind kind = CallKind::other;
+    bool run = false;  ///< whether a span belongs to it
+  };
+  std::size_t first_issued_ = 0;  ///< the first one that has no span
+  std::vector<Issued> issued_;    ///< operators c10d::* of collectives, in order
+};
+
+}  // namespace
+
+RankCalls find_calls(const Trace& trace) {
+  return Finder{trace}.find();
+}
+
+}  // namespace lockstep::kineto

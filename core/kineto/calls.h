@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/kineto/labels.h"
+#include "core/kineto/trace.h"
+#include "core/timeline/analysis.h"
+
+namespace lockstep::kineto {
+
+/// A collective or a message on one rank.
+struct Call {
+  std::size_t event = 0;  ///< in Trace::events: the span that moves the bytes
+  CallKind kind = CallKind::other;
+  Interval time;        ///< of the event
+  std::string group;    ///< what the program calls the group; "" if unknown
+  std::string members;  ///< identifies the group on all ranks; "" if unknown
+  int group_size = -1;
+  std::int64_t sequence = -1;
+  std::string comms_id;
+  std::int64_t bytes = -1;  ///< that the rank contributes, or sends, or receives
+  int peer = -1;            ///< of a message: the other rank
+  int step = -1;
+  std::optional<PipelineLabel> label{};  ///< of a message between pipeline stages
+};
+
+/// A profiler step on a rank: ProfilerStep#N.
+struct Step {
+  int step = 0;
+  Interval time;
+};
+
+/// What one rank's trace contains, in the terms of training.
+struct RankCalls {
+  std::vector<Step> steps;  ///< by time; one step 0 that covers the trace if it has none
+  bool has_steps = false;   ///< whether the trace has profiler steps
+  std::vector<Call> calls;  ///< by start
+  /// By event: the step in which it was issued (on the GPU: launched), or -1.
+  std::vector<int> step_of;
+};
+
+/// Finds the collectives and messages of a trace. On a GPU these are the kernels that communicate;
+/// on the host, the spans of gloo, or the calls c10d::* if the backend writes no spans.
+/// A kernel belongs to the step and the pipeline annotation in which it was launched.
+RankCalls find_calls(const Trace& trace);
+
+}  // namespace lockstep::kineto

@@ -1,0 +1,197 @@
+#include "core/kineto/import.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/base/printable.h"
+
+namespace lockstep::kineto {
+namespace {
+
+/// Gives each trace a rank and sorts them: the rank that it states or, if none does, its place.
+void number(Import& import) {
+  std::vector<Trace>& traces = import.traces;
+  const bool known =
+      std::ranges::all_of(traces, [](const Trace& trace) { return trace.rank >= 0; });
+  if (known) {
+    std::ranges::stable_sort(traces, {}, &Trace::rank);
+    for (std::size_t i = 1; i < traces.size(); ++i)
+      if (traces[i].rank == traces[i - 1].rank)
+        throw UsageError(fmt::format(
+            "{} and {} are both of rank {}: they belong to two runs, or to two profiles of one; "
+            "give the traces of one",
+            excerpt(traces[i - 1].file), excerpt(traces[i].file), traces[i].rank));
+  } else if (traces.size() > 1) {
+    std::ranges::stable_sort(traces, {}, &Trace::file);
+    import.notes.push_back(
+        "Not all traces name their rank (distributedInfo), so ranks are numbered by file name.");
+  }
+  for (std::size_t i = 0; i < traces.size(); ++i)
+    import.numbers.push_back(known ? traces[i].rank : static_cast<int>(i));
+  const int world = traces.front().world_size;
+  if (world > 0 && static_cast<std::size_t>(world) > traces.size())
+    import.notes.push_back(
+        fmt::format("{} of the run's {} ranks are given; what they waited for on "
+                    "the others is unknown.",
+                    traces.size(), world));
+}
+
+/// Makes all traces count from the earliest origin.
+void join_origins(std::vector<Trace>& traces) {
+  std::int64_t origin = std::numeric_limits<std::int64_t>::max();
+  for (const Trace& trace : traces) origin = std::min(origin, trace.origin_ns);
+  for (Trace& trace : traces) {
+    Picoseconds shift = 0;
+    std::int64_t apart = 0;
+    if (__builtin_sub_overflow(trace.origin_ns, origin, &apart) ||
+        __builtin_mul_overflow(apart, 1000, &shift) || shift > latest_time / 4)
+      shift = 0;  // months apart: these clocks have nothing in common
+    for (Event& event : trace.events) {
+      event.start += shift;
+      event.end += shift;
+    }
+    for (ForwardBackward& pass : trace.passes) {
+      pass.forward += shift;
+      pass.backward += shift;
+    }
+  }
+}
+
+std::string duration(Picoseconds time) {
+  const auto value = static_cast<double>(time);
+  const double size = std::abs(value);
+  if (size >= 1e12) return fmt::format("{:.3g} s", value * 1e-12);
+  if (size >= 1e9) return fmt::format("{:.3g} ms", value * 1e-9);
+  return fmt::format("{:.3g} µs", value * 1e-6);
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size() && i < 8; ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text + (ranks.size() > 8 ? ", ..." : "");
+}
+
+void correct_clocks(Import& import) {
+  Alignment& alignment = import.alignment;
+  alignment = align_clocks(import.calls, import.matches);
+  import.moved.assign(import.traces.size(), 0);
+  if (import.traces.size() < 2) return;
+  std::vector<int> alone;
+  for (std::size_t i = 0; i < import.numbers.size(); ++i)
+    if (!alignment.ranks[i].aligned) alone.push_back(import.numbers[i]);
+  if (alone.size() + 1 == import.numbers.size()) {
+    import.notes.push_back(
+        "The ranks have no collective in common that the traces identify, so their clocks are not "
+        "aligned: times of different ranks compare only as well as their hosts' clocks do.");
+    return;
+  }
+  if (!alone.empty())
+    import.notes.push_back(fmt::format("No collective joins rank{} {} to rank {}: {} not aligned.",
+                                       alone.size() == 1 ? "" : "s", list_of(alone),
+                                       import.numbers.front(),
+                                       alone.size() == 1 ? "its clock is" : "their clocks are"));
+  if (!alignment.corrected) {
+    import.notes.push_back(fmt::format(
+        "The clocks agree: the ends of {} matched collectives differ by at most {} (half of them "
+        "by less than {}).",
+        alignment.collectives, duration(alignment.residual), duration(alignment.median_residual)));
+    return;
+  }
+  double largest = 0;
+  for (std::size_t i = 0; i < import.traces.size(); ++i) {
+    const ClockCorrection& clock = alignment.ranks[i];
+    Trace& trace = import.traces[i];
+    if (!trace.events.empty()) {
+      const Picoseconds first = trace.events.front().start;
+      import.moved[i] = clock.apply(first) - first;
+      largest = std::max(largest, std::abs(static_cast<double>(import.moved[i])));
+    }
+    for (Event& event : trace.events) {
+      event.start = clock.apply(event.start);
+      event.end = std::max(clock.apply(event.end), event.start);
+    }
+    for (ForwardBackward& pass : trace.passes) {
+      pass.forward = clock.apply(pass.forward);
+      pass.backward = clock.apply(pass.backward);
+    }
+  }
+  import.notes.push_back(fmt::format(
+      "Clocks aligned on the ends of {} matched collectives: moved by up to {}, and the ends still "
+      "differ by at most {} (half of them by less than {}).",
+      alignment.collectives, duration(std::llround(largest)), duration(alignment.residual),
+      duration(alignment.median_residual)));
+}
+
+void note_matches(Import& import) {
+  std::map<MatchedBy, std::size_t> collectives, messages;
+  for (const Match& match : import.matches)
+    ++(match.kind == CallKind::send ? messages : collectives)[match.by];
+  const auto list = [](const std::map<MatchedBy, std::size_t>& counts) {
+    std::string text;
+    for (const auto& [by, count] : counts)
+      text += fmt::format("{}{} by {}", text.empty() ? "" : ", ", count, name_of(by));
+    return text;
+  };
+  if (!collectives.empty())
+    import.notes.push_back(fmt::format("Collectives matched: {}.", list(collectives)));
+  if (!messages.empty())
+    import.notes.push_back(fmt::format("Messages matched: {}.", list(messages)));
+}
+
+void note_actions(Import& import, bool stages) {
+  std::set<ActionsFrom> from;
+  for (const RankActions& rank : import.actions) from.insert(rank.from);
+  if (from.contains(ActionsFrom::labels))
+    import.notes.push_back(
+        "Pipeline actions come from the annotations PP:{stage}{op}{microbatch}.");
+  if (from.contains(ActionsFrom::annotations))
+    import.notes.push_back(
+        "Pipeline actions come from the annotations \"Forward N\" and \"Backward N\".");
+  if (from.contains(ActionsFrom::flows))
+    import.notes.push_back(
+        "Forward and backward passes are inferred from autograd's flows (fwdbwd).");
+  if (stages) import.notes.push_back("Stages are inferred from the order of the messages.");
+}
+
+}  // namespace
+
+Import analyse(std::vector<Trace> traces) {
+  if (traces.empty()) throw UsageError("no trace is given");
+  Import import{.traces = std::move(traces)};
+  number(import);
+  join_origins(import.traces);
+  const auto find = [&] {
+    import.calls.clear();
+    for (const Trace& trace : import.traces) import.calls.push_back(find_calls(trace));
+  };
+  find();
+  import.matches = match_calls(import.calls, import.numbers);
+  correct_clocks(import);
+  if (import.alignment.corrected) find();
+  for (std::size_t i = 0; i < import.traces.size(); ++i) {
+    import.actions.push_back(find_actions(import.traces[i], import.calls[i]));
+  }
+  const bool stages = infer_stages(import.actions, import.calls, import.numbers);
+  for (std::size_t i = 0; i < import.traces.size(); ++i) {
+    if (import.traces[i].has_gpu())
+      place_on_gpu(import.traces[i], import.actions[i]);
+    else
+      start_after_messages(import.actions[i], import.calls[i]);
+  }
+  import.matches = match_calls(import.calls, import.numbers);
+  note_matches(import);
+  note_actions(import, stages);
+  if (std::ranges::none_of(import.calls, &RankCalls::has_steps))
+    import.notes.push_back(
+        "The traces have no profiler steps (ProfilerStep#N), so each is shown as one step.");
+  return import;
+}
+
+}  // namespace lockstep::kineto
