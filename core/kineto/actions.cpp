@@ -145,7 +145,7 @@ RankActions find_actions(const Trace& trace, const RankCalls& calls) {
   return found;
 }
 
-bool infer_stages(std::vector<RankActions>& actions, std::vector<RankCalls>& calls,
+bool infer_stages(std::vector<RankActions>& actions, const std::vector<RankCalls>& calls,
                   const std::vector<int>& numbers) {
   std::unordered_map<int, std::size_t> index;
   for (std::size_t i = 0; i < numbers.size(); ++i) index[numbers[i]] = i;
@@ -180,35 +180,54 @@ bool infer_stages(std::vector<RankActions>& actions, std::vector<RankCalls>& cal
     }
     stages[i] = stage;
   }
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    for (Action& action : actions[i].actions) action.stage = stages[i];
+  return true;
+}
+
+void label_messages(const std::vector<RankActions>& actions, std::vector<RankCalls>& calls,
+                    const std::vector<int>& numbers) {
+  std::unordered_map<int, std::size_t> index;
+  std::vector<std::set<int>> stages(numbers.size());
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    std::map<int, int> microbatches;  // by step
-    for (Action& action : actions[i].actions) {
-      action.stage = stages[i];
-      int& most = microbatches[action.step];
-      most = std::max(most, action.microbatch + 1);
-    }
-    // By step, sending or receiving, forward or backward: the messages, in order.
-    std::map<std::tuple<int, bool, bool>, std::vector<Call*>> messages;
+    index[numbers[i]] = i;
+    for (const Action& action : actions[i].actions) stages[i].insert(action.stage);
+  }
+  // The unlabelled messages of each rank, by step, peer and direction, in order.
+  using Key = std::tuple<int, int, bool>;
+  std::vector<std::map<Key, std::vector<Call*>>> messages(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i)
     for (Call& call : calls[i].calls) {
       const bool sends = call.kind == CallKind::send;
-      if ((!sends && call.kind != CallKind::receive) || call.peer < 0) continue;
-      if (call.peer != previous[i] && call.peer != next[i]) continue;
-      const bool forward = sends ? call.peer == next[i] : call.peer == previous[i];
-      messages[{call.step, sends, forward}].push_back(&call);
+      if ((sends || call.kind == CallKind::receive) && call.peer >= 0 && !call.label)
+        messages[i][{call.step, call.peer, sends}].push_back(&call);
     }
-    for (auto& [key, all] : messages) {
-      const auto& [step, sends, forward] = key;
-      const auto count = static_cast<std::size_t>(microbatches[step]);
-      if (count == 0 || all.size() % count != 0) continue;
-      const std::size_t tensors = all.size() / count;
-      for (std::size_t n = 0; n < all.size(); ++n)
-        all[n]->label =
-            PipelineLabel{sends ? PipelineLabel::Kind::send : PipelineLabel::Kind::receive,
-                          forward ? Category::forward : Category::backward, stages[i],
-                          static_cast<int>(n / tensors)};
+  const auto label = [](const std::vector<Call*>& all, const std::vector<PipelineLabel>& labels) {
+    if (labels.empty() || all.size() % labels.size() != 0) return;
+    const std::size_t tensors = all.size() / labels.size();
+    for (std::size_t n = 0; n < all.size(); ++n) all[n]->label = labels[n / tensors];
+  };
+  for (std::size_t from = 0; from < numbers.size(); ++from)
+    for (auto& [key, sent] : messages[from]) {
+      const auto& [step, peer, sends] = key;
+      const auto to = index.find(peer);
+      if (!sends || to == index.end()) continue;
+      // The results that the receiver's stages use, in the order in which they are computed.
+      std::vector<PipelineLabel> sending, receiving;
+      for (const Action& action : actions[from].actions) {
+        if (action.step != step || action.stage < 0 || action.category == Category::backward_weight)
+          continue;
+        const bool forward = action.category == Category::forward;
+        const int user = action.stage + (forward ? 1 : -1);
+        if (!stages[to->second].contains(user)) continue;
+        const Category category = forward ? Category::forward : Category::backward;
+        sending.push_back({PipelineLabel::Kind::send, category, action.stage, action.microbatch});
+        receiving.push_back({PipelineLabel::Kind::receive, category, user, action.microbatch});
+      }
+      label(sent, sending);
+      const auto received = messages[to->second].find({step, numbers[from], false});
+      if (received != messages[to->second].end()) label(received->second, receiving);
     }
-  }
-  return true;
 }
 
 void place_on_gpu(const Trace& trace, RankActions& actions) {

@@ -34,11 +34,15 @@ struct RankActions {
 RankActions find_actions(const Trace& trace, const RankCalls& calls);
 
 /// Infers the stages of a pipeline whose actions name none, from its messages: the rank that
-/// receives nothing before its first forward pass has stage 0, and so on. Also labels the messages:
-/// the n-th one from the previous stage is the input of forward pass n. Does nothing unless every
-/// rank has one stage and the ranks form a chain. Returns whether stages were inferred.
-bool infer_stages(std::vector<RankActions>& actions, std::vector<RankCalls>& calls,
+/// receives nothing before its first forward pass has stage 0, and so on. Does nothing unless every
+/// rank has one stage and the ranks form chains. Returns whether stages were inferred.
+bool infer_stages(std::vector<RankActions>& actions, const std::vector<RankCalls>& calls,
                   const std::vector<int>& numbers);
+
+/// Labels messages between stages that the trace does not label, if their ranks are known: a
+/// rank's n-th message to another carries the n-th result that the other's stages use.
+void label_messages(const std::vector<RankActions>& actions, std::vector<RankCalls>& calls,
+                    const std::vector<int>& numbers);
 
 /// Replaces the actions' times on the host by those on the GPU: from the start of the first kernel
 /// that was launched during the action to the end of the last. Kernels that communicate do not

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace lockstep::kineto {
@@ -72,13 +73,25 @@ class Aligner {
  public:
   Aligner(const std::vector<RankCalls>& ranks, const std::vector<Match>& matches) : ranks_(ranks) {
     for (const Match& match : matches)
-      if (synchronizes(match.kind)) matches_.push_back(&match);
+      if (match.ends_together)
+        (match.kind == CallKind::send ? messages_ : matches_).push_back(&match);
   }
 
   Alignment align() {
     result_.ranks.resize(ranks_.size());
     result_.collectives = matches_.size();
-    if (!result_.ranks.empty()) join();
+    islands_.resize(ranks_.size());
+    std::iota(islands_.begin(), islands_.end(), std::size_t{0});
+    join(matches_);
+    // Only messages connect the stages of a pipeline. They join what collectives do not.
+    std::erase_if(messages_, [&](const Match* match) {
+      return islands_[match->members[0].rank] == islands_[match->members[1].rank];
+    });
+    if (!messages_.empty()) join(messages_);
+    result_.messages = messages_.size();
+    matches_.insert(matches_.end(), messages_.begin(), messages_.end());
+    for (std::size_t i = 0; i < ranks_.size(); ++i)
+      result_.ranks[i].aligned = islands_[i] == islands_.front();
     for (int i = 0; i < sweeps; ++i) sweep();
     measure();
     return std::move(result_);
@@ -94,41 +107,51 @@ class Aligner {
     return end + clock.offset + clock.drift * end;
   }
 
-  /// Joins each rank to the reference along the pairs of ranks whose ends scatter least.
-  void join() {
+  /// Joins islands of ranks along the pairs of ranks whose ends scatter least.
+  void join(const std::vector<const Match*>& matches) {
     std::map<std::pair<std::size_t, std::size_t>, std::vector<Sample>> pairs;
-    for (const Match* match : matches_)
+    for (const Match* match : matches)
       for (std::size_t i = 1; i < match->members.size(); ++i) {
-        const Match::Member &a = match->members[0], &b = match->members[i];
-        pairs[{a.rank, b.rank}].push_back({end_of(b), end_of(a) - end_of(b)});
+        const Match::Member *a = &match->members[0], *b = &match->members[i];
+        if (a->rank > b->rank) std::swap(a, b);
+        if (a->rank == b->rank) continue;
+        pairs[{a->rank, b->rank}].push_back({end_of(*b), end_of(*a) - end_of(*b)});
       }
     struct Edge {
       std::size_t a = 0, b = 0;
       Line line;
     };
     std::vector<Edge> edges;
-    for (const auto& [pair, samples] : pairs)
+    for (auto& [pair, samples] : pairs)
       edges.push_back({pair.first, pair.second, best_line(samples)});
     std::ranges::stable_sort(edges, {}, [](const Edge& edge) { return edge.line.spread; });
-    result_.ranks.front().aligned = true;
-    for (bool grew = true; grew;) {
-      grew = false;
-      for (const Edge& edge : edges) {
-        ClockCorrection &a = result_.ranks[edge.a], &b = result_.ranks[edge.b];
-        if (a.aligned == b.aligned) continue;
-        if (a.aligned) {  // t_a = t_b + line(t_b), and the reference's t = t_a + a(t_a)
-          b.drift = (1 + a.drift) * (1 + edge.line.slope) - 1;
-          b.offset = (1 + a.drift) * edge.line.offset + a.offset;
-          b.aligned = true;
-        } else {
-          const double scale = 1 / (1 + edge.line.slope);
-          a.drift = (1 + b.drift) * scale - 1;
-          a.offset = b.offset - (1 + b.drift) * scale * edge.line.offset;
-          a.aligned = true;
-        }
-        grew = true;
-        break;
-      }
+    for (const Edge& edge : edges) {
+      if (islands_[edge.a] == islands_[edge.b]) continue;
+      // What b's clock shows as t, a's shows as t + line(t), which is corrected as a's times are.
+      const ClockCorrection &a = result_.ranks[edge.a], b = result_.ranks[edge.b];
+      const ClockCorrection wanted{.offset = (1 + a.drift) * edge.line.offset + a.offset,
+                                   .drift = (1 + a.drift) * (1 + edge.line.slope) - 1};
+      move_island(islands_[edge.b], islands_[edge.a], b, wanted);
+    }
+  }
+
+  /// Moves all ranks of an island so that a rank with correction `from` gets correction `to`. Of
+  /// the two islands, the one with the lower first rank stays where it is.
+  void move_island(std::size_t moved, std::size_t into, const ClockCorrection& from,
+                   const ClockCorrection& to) {
+    double scale = (1 + to.drift) / (1 + from.drift);
+    double offset = to.offset - scale * from.offset;
+    if (moved < into) {  // move the other one, by the inverse
+      std::swap(moved, into);
+      scale = 1 / scale;
+      offset = -offset * scale;
+    }
+    for (std::size_t i = 0; i < islands_.size(); ++i) {
+      if (islands_[i] != moved) continue;
+      ClockCorrection& clock = result_.ranks[i];
+      clock.drift = scale * (1 + clock.drift) - 1;
+      clock.offset = scale * clock.offset + offset;
+      islands_[i] = into;
     }
   }
 
@@ -146,8 +169,8 @@ class Aligner {
       for (const Match::Member& member : match->members)
         late[member.rank].push_back(mean - corrected_end(member));
     }
-    for (std::size_t rank = 1; rank < late.size(); ++rank)
-      if (result_.ranks[rank].aligned && !late[rank].empty())
+    for (std::size_t rank = 0; rank < late.size(); ++rank)
+      if (islands_[rank] != rank && !late[rank].empty())
         result_.ranks[rank].offset += median(std::move(late[rank]));
   }
 
@@ -179,7 +202,9 @@ class Aligner {
   }
 
   const std::vector<RankCalls>& ranks_;
-  std::vector<const Match*> matches_;
+  std::vector<const Match*> matches_;   ///< of collectives, and the messages that are used
+  std::vector<const Match*> messages_;  ///< of messages that join islands
+  std::vector<std::size_t> islands_;    ///< by rank: the lowest rank whose clock is related to its
   Alignment result_;
 };
 

@@ -25,6 +25,7 @@ struct ClockCorrection {
 struct Alignment {
   std::vector<ClockCorrection> ranks;  ///< parallel to the traces
   std::size_t collectives = 0;         ///< how many were matched and used
+  std::size_t messages = 0;            ///< those used to join ranks that no collective joins
   /// How far the ends of a collective lie apart after the correction, at most. With fewer than
   /// three collectives, it is at least the duration of the shortest of them: nothing else bounds
   /// the error. Clocks differ by no more than this, as far as the collectives tell.

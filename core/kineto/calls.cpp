@@ -137,6 +137,7 @@ class Finder {
     Issue issue = issue_of(event);
     call.kind = call_kind_of(name(event));
     call.bytes = event.bytes;
+    call.kernel = event.kind == Event::Kind::kernel;
     if (event.kind == Event::Kind::annotation) {
       if (const Event* op = host_call(event, call.kind)) {
         issue = {op->track, op->start};
@@ -224,7 +225,7 @@ class Finder {
   void describe_by_process(Call& call) const {
     if (trace_.groups.size() != 1) {
       if (call.members.empty() && trace_.groups.empty() && call.group_size < 0)
-        call.members = "all";
+        call.members = unknown_group;
       return;
     }
     const ProcessGroup& only = trace_.groups.front();

@@ -10,6 +10,10 @@
 
 namespace lockstep::kineto {
 
+/// Call::members of a collective that names no group, in a trace that lists none: perhaps all
+/// ranks.
+inline constexpr const char* unknown_group = "all";
+
 /// A collective or a message on one rank.
 struct Call {
   std::size_t event = 0;  ///< in Trace::events: the span that moves the bytes
@@ -24,6 +28,7 @@ struct Call {
   int peer = -1;            ///< of a message: the other rank
   int step = -1;
   std::optional<PipelineLabel> label{};  ///< of a message between pipeline stages
+  bool kernel = false;                   ///< whether a GPU moves the bytes
 };
 
 /// A profiler step on a rank: ProfilerStep#N.

@@ -32,10 +32,7 @@ using LatePeers = std::map<std::size_t, Late>;
 /// Finds, for each member of a collective, the member that started last; and for a message, the
 /// end that started last. Waits that clocks can't resolve are left out.
 std::vector<LatePeers> late_peers(const Import& import) {
-  std::set<std::string> hosts;
-  for (const Trace& trace : import.traces) hosts.insert(trace.host);
-  const bool one_clock =
-      hosts.size() == 1 && !hosts.begin()->empty() && !import.alignment.corrected;
+  const bool one_clock = have_one_host(import.traces) && !import.alignment.corrected;
   const Picoseconds least = one_clock ? 0 : import.alignment.residual;
   std::vector<LatePeers> late(import.traces.size());
   for (const Match& match : import.matches) {
@@ -66,7 +63,11 @@ class RankLanes {
             trace_.events, [](const Event& each) { return each.kind == Event::Kind::kernel; })),
         timeline_(timeline) {
     is_call_.resize(trace_.events.size());
-    for (const Call& call : calls_.calls) is_call_[call.event] = true;
+    communicates_.resize(trace_.tracks.size());
+    for (const Call& call : calls_.calls) {
+      is_call_[call.event] = true;
+      communicates_[trace_.events[call.event].track] = true;
+    }
   }
 
   void set_peer(std::size_t call, int peer) { peers_[call] = peer; }
@@ -108,6 +109,7 @@ class RankLanes {
     }
     if (!work.empty())
       compute_ = static_cast<std::uint16_t>(std::ranges::max_element(work) - work.begin());
+    if (!work.empty()) communicates_[compute_] = false;
   }
 
   /// Numbers the lanes: compute, other streams, communication, threads of the host.
@@ -156,7 +158,7 @@ class RankLanes {
 
   void add_events() {
     std::vector<Interval> busy;
-    std::vector<Picoseconds> done(trace_.tracks.size(), earliest_time);  // of outermost operators
+    std::vector<Interval> running(trace_.tracks.size());  // operators that may have others in them
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const Event& event = trace_.events[i];
       if (is_call_[i] || event.kind == Event::Kind::gpu_annotation) continue;
@@ -167,10 +169,13 @@ class RankLanes {
       const bool python = event.kind == Event::Kind::python;
       const int lane = python ? python_lanes_[event.track] : lanes_[event.track];
       if (lane < 0) continue;
-      const bool outermost = event.end > done[event.track];
-      if (computes(span.category) && (trace_.tracks[event.track].gpu || outermost)) {
+      if (computes(span.category) && trace_.tracks[event.track].gpu) {
         busy.push_back({event.start, event.end});
-        done[event.track] = event.end;
+      } else if (event.kind == Event::Kind::op && computes(span.category)) {
+        // An operator may wait between those that it calls, so only the innermost count.
+        Interval& before = running[event.track];
+        if (event.start >= before.end) busy.push_back(before);
+        before = {event.start, event.end};
       }
       span.name = timeline_.intern(name(event));
       if (!on_gpu_ && is_c10d(event)) {  // it blocks the thread
@@ -179,6 +184,7 @@ class RankLanes {
       }
       add(lane, span);
     }
+    busy.insert(busy.end(), running.begin(), running.end());
     busy_ = merged(std::move(busy));
   }
 
@@ -189,7 +195,8 @@ class RankLanes {
       case Event::Kind::memory:
         return Category::copy;
       case Event::Kind::op:
-        return on_gpu_ || is_c10d(event) ? Category::host : Category::kernel;
+        return on_gpu_ || is_c10d(event) || communicates_[event.track] ? Category::host
+                                                                       : Category::kernel;
       case Event::Kind::annotation:
         if (profiler_step(name(event))) return Category::step;
         if (name(event).starts_with("Optimizer.step"))
@@ -210,7 +217,6 @@ class RankLanes {
   }
 
   void add_actions() {
-    std::vector<Interval> busy(busy_.begin(), busy_.end());
     for (const Action& action : actions_.actions) {
       TimelineSpan span{.start = action.time.start,
                         .end = action.time.end,
@@ -225,10 +231,8 @@ class RankLanes {
               : fmt::format("{} {}", lockstep::name_of(action.category), action.microbatch);
       span.name = timeline_.intern(text);
       add(0, span);
-      if (!on_gpu_) busy.push_back(action.time);
     }
     if (on_gpu_) add_gpu_optimizer();
-    busy_ = merged(std::move(busy));
   }
 
   void add_gpu_optimizer() {
@@ -370,8 +374,9 @@ class RankLanes {
   const int rank_;
   const bool on_gpu_;
   Timeline& timeline_;
-  std::vector<bool> is_call_;  ///< by event
-  std::uint16_t compute_ = 0;  ///< the track of the compute lane
+  std::vector<bool> is_call_;       ///< by event
+  std::vector<bool> communicates_;  ///< by track: other than the compute lane's, gloo's threads
+  std::uint16_t compute_ = 0;       ///< the track of the compute lane
   int next_lane_ = 1;
   std::vector<int> lanes_, python_lanes_;  ///< by track
   std::vector<int> lane_of_call_;
@@ -379,7 +384,7 @@ class RankLanes {
   std::vector<TimelineSpan> spans_of_calls_;
   std::vector<std::size_t> blocked_;  ///< events c10d::*
   std::vector<Interval> steps_;
-  Intervals busy_;  ///< when the rank computes
+  Intervals busy_;  ///< when a kernel or an innermost operator runs
   std::int64_t count_ = 0, spans_ = 0;
 };
 

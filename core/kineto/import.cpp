@@ -78,14 +78,75 @@ std::string list_of(const std::vector<int>& ranks) {
   return text + (ranks.size() > 8 ? ", ..." : "");
 }
 
+void note_unknown_groups(Import& import) {
+  std::size_t unknown = 0;
+  for (const RankCalls& rank : import.calls)
+    for (const Call& call : rank.calls)
+      if (call.members.empty() && call.comms_id.empty() && call.kind != CallKind::send &&
+          call.kind != CallKind::receive)
+        ++unknown;
+  if (unknown > 0 && import.traces.size() > 1)
+    import.notes.push_back(fmt::format(
+        "{} collective{} not matched: {} no process group, and there are several.", unknown,
+        unknown == 1 ? " is" : "s are", unknown == 1 ? "it names" : "they name"));
+}
+
+/// Finds calls, actions and matches at the current times. Returns whether stages were inferred.
+bool find(Import& import) {
+  import.calls.clear();
+  import.actions.clear();
+  for (const Trace& trace : import.traces) {
+    RankCalls& calls = import.calls.emplace_back(find_calls(trace));
+    import.actions.push_back(find_actions(trace, calls));
+    if (import.groups_unknown)
+      for (Call& call : calls.calls)
+        if (call.members == unknown_group) call.members.clear();
+  }
+  const bool stages = infer_stages(import.actions, import.calls, import.numbers);
+  label_messages(import.actions, import.calls, import.numbers);
+  import.matches = match_calls(import.calls, import.numbers, import.traces);
+  return stages;
+}
+
+/// Collectives that name no group were matched by their order, as if all ranks were in one. Returns
+/// whether their times contradict that: no instant is common to all members of a collective.
+bool order_is_wrong(const Import& import) {
+  std::size_t matched = 0, apart = 0;
+  for (const Match& match : import.matches) {
+    if (match.by != MatchedBy::order || match.kind == CallKind::send) continue;
+    const Call& one = import.calls[match.members[0].rank].calls[match.members[0].call];
+    if (one.members != unknown_group) continue;
+    Picoseconds last_start = earliest_time, first_end = latest_time;
+    for (const Match::Member& member : match.members) {
+      const ClockCorrection& clock = import.alignment.ranks[member.rank];
+      const Interval& time = import.calls[member.rank].calls[member.call].time;
+      last_start = std::max(last_start, clock.apply(time.start));
+      first_end = std::min(first_end, clock.apply(time.end));
+    }
+    ++matched;
+    apart += last_start > first_end ? 1 : 0;
+  }
+  return matched > 0 && 20 * apart > matched;
+}
+
 void correct_clocks(Import& import) {
   Alignment& alignment = import.alignment;
   alignment = align_clocks(import.calls, import.matches);
+  if (order_is_wrong(import)) {
+    import.groups_unknown = true;
+    find(import);
+    alignment = align_clocks(import.calls, import.matches);
+  }
   import.moved.assign(import.traces.size(), 0);
   if (import.traces.size() < 2) return;
   std::vector<int> alone;
   for (std::size_t i = 0; i < import.numbers.size(); ++i)
     if (!alignment.ranks[i].aligned) alone.push_back(import.numbers[i]);
+  if (alone.size() + 1 == import.numbers.size() && have_one_host(import.traces)) {
+    import.notes.push_back(fmt::format("All ranks ran on host {}, and share its clock.",
+                                       excerpt(import.traces.front().host)));
+    return;
+  }
   if (alone.size() + 1 == import.numbers.size()) {
     import.notes.push_back(
         "The ranks have no collective in common that the traces identify, so their clocks are not "
@@ -122,11 +183,14 @@ void correct_clocks(Import& import) {
       pass.backward = clock.apply(pass.backward);
     }
   }
-  import.notes.push_back(fmt::format(
-      "Clocks aligned on the ends of {} matched collectives: moved by up to {}, and the ends still "
-      "differ by at most {} (half of them by less than {}).",
-      alignment.collectives, duration(std::llround(largest)), duration(alignment.residual),
-      duration(alignment.median_residual)));
+  import.notes.push_back(
+      fmt::format("Clocks aligned on the ends of {} matched collectives{}: moved by up to {}, and "
+                  "the ends still "
+                  "differ by at most {} (half of them by less than {}).",
+                  alignment.collectives,
+                  alignment.messages > 0 ? fmt::format(" and {} messages", alignment.messages) : "",
+                  duration(std::llround(largest)), duration(alignment.residual),
+                  duration(alignment.median_residual)));
 }
 
 void note_matches(Import& import) {
@@ -162,31 +226,28 @@ void note_actions(Import& import, bool stages) {
 
 }  // namespace
 
+bool have_one_host(const std::vector<Trace>& traces) {
+  return !traces.front().host.empty() && std::ranges::all_of(traces, [&](const Trace& trace) {
+    return trace.host == traces.front().host;
+  });
+}
+
 Import analyse(std::vector<Trace> traces) {
   if (traces.empty()) throw UsageError("no trace is given");
   Import import{.traces = std::move(traces)};
   number(import);
   join_origins(import.traces);
-  const auto find = [&] {
-    import.calls.clear();
-    for (const Trace& trace : import.traces) import.calls.push_back(find_calls(trace));
-  };
-  find();
-  import.matches = match_calls(import.calls, import.numbers);
+  bool stages = find(import);
   correct_clocks(import);
-  if (import.alignment.corrected) find();
-  for (std::size_t i = 0; i < import.traces.size(); ++i) {
-    import.actions.push_back(find_actions(import.traces[i], import.calls[i]));
-  }
-  const bool stages = infer_stages(import.actions, import.calls, import.numbers);
+  if (import.alignment.corrected) stages = find(import);
   for (std::size_t i = 0; i < import.traces.size(); ++i) {
     if (import.traces[i].has_gpu())
       place_on_gpu(import.traces[i], import.actions[i]);
     else
       start_after_messages(import.actions[i], import.calls[i]);
   }
-  import.matches = match_calls(import.calls, import.numbers);
   note_matches(import);
+  note_unknown_groups(import);
   note_actions(import, stages);
   if (std::ranges::none_of(import.calls, &RankCalls::has_steps))
     import.notes.push_back(

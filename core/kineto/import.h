@@ -18,6 +18,7 @@ struct Import {
   std::vector<RankActions> actions;
   std::vector<Match> matches;
   Alignment alignment;
+  bool groups_unknown = false;     ///< whether collectives that name no group are of several groups
   std::vector<Picoseconds> moved;  ///< by trace: how far alignment moved its first event
   std::vector<std::string> notes;  ///< one sentence each
 };
@@ -26,6 +27,9 @@ struct Import {
 /// aligns their clocks: afterwards, all times count from the same instant on one clock. Throws
 /// UsageError if two traces are of the same rank.
 Import analyse(std::vector<Trace> traces);
+
+/// Returns whether all traces name the same host.
+bool have_one_host(const std::vector<Trace>& traces);
 
 /// Fills a timeline. Each rank gets lanes for compute (lane 0), for its other streams, for its
 /// communication and for the threads of its host. On lane 0, the time in which a rank waits for a

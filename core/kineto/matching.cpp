@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
-#include <unordered_map>
+#include <set>
+#include <type_traits>
 #include <utility>
 
 namespace lockstep::kineto {
@@ -30,24 +32,26 @@ std::string key_of(const Parts&... parts) {
 
 class Matcher {
  public:
-  Matcher(const std::vector<RankCalls>& ranks, const std::vector<int>& numbers)
+  Matcher(const std::vector<RankCalls>& ranks, const std::vector<int>& numbers,
+          const std::vector<Trace>& traces)
       : ranks_(ranks), numbers_(numbers) {
-    // Ids and counts of PyTorch are complete or absent: a mixture would count in two ways.
-    for (const RankCalls& rank : ranks_)
-      for (const Call& call : rank.calls) {
-        if (call.comms_id.empty()) all_have_ids_ = all_have_ids_ && is_message(call);
-      }
+    for (const Trace& trace : traces) {
+      std::vector<std::set<int>>& groups = groups_.emplace_back();
+      for (const ProcessGroup& group : trace.groups)
+        groups.emplace_back(group.ranks.begin(), group.ranks.end());
+    }
   }
 
   std::vector<Match> match() {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) add_rank(rank);
     std::vector<Match> matches;
-    for (auto& [key, match] : found_) {
-      const bool message = match.kind == CallKind::send;
-      if (match.members.size() < 2) continue;
-      if (message && (match.members.size() != 2 || !order_message(match))) continue;
-      matches.push_back(std::move(match));
-    }
+    for (auto& [key, match] : found_)
+      if (match.kind == CallKind::send)
+        match_messages(match, matches);
+      else if (match.members.size() >= 2) {
+        match.ends_together = synchronizes(match.kind);
+        matches.push_back(std::move(match));
+      }
     return matches;
   }
 
@@ -59,7 +63,9 @@ class Matcher {
       MatchedBy by = MatchedBy::order;
       std::string key = is_message(call) ? message_key(rank, call, by) : collective_key(call, by);
       if (key.empty()) continue;
-      key = key_of(key, counts[key]++);
+      // A rank may send a message to itself: two stages of a V are neighbours.
+      const std::string side = is_message(call) ? key_of(key, name_of(call.kind)) : key;
+      key = key_of(key, counts[side]++);
       Match& match = found_[key];
       match.kind = is_message(call) ? CallKind::send : call.kind;
       match.by = by;
@@ -94,19 +100,49 @@ class Matcher {
     return key_of("p2p", sends ? self : call.peer, sends ? call.peer : self, call.step);
   }
 
-  /// Puts the sender first. Returns false if both are senders, or both receivers.
-  bool order_message(Match& match) const {
-    const auto sends = [&](const Match::Member& member) {
-      return ranks_[member.rank].calls[member.call].kind == CallKind::send;
-    };
-    if (sends(match.members[0]) == sends(match.members[1])) return false;
-    if (!sends(match.members[0])) std::swap(match.members[0], match.members[1]);
-    return true;
+  /// Pairs senders and receivers with one key. Replicas of a pipeline have equal keys: then a
+  /// sender's receiver is the one with which it shares its smallest process group.
+  void match_messages(const Match& all, std::vector<Match>& matches) const {
+    std::vector<Match::Member> senders, receivers;
+    for (const Match::Member& member : all.members)
+      (ranks_[member.rank].calls[member.call].kind == CallKind::send ? senders : receivers)
+          .push_back(member);
+    for (const Match::Member& sender : senders) {
+      const Match::Member* receiver = nullptr;
+      std::size_t smallest = std::numeric_limits<std::size_t>::max();
+      bool unique = false;
+      for (const Match::Member& each : receivers) {
+        const std::size_t shared =
+            senders.size() == 1 && receivers.size() == 1 ? 0 : shared_group(sender, each);
+        unique = shared < smallest || (unique && shared != smallest);
+        if (shared >= smallest) continue;
+        smallest = shared;
+        receiver = &each;
+      }
+      if (receiver && unique)
+        matches.push_back({CallKind::send,
+                           all.by,
+                           is_kernel(sender) && is_kernel(*receiver),
+                           {sender, *receiver}});
+    }
+  }
+
+  bool is_kernel(const Match::Member& member) const {
+    return ranks_[member.rank].calls[member.call].kernel;
+  }
+
+  /// Returns the size of the smallest process group that has both ranks.
+  std::size_t shared_group(const Match::Member& a, const Match::Member& b) const {
+    std::size_t smallest = std::numeric_limits<std::size_t>::max() - 1;
+    for (const std::set<int>& group : groups_[a.rank])
+      if (group.contains(numbers_[a.rank]) && group.contains(numbers_[b.rank]))
+        smallest = std::min(smallest, group.size());
+    return smallest;
   }
 
   const std::vector<RankCalls>& ranks_;
   const std::vector<int>& numbers_;
-  bool all_have_ids_ = true;
+  std::vector<std::vector<std::set<int>>> groups_;  ///< by trace
   std::map<std::string, Match> found_;
 };
 
@@ -117,9 +153,9 @@ const char* name_of(MatchedBy by) {
   return names[static_cast<std::size_t>(by)];
 }
 
-std::vector<Match> match_calls(const std::vector<RankCalls>& ranks,
-                               const std::vector<int>& numbers) {
-  return Matcher{ranks, numbers}.match();
+std::vector<Match> match_calls(const std::vector<RankCalls>& ranks, const std::vector<int>& numbers,
+                               const std::vector<Trace>& traces) {
+  return Matcher{ranks, numbers, traces}.match();
 }
 
 }  // namespace lockstep::kineto

@@ -26,13 +26,16 @@ struct Match {
   };
   CallKind kind = CallKind::other;  ///< `send` for a message: first the sender, then the receiver
   MatchedBy by = MatchedBy::order;
+  /// Whether the members' ends show how far their clocks are apart: those of collectives that
+  /// synchronize, and of messages that two GPUs exchange.
+  bool ends_together = false;
   std::vector<Member> members;  ///< at least two, by rank unless it is a message
 };
 
 /// Recognises the collectives and messages that several ranks have in common. Ranks are the numbers
 /// of the traces, parallel to `ranks`. A collective whose process group is unknown is left out, as
 /// its members are.
-std::vector<Match> match_calls(const std::vector<RankCalls>& ranks,
-                               const std::vector<int>& numbers);
+std::vector<Match> match_calls(const std::vector<RankCalls>& ranks, const std::vector<int>& numbers,
+                               const std::vector<Trace>& traces);
 
 }  // namespace lockstep::kineto

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "core/base/error.h"
@@ -122,6 +123,12 @@ std::vector<fs::path> input_files(const fs::path& path) {
     throw UsageError(path.string() +
                      ": has no traces (trace.json, rank*.json, *.pt.trace.json, *.json.gz, *.zip); "
                      "give a trace file, or a run's folder such as runs/latest");
+  // PyTorch's ending tells traces from other JSON files in the folder.
+  std::vector<fs::path> torch;
+  std::ranges::copy_if(others, std::back_inserter(torch), [](const fs::path& file) {
+    return file.filename().string().find(".pt.trace.json") != std::string::npos;
+  });
+  if (!torch.empty()) others = std::move(torch);
   std::ranges::sort(others);
   return others;
 }
