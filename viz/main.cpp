@@ -40,10 +40,6 @@ int main(int argc, char** argv) {
   try {
     const auto parsed = lockstep::viz::parse_options(argc, argv);
     if (parsed.exit_code) return *parsed.exit_code;
-    if (parsed.options.summary) {
-      lockstep::viz::print_summary(parsed.options);
-      return 0;
-    }
     if (!parsed.options.exports.empty()) {
       lockstep::viz::export_files(parsed.options);
       return 0;

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/base/printable.h"
 #include "viz/app/open_files.h"
 #include "viz/data/exports.h"
-#include "viz/data/given_runs.h"
-#include "viz/data/summary.h"
 #include "viz/data/trace_input.h"
 #include "viz/views/theme.h"
 #include "viz/views/timeline_svg.h"
@@ -81,22 +78,6 @@ void export_files(const ViewerOptions& options) {
                          ? timeline_svg(model, whole_layout(model.timeline), options.width)
                          : statistics_csv(timeline, window, {}));
   }
-}
-
-void print_summary(const ViewerOptions& options) {
-  const GivenRuns given = divide_into_runs(options.paths);
-  if (!given.b.empty())
-    throw UsageError("--summary: is of one run, but the traces given are of two");
-  Timeline timeline;
-  const ReadReport report = read_inputs(given.a, options.memory, timeline);
-  if (report.malformed > 0)
-    fmt::print(stderr, "{} malformed events skipped; the first: {}\n", report.malformed,
-               report.first_malformed);
-  if (timeline.empty())
-    throw UsageError(given.a.front().string() +
-                     ": has no spans; give a trace file or a run's folder");
-  const Summary summary = summarise(timeline);
-  fmt::print("{}", options.json ? summary_json(summary) : printable(summary_text(summary)));
 }
 
 }  // namespace lockstep::viz

@@ -24,7 +24,5 @@ std::string export_comparison(
 
 /// Writes the files of --export, whose extensions select their formats. Needs no display.
 void export_files(const ViewerOptions& options);
-/// Prints the summary of --summary.
-void print_summary(const ViewerOptions& options);
 
 }  // namespace lockstep::viz

@@ -47,14 +47,11 @@ ParsedOptions parse_options(int argc, char** argv) {
   CLI::App app{
       "Shows the timeline of a run, live or from its traces.\n\n"
       "Without files it waits for a run to connect: start one with --view in another terminal.\n"
-      "With files or folders (such as runs/latest) it shows these traces: Lockstep's, or those that
-"
-      "PyTorch's profiler wrote for one or several ranks, also compressed (.gz) or in a .zip.
-"
+      "With files or folders (such as runs/latest) it shows these traces: Lockstep's, or those "
+      "that\n"
+      "PyTorch's profiler wrote for one or several ranks, also compressed (.gz) or in a .zip.\n"
       "With the dumps of PyTorch's flight recorder (nccl_trace_rank_0, ...) it shows which ranks "
-      "wait
-for which.
-"
+      "wait\nfor which.\n"
       "With the traces of two runs it compares them; give a run twice to compare two of its "
       "steps.\n"
       "With - it shows the trace that arrives on standard input and opens no port:\n"
@@ -120,7 +117,8 @@ for which.
       ->check(CLI::ExistingFile);
   app.add_flag("--summary", options.summary,
                "Print where each rank's time went, whom it waited for, the collectives and the "
-               "kernels by time, and exit; needs no display");
+               "kernels by time; of flight-recorder dumps, which ranks everything waits for, and "
+               "who called what in each process group; and exit. Needs no display");
   app.add_flag("--json", options.json, "With --summary: print JSON, with times in seconds");
   app.add_option("--export", options.exports,
                  "Write the timeline (.svg) or the statistics (.csv) of --steps, the sentences "
@@ -129,10 +127,6 @@ for which.
       ->type_name("FILE")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag(
-      "--summary", options.summary,
-      "Print what flight-recorder dumps say, and exit: which ranks everything waits for, and "
-      "who called what in each process group; needs no display");
   app.add_option("--export-to", options.export_folder,
                  "The folder for files written with E (default runs/exports)")
       ->type_name("DIR");

@@ -38,7 +38,6 @@ struct ViewerOptions {
   bool remembers = true;                       ///< settings; see Preferences
   bool summary = false, json = false;          ///< printed without a window
   std::vector<std::filesystem::path> exports;  ///< written without a window
-  bool summary = false;                        ///< printed, without a window
   std::filesystem::path export_folder = "runs/exports";
   bool listens() const { return paths.empty(); }
   bool piped() const { return paths.size() == 1 && paths.front() == "-"; }

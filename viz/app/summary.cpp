@@ -1,17 +1,36 @@
 #include "viz/app/summary.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/flight_recorder/stall.h"
+#include "viz/data/given_runs.h"
+#include "viz/data/summary.h"
+#include "viz/data/trace_input.h"
 
 namespace lockstep::viz {
 
 std::string summary_of(const ViewerOptions& options) {
-  if (const auto dumps = flight::dump_files(options.paths); !dumps.empty())
+  if (const auto dumps = flight::dump_files(options.paths); !dumps.empty()) {
+    if (options.json) throw UsageError("--json: the summary of flight-recorder dumps is text only");
     return flight::stall_summary(flight::stall_of(flight::read_job(dumps)));
-  throw UsageError(options.paths.empty()
-                       ? "--summary: give files or folders"
-                       : "--summary " + options.paths.front().string() +
-                             ": has no flight-recorder dumps, such as nccl_trace_rank_0");
+  }
+  const GivenRuns given = divide_into_runs(options.paths);
+  if (!given.b.empty())
+    throw UsageError("--summary: is of one run, but the traces given are of two");
+  Timeline timeline;
+  const ReadReport report = read_inputs(given.a, options.memory, timeline);
+  if (report.malformed > 0)
+    fmt::print(stderr, "{} malformed events skipped; the first: {}\n", report.malformed,
+               report.first_malformed);
+  if (timeline.empty())
+    throw UsageError(given.a.front().string() +
+                     ": has no spans; give a trace file or a run's folder");
+  const Summary summary = summarise(timeline);
+  return options.json ? summary_json(summary) : printable(summary_text(summary));
 }
 
 }  // namespace lockstep::viz

@@ -6,8 +6,8 @@
 
 namespace lockstep::viz {
 
-/// Returns what --summary prints: for flight-recorder dumps, who waits for whom. Throws UsageError
-/// if the files are none.
+/// Returns what --summary prints: for flight-recorder dumps, who waits for whom; for traces, where
+/// the time of each rank went. Throws UsageError if the files are neither.
 std::string summary_of(const ViewerOptions& options);
 
 }  // namespace lockstep::viz
