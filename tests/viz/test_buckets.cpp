@@ -118,14 +118,14 @@ TEST_CASE("the buckets of a step, worked by hand") {
   CHECK(bucket_sentences(timeline, step) ==
         Lines{"Rank 0 sends 3.50 kB in 4 all_reduces, 0.50 kB to 1.00 kB each.",
               "Communication: 43.0 µs, 60.5 % hidden by compute.",
-              "Exposed: compute stalls for 17.0 µs (transfer 16.0 µs, latency 1.0 µs).",
+              "Exposed wait: compute stalls for 17.0 µs (transfer 16.0 µs, latency 1.0 µs).",
               "After the last backward pass, nothing is left to hide 2 all_reduces: 17.0 µs "
               "exposed."});
   CHECK(bucket_words(timeline, step, 2) ==
         Lines{"all_reduce 2, 3 of 4", "sends 1.00 kB in group world of 2 ranks",
               "from 55.0 µs to 71.0 µs of the step",
               "communication: 16.0 µs, 31.2 % hidden by compute",
-              "exposed: compute stalls for 11.0 µs (transfer 11.0 µs)"});
+              "exposed wait: compute stalls for 11.0 µs (transfer 11.0 µs)"});
   CHECK(bucket_words(timeline, step, 0).back() == "Compute never stalls for it.");
   check_sums(timeline, 0);
   check_sums(timeline, 1);
@@ -182,7 +182,7 @@ TEST_CASE("communication that is no bucket is named apart") {
   CHECK(bucket_sentences(timeline, step) ==
         Lines{"Rank 0 takes part in 1 all_gather and 1 reduce_scatter.",
               "Communication: 20.0 µs, 85.0 % hidden by compute.",
-              "Exposed: compute stalls for 3.00 µs (transfer 3.00 µs).",
+              "Exposed wait: compute stalls for 3.00 µs (transfer 3.00 µs).",
               "Stalls: 3.00 µs in backward (1 all_gather).",
               "Other communication (tp all_reduce): 4.00 µs on the lanes, exposed 4.00 µs "
               "(transfer 4.00 "
@@ -276,7 +276,7 @@ TEST_CASE("the panel of buckets explains the bar under the cursor, and a click s
   REQUIRE(view.explanation().size() == 5);
   CHECK(view.explanation().front() == "Rank 1: all_reduce 2, 3 of 4");
   CHECK(view.explanation().back() ==
-        "exposed: compute stalls for 16.0 µs (transfer 15.0 µs, latency 1.0 µs)");
+        "exposed wait: compute stalls for 16.0 µs (transfer 15.0 µs, latency 1.0 µs)");
   // The rank under the cursor.
   const float y = viewer.y_of(0, 10 * us);
   viewer.move(viewer.x_of(10 * us), y);

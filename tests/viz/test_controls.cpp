@@ -92,6 +92,53 @@ TEST_CASE("a click on a step selects the step of the rank on which it takes long
     CHECK(rank.sums.total() + rank.in_no_step == range.length());
 }
 
+TEST_CASE("a click on a step locks the cards to it until the next click or the button") {
+  Interactive viewer{sample_1f1b(4, 8, 6)};
+  Model& model = viewer.model;
+  model.viewport.fit_steps(model.timeline, 1, 4);
+  model.viewport.advance(model.timeline, 0, true);
+  const StepWindow locked = model.timeline.steps()[2];
+  const auto click = [&] {
+    viewer.click(viewer.x_of((locked.start + locked.end) / 2), lanes_top - 11);
+  };
+  click();
+  CHECK(model.view.locked_step == 2);
+  // The cards stay with the step, wherever the window is.
+  model.viewport.fit_steps(model.timeline, 5, 5);
+  model.viewport.advance(model.timeline, 0, true);
+  viewer.frame();
+  REQUIRE(model.described);
+  CHECK(model.described->step == 2);
+  viewer.press(keys::escape);  // clears the range, not the lock
+  CHECK(model.view.locked_step == 2);
+  model.viewport.fit_steps(model.timeline, 1, 4);
+  model.viewport.advance(model.timeline, 0, true);
+  click();
+  CHECK_FALSE(model.view.locked_step);
+  model.viewport.fit_steps(model.timeline, 5, 5);
+  model.viewport.advance(model.timeline, 0, true);
+  viewer.frame();
+  REQUIRE(model.described);
+  CHECK(model.described->step == 5);
+}
+
+TEST_CASE("the wheel scrolls the memory panel to all ranks") {
+  Interactive viewer{sample_1f1b(32, 32, 2)};
+  const MemoryView& memory = viewer.screen.memory();
+  REQUIRE(memory.shown() > 3);
+  REQUIRE(memory.shown() < 32);
+  viewer.move(900, 800);
+  std::set<std::size_t> seen;
+  for (int i = 0; i < 40; ++i) {
+    for (std::size_t rank = 0; rank < memory.shown(); ++rank) seen.insert(memory.first() + rank);
+    viewer.wheel(-1);
+  }
+  CHECK(seen.size() == 32);
+  CHECK(memory.first() == 32 - memory.shown());
+  viewer.wheel(1);
+  CHECK(memory.first() < 32 - memory.shown());
+}
+
 TEST_CASE("the wheel scrolls, with Ctrl it zooms at the cursor, with Shift it pans") {
   Interactive viewer{sample_1f1b(4, 8, 3)};
   const TimeWindow before = viewer.model.viewport.window();

@@ -109,17 +109,17 @@ TEST_CASE("exposed communication is explained by its axis and part") {
   };
   using Words = std::vector<std::string>;
   CHECK(words_at(11.5) ==
-        Words{"late peer, tp",
+        Words{"exposed wait: late peer, tp",
               "Compute waits for tp, but no message is on its way: a peer has not sent yet.",
               "1.00 µs"});
   CHECK(words_at(12.5) ==
-        Words{"latency, tp",
+        Words{"exposed wait: latency, tp",
               "Compute waits for tp: a message is on its way, but no bytes arrive "
               "yet.",
               "1.00 µs"});
   CHECK(words_at(13.5) ==
-        Words{"transfer, tp", "Compute waits for tp while bytes move.", "1.00 µs"});
-  CHECK(words_at(40)[0] == "transfer, dp");
+        Words{"exposed wait: transfer, tp", "Compute waits for tp while bytes move.", "1.00 µs"});
+  CHECK(words_at(40)[0] == "exposed wait: transfer, dp");
   CHECK(words_at(40)[2] == "19.0 µs");
   CHECK(words_at(52)[0] == "AdamW");
   // Next to a wait of less than a pixel, the rank computes.

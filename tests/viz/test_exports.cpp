@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "core/base/error.h"
@@ -12,6 +13,7 @@
 #include "tests/viz/worked_step.h"
 #include "viz/app/export.h"
 #include "viz/data/exports.h"
+#include "viz/views/svg.h"
 #include "viz/views/timeline_svg.h"
 
 using namespace lockstep;
@@ -171,7 +173,27 @@ TEST_CASE("the SVG has each visible action at its place, and every rank") {
     }
   }
   CHECK(svg.find(">step 1<") != std::string::npos);
-  CHECK(svg.find("url(#part6)") != std::string::npos);  // warm-up
+  // Idle time is hatched by its cause, messages have arrowheads, and the legend explains both.
+  const auto count = [&](const std::string& of) {
+    std::size_t found = 0;
+    for (std::size_t at = svg.find(of); at != std::string::npos; at = svg.find(of, at + 1)) ++found;
+    return found;
+  };
+  std::set<std::string> angles;
+  for (std::size_t at = svg.find("rotate("); at != std::string::npos;
+       at = svg.find("rotate(", at + 1))
+    angles.insert(svg.substr(at, svg.find(')', at) - at));
+  CHECK(angles.size() >= 5);
+  for (const StepPart part : {StepPart::warm_up, StepPart::waiting, StepPart::cool_down}) {
+    const std::string fill =
+        fmt::format("fill=\"{}\" fill-opacity=\"0.500\"", hex(colour_of(part)));
+    CHECK(count(fill) == 1);  // the lines of one pattern
+  }
+  CHECK(count("<circle") == count("<path"));
+  CHECK(count("<path") > 4);
+  for (const char* words : {"forward", "backward", "exposed wait:", "pp", "bubble:", "warm-up",
+                            "waiting", "cool-down", "modelled time of cluster classroom"})
+    CHECK(count(fmt::format(">{}<", words)) == 1);
   // A different window gives a different picture.
   model.viewport.fit_steps(model.timeline, 0, 2);
   model.viewport.advance(model.timeline, 0, true);

@@ -33,9 +33,14 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   begin_screen();
   if (runs.leader().view.opening) ImGui::GetIO().WantTextInput = true;
   const Painter painter{ImGui::GetWindowDrawList(), look};
-  auto [bar, toolbar, middle, row, line] = screen_parts(
-      painter,
-      {.bar = ComparisonView::bar_height, .cards = cards_height, .cards_share = cards_share});
+  std::vector<std::string> axes = runs.metrics(Side::a).account.axes;
+  join_axes(axes, runs.metrics(Side::b).account.axes);
+  auto [bar, toolbar, middle, row, line, column] = screen_parts(
+      painter, {.bar = ComparisonView::bar_height,
+                .cards = cards_height,
+                .cards_share = cards_share,
+                .line = StatusView::height_of_line(painter, size.x, runs.model(Side::a), axes,
+                                                   &runs.model(Side::b))});
 
   take_comparison_keys(runs);
   if (!comparison_.draw_bar(painter, bar, runs)) {
@@ -65,8 +70,6 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   comparison_.draw_values(painter, next_card(shares[1]), runs);
   if (!is_narrow) comparison_.draw_ranks(painter, next_card(shares[2]), runs);
   draw_last_card(painter, next_card(shares[3]), runs);
-  std::vector<std::string> axes = runs.metrics(Side::a).account.axes;
-  join_axes(axes, runs.metrics(Side::b).account.axes);
   status_.draw_line(painter, line, runs.model(Side::a), axes, &runs.model(Side::b));
   const Painter front{ImGui::GetForegroundDrawList(), look};
   open_.draw(look, size, runs.leader());

@@ -1,5 +1,7 @@
 #include "viz/app/screen.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -13,6 +15,9 @@ namespace {
 constexpr float cards_height = 284;
 constexpr float cards_share = 0.32f;  // of the window height, at most
 constexpr float edge = 12;
+constexpr float least_row = 1040;         // width of a window whose cards have room in a row
+constexpr float least_card_height = 232;  // in a column
+constexpr float pager_height = 34;
 constexpr float recent_height = 30;  // of a line in the list of recent traces
 
 }  // namespace
@@ -39,9 +44,6 @@ void Screen::draw(Model& model, const Look& look) {
   begin_screen();
   if (model.view.opening) ImGui::GetIO().WantTextInput = true;  // the dialog has all keys
   const Painter painter{ImGui::GetWindowDrawList(), look};
-  const auto [bar, toolbar, middle, cards, line] = screen_parts(
-      painter, {.bar = StatusView::bar_height, .cards = cards_height, .cards_share = cards_share});
-
   if (!ImGui::GetIO().WantTextInput && key_pressed(keys::r, false))
     model.view.panel = model.panels.next(model.view.panel);
   model.contents = contents_of(model.timeline);
@@ -49,13 +51,21 @@ void Screen::draw(Model& model, const Look& look) {
   model.view.refresh(model.timeline);
   const auto described = described_step(model);
   model.described = described ? model.bubbles.find(model.timeline, *described) : nullptr;
+  const std::vector<std::string> axes =
+      model.described ? model.described->account.axes : std::vector<std::string>{};
+  const auto [bar, toolbar, middle, cards, line, column] = screen_parts(
+      painter,
+      {.bar = StatusView::bar_height,
+       .cards = cards_height,
+       .cards_share = cards_share,
+       .line = StatusView::height_of_line(painter, size.x, model, axes),
+       .least_row = model.panels.fixed.empty() && model.panels.choices.empty() ? 0 : least_row});
   const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
   if (jump != 0) timeline_.go_to_match(jump, model);
-  draw_cards(painter, cards, model);
+  draw_cards(painter, cards, column, model);
   status_.draw_bar(painter, bar, model);
-  status_.draw_line(painter, line, model,
-                    model.described ? model.described->account.axes : std::vector<std::string>{});
+  status_.draw_line(painter, line, model, axes);
   if (model.timeline.empty()) {
     const float x = size.x / 2, y = (middle.top + middle.bottom) / 2;
     painter.text(x, y - painter.px(30), "Waiting for a run on " + model.source.name, colours::text,
@@ -79,14 +89,22 @@ void Screen::draw(Model& model, const Look& look) {
   ImGui::End();
 }
 
-void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
+void Screen::draw_cards(const Painter& painter, const Rect& rect, bool column, Model& model) {
   memory_shown_ = false;
   std::vector<Panel> panels = model.panels.fixed;
   if (const auto last = model.panels.shown(model.view.panel)) panels.push_back(*last);
-  // A selection takes the place of the last card, so that it covers no lane.
-  const bool selection = DetailsView::has_selection(model);
   rings_.follow_selection(model);
-  if (selection && panels.empty()) return details_.draw_selection(painter, row, model);
+  if (panels.empty()) {
+    if (DetailsView::has_selection(model)) details_.draw_selection(painter, rect, model);
+  } else if (column) {
+    draw_column(painter, rect, panels, model);
+  } else {
+    draw_row(painter, rect, panels, model);
+  }
+}
+
+void Screen::draw_row(const Painter& painter, const Rect& row, const std::vector<Panel>& panels,
+                      Model& model) {
   float shares = 0;
   for (const Panel panel : panels) shares += info_of(panel).share;
   const float gaps = static_cast<float>(panels.size()) - 1;
@@ -95,11 +113,62 @@ void Screen::draw_cards(const Painter& painter, const Rect& row, Model& model) {
     const float width = (row.width() - gaps * painter.px(edge)) * info_of(panels[i]).share / shares;
     const Rect card{left, row.top, left + width, row.bottom};
     left = card.right + painter.px(edge);
-    if (selection && i + 1 == panels.size()) {
-      details_.draw_selection(painter, card, model);
-    } else {
-      draw_panel(panels[i], painter, card, model);
-    }
+    draw_card(painter, card, panels[i], i + 1 == panels.size(), model);
+  }
+}
+
+void Screen::draw_column(const Painter& painter, const Rect& column,
+                         const std::vector<Panel>& panels, Model& model) {
+  const auto fitting = [&](float height) {
+    const std::size_t room =
+        whole_number((height + painter.px(edge)) / painter.px(least_card_height + edge));
+    return std::clamp<std::size_t>(room, 1, panels.size());
+  };
+  Rect cards = column;
+  std::size_t shown = fitting(cards.height());
+  if (shown < panels.size()) {
+    cards.bottom -= painter.px(pager_height);
+    shown = fitting(cards.height());
+  }
+  const std::size_t last = panels.size() - shown;
+  // A selection is in the last card's place, which must be in view.
+  const bool selection = DetailsView::has_selection(model);
+  if (selection && !had_selection_) first_card_ = last;
+  had_selection_ = selection;
+  first_card_ = std::min(first_card_, last);
+  const float gaps = painter.px(edge) * static_cast<float>(shown - 1);
+  const float height = (cards.height() - gaps) / static_cast<float>(shown);
+  const std::size_t first = first_card_;
+  for (std::size_t i = first; i < first + shown; ++i) {
+    const float top = cards.top + (height + painter.px(edge)) * static_cast<float>(i - first);
+    draw_card(painter, {cards.left, top, cards.right, top + height}, panels[i],
+              i + 1 == panels.size(), model);
+  }
+  if (last == 0) return;
+  ButtonRow pager{painter, {cards.left, cards.bottom, cards.right, column.bottom}, cards.left};
+  ImGui::PushID("cards");
+  int by = pager.button("<", false, "the card above (wheel)") ? -1 : 0;
+  if (pager.button(">", false, "the card below (wheel)")) by = 1;
+  ImGui::PopID();
+  std::string words = fmt::format("{} of {} cards: ", shown, panels.size());
+  for (std::size_t i = first; i < first + shown; ++i)
+    words += (i > first ? ", " : "") + std::string{info_of(panels[i]).name};
+  pager.text(painter.fitted(words, painter.look().small, cards.right - pager.left()),
+             colours::text_dim);
+  const ImGuiIO& io = ImGui::GetIO();
+  if (io.MouseWheel != 0 && !io.KeyCtrl && column.contains(io.MousePos) &&
+      !(memory_shown_ && memory_.scrolled()))
+    by = io.MouseWheel < 0 ? 1 : -1;
+  if (by > 0) first_card_ = std::min(first + 1, last);
+  if (by < 0) first_card_ = first - std::min<std::size_t>(first, 1);
+}
+
+void Screen::draw_card(const Painter& painter, const Rect& card, Panel panel, bool last,
+                       Model& model) {
+  if (last && DetailsView::has_selection(model)) {
+    details_.draw_selection(painter, card, model);
+  } else {
+    draw_panel(panel, painter, card, model);
   }
 }
 
@@ -115,6 +184,8 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
       return memory_.draw(painter, card, model);
     case Panel::what_if:
       return lab_.draw(painter, card, model);
+    case Panel::plan:
+      return plan_.draw(painter, card, model);
     case Panel::experts:
       return experts_.draw(painter, card, model);
     case Panel::buckets:

@@ -12,6 +12,7 @@
 #include "viz/views/loss_view.h"
 #include "viz/views/memory_view.h"
 #include "viz/views/open_view.h"
+#include "viz/views/plan_view.h"
 #include "viz/views/retime_view.h"
 #include "viz/views/rings_view.h"
 #include "viz/views/shards_view.h"
@@ -38,12 +39,21 @@ class Screen {
   const ShardsView& shards() const { return shards_; }
   const RingsView& rings() const { return rings_; }
   const RetimeView& retime() const { return retime_; }
+  const PlanView& plan() const { return plan_; }
   const OpenView& open() const { return open_; }
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
   /// Draws the cards below the timeline: the panels that fit the run, and a selection.
-  void draw_cards(const Painter& painter, const Rect& row, Model& model);
+  void draw_cards(const Painter& painter, const Rect& rect, bool column, Model& model);
+  void draw_row(const Painter& painter, const Rect& row, const std::vector<Panel>& panels,
+                Model& model);
+  /// Draws as many cards as fit below each other; the wheel and two buttons go to the others.
+  void draw_column(const Painter& painter, const Rect& column, const std::vector<Panel>& panels,
+                   Model& model);
+  /// Draws a panel, or the selection, which takes the place of the last one so that it covers no
+  /// lane.
+  void draw_card(const Painter& painter, const Rect& card, Panel panel, bool last, Model& model);
   void draw_panel(Panel panel, const Painter& painter, const Rect& card, Model& model);
 
   StatusView status_;
@@ -60,6 +70,9 @@ class Screen {
   ShardsView shards_;
   RingsView rings_;
   RetimeView retime_;
+  PlanView plan_;
+  std::size_t first_card_ = 0;  ///< of a column
+  bool had_selection_ = false;  ///< in the last frame
   DetailsView details_;
   HelpView help_;
   ExportView export_;

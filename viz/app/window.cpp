@@ -15,12 +15,12 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "viz/app/fonts.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
 namespace {
 
-constexpr float body_size = 15, small_size = 12.5f, large_size = 22;
 constexpr int hatch_lines_width = 2;  // in pixels, of every hatch_pixels
 
 bool input_seen = false;  // set by GLFW callbacks
@@ -62,40 +62,6 @@ std::pair<int, int> size_on_screen(std::pair<int, int> wanted, bool scales) {
   if (glfwGetPlatform() != GLFW_PLATFORM_X11) x_scale = 1;
 #endif
   return first_window(wanted, {width, height}, scales ? static_cast<double>(x_scale) : 1);
-}
-
-/// Asks fontconfig for a TrueType font that contains the glyphs that the viewer prints.
-std::filesystem::path proposed_font(bool bold) {
-  const std::string command =
-      std::string{"fc-match --format='%{file}' ':fontformat=TrueType:charset=3b2 2190 2026"} +
-      (bold ? ":bold" : "") + "' 2>/dev/null";
-  std::FILE* answer = ::popen(command.c_str(), "r");
-  if (!answer) return {};
-  char path[4096] = {};
-  const std::size_t length = std::fread(path, 1, sizeof path - 1, answer);
-  ::pclose(answer);
-  const std::filesystem::path found{std::string(path, length)};
-  std::error_code ignored;
-  return found.extension() == ".ttf" && std::filesystem::is_regular_file(found, ignored)
-             ? found
-             : std::filesystem::path{};
-}
-
-/// Returns the path of a DejaVu font in the usual places, or of the font that fontconfig proposes,
-/// or an empty path.
-std::filesystem::path font_file(const std::string& name) {
-  std::vector<std::filesystem::path> folders{
-      "/usr/share/fonts/truetype/dejavu",   "/usr/share/fonts/dejavu", "/usr/share/fonts/TTF",
-      "/usr/share/fonts/dejavu-sans-fonts", "/usr/local/share/fonts",  "/Library/Fonts"};
-  if (const char* home = std::getenv("HOME")) {
-    folders.push_back(std::filesystem::path{home} / ".local/share/fonts");
-    folders.push_back(std::filesystem::path{home} / ".fonts");
-  }
-  std::error_code ignored;
-  for (const auto& folder : folders) {
-    if (std::filesystem::is_regular_file(folder / name, ignored)) return folder / name;
-  }
-  return proposed_font(name.find("Bold") != std::string::npos);
 }
 
 const char* without_display =
@@ -159,7 +125,10 @@ void Window::use_appearance() {
 #if IMGUI_VERSION_NUM < 19200
   ImGui::GetStyle().AntiAliasedLinesUseTex = false;  // see sharpen_fonts()
 #endif
-  load_fonts();
+  if (!load_fonts(look_, appearance_.font) && !std::exchange(font_reported_, true))
+    std::fprintf(stderr,
+                 "no TrueType font found, so Greek letters and arrows are missing; install "
+                 "fonts-dejavu-core, or give one with --font\n");
 }
 
 void Window::set_appearance(Theme theme, double scale) {
@@ -192,37 +161,6 @@ Window::~Window() {
   ImGui::DestroyContext();
   glfwDestroyWindow(window_);
   glfwTerminate();
-}
-
-void Window::load_fonts() {
-  ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
-  // Latin, Greek, and the arrows, dots and dashes used in lane names and formulas.
-  static const ImWchar glyphs[] = {0x20,   0xff,   0x370,  0x3ff,  0x2010, 0x2027,
-                                   0x2190, 0x21ff, 0x2200, 0x22ff, 0};
-  ImFontConfig whole_pixels;  // see sharpen_fonts()
-  whole_pixels.OversampleH = whole_pixels.OversampleV = 1;
-  whole_pixels.PixelSnapH = true;
-  bool found = true;
-  const auto load = [&](const char* name, float size) {
-    const auto path = appearance_.font.empty() ? font_file(name) : appearance_.font;
-    ImFont* font = path.empty()
-                       ? nullptr
-                       : atlas.AddFontFromFileTTF(path.c_str(), std::round(size * look_.scale),
-                                                  &whole_pixels, glyphs);
-    if (font) return font;
-    found = false;
-    ImFontConfig built_in;
-    built_in.SizePixels = std::round(size * look_.scale);
-    return atlas.AddFontDefault(&built_in);
-  };
-  look_.body = load("DejaVuSans.ttf", body_size);
-  look_.bold = load("DejaVuSans-Bold.ttf", body_size);
-  look_.small = load("DejaVuSans.ttf", small_size);
-  look_.large = load("DejaVuSans-Bold.ttf", large_size);
-  if (!found && !std::exchange(font_reported_, true))
-    std::fprintf(stderr,
-                 "no TrueType font found, so Greek letters and arrows are missing; install "
-                 "fonts-dejavu-core, or give one with --font\n");
 }
 
 /// Dear ImGui takes all colours from the fonts' texture, and by default interpolates there. Text is

@@ -63,7 +63,6 @@ class Window {
 
  private:
   void use_appearance();
-  void load_fonts();
   static void sharpen_fonts();
   void make_hatch();
 

@@ -313,7 +313,7 @@ std::vector<std::string> bucket_sentences(const Timeline& timeline, const StepBu
   const Picoseconds exposed = step.exposed.sum();
   sentences.push_back(exposed == 0
                           ? "Compute never stalls for them."
-                          : fmt::format("Exposed: compute stalls for {} ({}).",
+                          : fmt::format("Exposed wait: compute stalls for {} ({}).",
                                         duration_words(exposed), exposed_words(step.exposed, 1)));
   add_stalls(timeline, step, sentences);
   if (!step.others.empty()) {
@@ -358,7 +358,7 @@ std::vector<std::string> bucket_words(const Timeline& timeline, const StepBucket
   lines.push_back(fmt::format("communication: {}, {}", duration_words(bucket.communication()),
                               hidden_words({bucket.communication(), length(bucket.hidden)})));
   lines.push_back(bucket.parts.sum() == 0 ? "Compute never stalls for it."
-                                          : fmt::format("exposed: compute stalls for {} ({})",
+                                          : fmt::format("exposed wait: compute stalls for {} ({})",
                                                         duration_words(bucket.parts.sum()),
                                                         exposed_words(bucket.parts, 1)));
   return lines;

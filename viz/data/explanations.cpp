@@ -162,7 +162,7 @@ const ExplainedStep* Explanations::find(const Timeline& timeline, const StepWind
 
 std::string piece_title(const StepPiece& piece, const std::string& axis) {
   const std::string part = name_of(piece.part);
-  if (is_exposed(piece.part)) return part + ", " + axis;
+  if (is_exposed(piece.part)) return "exposed wait: " + part + ", " + axis;
   return is_bubble(piece.part) ? "bubble: " + part : part;
 }
 

@@ -81,7 +81,7 @@ class Explanations {
 constexpr bool is_idle(StepPart part) {
   return part != StepPart::compute && part != StepPart::optimizer;
 }
-/// Names the part and, for exposed communication, the axis: "transfer, tp".
+/// Names the part and, for exposed communication, the axis: "exposed wait: transfer, tp".
 std::string piece_title(const StepPiece& piece, const std::string& axis);
 /// Says in one sentence what the rank does or waits for in a piece.
 std::string piece_sentence(const StepPiece& piece, const std::string& axis);

@@ -5,6 +5,7 @@
 
 #include "viz/data/buckets.h"
 #include "viz/data/expert_load.h"
+#include "viz/data/plan_layout.h"
 #include "viz/data/rings.h"
 
 namespace lockstep::viz {
@@ -38,6 +39,7 @@ RunContents contents_of(const Timeline& timeline) {
   RunContents contents;
   contents.communication = !timeline.messages().empty();
   contents.experts = counts_experts(timeline);
+  contents.plan = has_plan(timeline.run());
   for (const auto& [step, prediction] : timeline.predictions())
     contents.pipeline |= prediction.stages > 1;
   int stage = -1;  // of the first action
@@ -63,7 +65,7 @@ RunContents contents_of(const Timeline& timeline) {
 }
 
 // clang-format off
-const std::array<PanelInfo, 11> all_panels{{
+const std::array<PanelInfo, 12> all_panels{{
     {Panel::bubble, "Bubble", "where each step goes, and its bubble",
      0.29F, false, [](Contents run) { return run.pipeline; }},
     {Panel::communication, "Communication", "where each step goes, and what is exposed",
@@ -85,6 +87,8 @@ const std::array<PanelInfo, 11> all_panels{{
      0.35F, true, [](Contents run) { return run.rings; }},
     {Panel::shards, "Shards", "who stores which slice of a tensor",
      0.35F, true, [](Contents run) { return run.shards; }},
+    {Panel::plan, "Plan", "the ranks on their nodes, coloured by an axis",
+     0.35F, true, [](Contents run) { return run.plan; }},
     {Panel::retime, "Retime", "time this run with other links or other compute",
      0.35F, true, [](Contents run) { return run.communication || run.computation; }},
 }};

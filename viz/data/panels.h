@@ -21,6 +21,7 @@ struct RunContents {
   bool experts = false;        ///< the tokens of each expert
   bool loss = false;
   bool memory = false;
+  bool plan = false;    ///< the trace describes the mesh of its ranks
   bool rings = false;   ///< collectives that ran as rings
   bool shards = false;  ///< the trace lists the slices that the ranks store
 };
@@ -41,6 +42,7 @@ enum class Panel : std::uint8_t {
   traffic,
   rings,
   shards,
+  plan,
   retime,
 };
 
@@ -53,7 +55,7 @@ struct PanelInfo {
   bool choice;          ///< one of the choices for the last card, rather than always shown
   bool (*fits)(const RunContents& contents);  ///< whether the run has something to show
 };
-extern const std::array<PanelInfo, 11> all_panels;
+extern const std::array<PanelInfo, 12> all_panels;
 inline const PanelInfo& info_of(Panel panel) {
   return all_panels[static_cast<std::size_t>(panel)];
 }

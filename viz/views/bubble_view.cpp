@@ -61,7 +61,9 @@ void explain_part(const Painter& painter, const Rect& row, const StepAccount& ac
                   const MeanPart& part) {
   if (!row.contains(ImGui::GetIO().MousePos)) return;
   std::string sentence = part_sentence(account, part);
-  if (sentence.empty()) return;
+  if (sentence.empty())
+    sentence =
+        fmt::format("{}: {} per rank", part.name, duration_words(mean_of(part.sum, account)));
   std::vector<std::string> lines;
   for (std::size_t end = 0; (end = sentence.find("; ")) != std::string::npos;
        sentence.erase(0, end + 2))
@@ -97,7 +99,9 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   rest.top = draw_headline(painter, rest, point.account);
   rest.top = draw_bar(painter, rest, point.account);
   rest.top = draw_legend(painter, rest, point.account);
-  if (pipeline) rest.top = draw_bubble(painter, rest, point, model.timeline.prediction(point.step));
+  const float bars = (painter.px(bubble_height + 4)) * 3 + size_of(look.small) + painter.px(3);
+  if (pipeline && rest.top + bars <= inside.bottom)
+    rest.top = draw_bubble(painter, rest, point, model.timeline.prediction(point.step));
   // A sentence that does not fit above the trend is left out; the first ones matter most.
   const float bottom = inside.bottom - painter.px(least_trend);
   std::vector<std::string> sentences = step_sentences(point);
@@ -161,18 +165,35 @@ float BubbleView::draw_legend(const Painter& painter, const Rect& rect,
   const auto parts = shown_parts(account);
   const bool any_exposed = std::ranges::any_of(
       parts, [](const Shown& shown) { return shown.part.kind == MeanPart::Kind::exposed; });
-  painter.text(columns[1].left, rect.top, any_exposed ? "exposed communication" : "nothing exposed",
-               colours::text_faint, look.small);
+  const auto heading = [&](std::initializer_list<const char*> choices) {
+    for (const char* words : choices)
+      if (painter.text_width(words, look.small) <= width) return words;
+    return "";
+  };
+  painter.text(
+      columns[1].left, rect.top,
+      any_exposed ? heading({"exposed communication", "exposed"}) : heading({"nothing exposed"}),
+      colours::text_faint, look.small);
+  // In narrow columns, the names take the place of the times, which a cursor on a name shows.
+  const float room = painter.text_width("99.9 %", look.small), size = painter.px(swatch);
+  const auto width_of = [&](const MeanPart& part, bool time) {
+    return size + painter.px(9) + room + painter.text_width(part.name, look.small) +
+           (time ? painter.px(6) +
+                       painter.text_width(duration_words(mean_of(part.sum, account)), look.small)
+                 : 0);
+  };
+  const bool has_times = std::ranges::all_of(
+      parts, [&](const Shown& shown) { return width_of(shown.part, true) <= width; });
   float y[] = {rect.top + line, rect.top + line};
   for (const auto& [part, colour] : parts) {
     const std::size_t c = part.kind == MeanPart::Kind::exposed ? 1 : 0;
+    if (y[c] + line > rect.bottom) continue;
     const Rect& column = columns[c];
-    const float size = painter.px(swatch), top = y[c] + (size_of(look.small) - size) / 2 + 1;
+    const float top = y[c] + (size_of(look.small) - size) / 2 + 1;
     painter.fill({column.left, top, column.left + size, top + size}, colour, painter.px(2));
     const std::string share = percent_words(share_of(part, account));
-    const float room = painter.text_width("100.0 %", look.small);
     painter.text(column.right, y[c], share, colours::text, look.small, Align::right);
-    const std::string time = duration_words(mean_of(part.sum, account));
+    const std::string time = has_times ? duration_words(mean_of(part.sum, account)) : "";
     const float time_right = column.right - room - painter.px(6);
     painter.text(time_right, y[c], time, colours::text_dim, look.small, Align::right);
     const float name = column.left + size + painter.px(5);

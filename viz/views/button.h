@@ -12,8 +12,9 @@ void begin_overlay(const char* name, ImVec2 at, ImVec2 size);
 /// Lays out small buttons from left to right.
 class ButtonRow {
  public:
-  ButtonRow(const Painter& painter, const Rect& rect, float left)
-      : painter_(painter), rect_(rect), x_(left) {}
+  /// In a `compact` row, a button that names its key, as in "P  Critical path", shows only the key.
+  ButtonRow(const Painter& painter, const Rect& rect, float left, bool compact = false)
+      : painter_(painter), rect_(rect), x_(left), compact_(compact) {}
 
   /// Draws a button and returns whether it was clicked. A button that is `on` is filled. `tip` is
   /// shown below the button while the cursor is on it.
@@ -26,13 +27,17 @@ class ButtonRow {
   float left() const { return x_; }
   const Painter& painter() const { return painter_; }
   /// Returns the width of a button, including the gap to the next one.
-  static float width_of(const Painter& painter, const std::string& words);
+  static float width_of(const Painter& painter, const std::string& words, bool compact = false);
+  /// The width that the buttons and texts so far take if they are not compact.
+  float full_width() const { return full_width_; }
   static float gap_of(const Painter& painter);
 
  private:
   const Painter& painter_;
   Rect rect_;
   float x_;
+  bool compact_;
+  float full_width_ = 0;
 };
 
 }  // namespace lockstep::viz

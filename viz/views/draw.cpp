@@ -83,8 +83,15 @@ float Painter::text(float x, float y, std::string_view text, ImU32 colour, ImFon
   const float width = text_width(text, font);
   if (align == Align::centre) x -= width / 2;
   if (align == Align::right) x -= width;
-  list_->AddText(font, size_of(font), {std::floor(x), std::floor(y)}, colour, text.data(),
-                 end_of(text));
+  const ImVec2 at{std::floor(x), std::floor(y)};
+  list_->AddText(font, size_of(font), at, colour, text.data(), end_of(text));
+  if (look_.texts)
+    look_.texts->push_back({.min = at,
+                            .max = {at.x + width, at.y + size_of(font)},
+                            .clip_min = list_->GetClipRectMin(),
+                            .clip_max = list_->GetClipRectMax(),
+                            .layer = list_,
+                            .words = std::string{text}});
   return width;
 }
 
@@ -97,6 +104,16 @@ bool Painter::text_in(const Rect& rect, std::string_view words, ImU32 colour, Im
   return true;
 }
 
+std::string Painter::clauses_that_fit(std::string_view text, ImFont* font, float width) const {
+  text = beginning(text);
+  while (text_width(text, font) > width) {
+    const std::size_t end = text.rfind("; ");
+    if (end == std::string_view::npos) return {};
+    text = text.substr(0, end);
+  }
+  return std::string{text};
+}
+
 Rect Painter::card(const Rect& rect, std::string_view title, std::string_view note) const {
   fill(rect, colours::panel, px(card_rounding));
   frame(rect, colours::panel_edge, px(card_rounding));
@@ -104,7 +121,7 @@ Rect Painter::card(const Rect& rect, std::string_view title, std::string_view no
   const float width = rect.width() - 2 * px(card_padding);
   const float taken = text(rect.left + px(card_padding), top, fitted(title, look_.bold, width),
                            colours::text, look_.bold);
-  const std::string rest = fitted(note, look_.small, width - taken - px(card_padding));
+  const std::string rest = clauses_that_fit(note, look_.small, width - taken - px(card_padding));
   text(rect.right - px(card_padding), top + size_of(look_.bold) - size_of(look_.small), rest,
        colours::text_faint, look_.small, Align::right);
   Rect inside = rect.inset(px(card_padding));

@@ -72,7 +72,10 @@ class Painter {
              Align align = Align::left) const;
   /// Centres text in a rectangle if it fits with some margin; returns whether it did.
   bool text_in(const Rect& rect, std::string_view text, ImU32 colour, ImFont* font) const;
-  /// Draws a card with a title. Returns the area inside.
+  /// Returns the text without the last of its clauses, which "; " separates, as far as needed to
+  /// fit into `width`; "" if none fits.
+  std::string clauses_that_fit(std::string_view text, ImFont* font, float width) const;
+  /// Draws a card with a title, and as many clauses of a note as fit. Returns the area inside.
   Rect card(const Rect& rect, std::string_view title, std::string_view note = {}) const;
   /// Draws a rounded label. Returns its width.
   float pill(float x, float y, std::string_view text, ImU32 colour, bool filled) const;

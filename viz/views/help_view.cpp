@@ -45,7 +45,7 @@ constexpr Control controls[] = {
     {"X", "with two runs: exchange A and B in the same place", With::two_runs},
     {"Shift+Page up, down", "with two runs: step of the run under the cursor only", With::two_runs},
     {"Click on a step", "with two runs: compare this step", With::two_runs},
-    {"O, drop a file", "open another run, or compare it with this one"},
+    {"Ctrl+O, drop a file", "open another run, or compare it with this one"},
     {"E", "export: a picture, the timeline as SVG, or the statistics as CSV"},
     {"B", "dark or light background"},
     {"+, -, 0", "larger, smaller, or as the screen asks"},

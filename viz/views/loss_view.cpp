@@ -28,9 +28,11 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
   const float number =
       painter.text(inside.left, inside.top - painter.px(4),
                    fmt::format("{:.3f}", points.back().loss), colours::text, look.large);
-  painter.text(inside.left + number + painter.px(10),
-               inside.top + size_of(look.large) - size_of(look.small) - painter.px(7),
-               fmt::format("from {:.3f}", points.front().loss), colours::text_dim, look.small);
+  const std::string from = fmt::format("from {:.3f}", points.front().loss);
+  const float from_left = inside.left + number + painter.px(10);
+  if (from_left + painter.text_width(from, look.small) <= inside.right)
+    painter.text(from_left, inside.top + size_of(look.large) - size_of(look.small) - painter.px(7),
+                 from, colours::text_dim, look.small);
   const Rect plot{inside.left + painter.px(axis_width),
                   inside.top + size_of(look.large) + painter.px(10), inside.right - painter.px(4),
                   inside.bottom - size_of(look.small) - painter.px(4)};
@@ -63,9 +65,14 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
     }
   }
   const float y = plot.bottom + painter.px(3);
-  painter.text(plot.left, y, "step 0", colours::text_faint, look.small);
-  painter.text(plot.right, y, std::to_string(points.size() - 1), colours::text_faint, look.small,
-               Align::right);
+  const float last = painter.text(plot.right, y, std::to_string(points.size() - 1),
+                                  colours::text_faint, look.small, Align::right);
+  for (const char* first : {"step 0", "0"}) {
+    if (plot.left + painter.text_width(first, look.small) + painter.px(6) > plot.right - last)
+      continue;
+    painter.text(plot.left, y, first, colours::text_faint, look.small);
+    break;
+  }
 }
 
 }  // namespace lockstep::viz

@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
+#include <algorithm>
 
 namespace lockstep::viz {
 namespace {
 
 constexpr float edge = 16;
 constexpr std::size_t longest_mesh = 80;
-constexpr std::size_t most_axes = 6;
+constexpr float source_share = 0.25f;  // of the width, at most, for the source's name
 constexpr float gap = 14;
-constexpr float swatch = 12;
+constexpr float line_margin = 6;  // below the lines at the bottom
+constexpr float swatch = 12, idle_swatch = 20;
 
 std::string mesh_words(const RunInfo& run) {
   std::string words;
@@ -43,23 +44,6 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   const float pill_top = middle - (size_of(look.small) + painter.px(7)) / 2;
   const float body_top = middle - size_of(look.body) / 2;
 
-  float x = rect.left + painter.px(edge);
-  const std::string title = run.lesson.empty() ? "Lockstep" : run.lesson;
-  x += painter.text(x, middle - size_of(look.large) / 2, title, colours::text, look.large);
-  x += painter.px(gap);
-  std::string facts = mesh_words(run);
-  for (const std::string& fact : {run.device, run.launch}) {
-    if (!fact.empty()) facts += (facts.empty() ? "" : "  ·  ") + fact;
-  }
-  if (!facts.empty()) {
-    x += painter.text(x, body_top, facts, colours::text_dim, look.body) + painter.px(gap);
-  }
-  if (!run.clock.empty()) {
-    const bool wall = run.clock == "wall";
-    painter.pill(x, pill_top, clock_words(run),
-                 wall ? colours::wall_clock : colours::modelled_clock, false);
-  }
-
   const auto right_pill = [&](float right, const std::string& words, ImU32 colour, bool filled) {
     const float width = painter.text_width(words, look.small) + painter.px(16);
     painter.pill(right - width, pill_top, words, colour, filled);
@@ -68,7 +52,9 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   float right = rect.right - painter.px(edge);
   const int ranks = std::max(run.ranks, static_cast<int>(model.timeline.ranks().size()));
   if (!source.live) {
-    right = right_pill(right, "from " + source.name, colours::text_dim, false);
+    right = right_pill(
+        right, painter.fitted("from " + source.name, look.small, source_share * rect.width()),
+        colours::text_dim, false);
   } else if (model.timeline.ended()) {
     right = right_pill(right, "run ended", colours::text_dim, false);
   } else if (source.connected > 0) {
@@ -84,83 +70,94 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
     right = right_pill(right, "listening on " + source.name, colours::accent, false);
   }
   if (source.refused > 0) {
-    right_pill(right, fmt::format("{} refused", source.refused), colours::trouble, false);
+    right = right_pill(right, fmt::format("{} refused", source.refused), colours::trouble, false);
   }
+  float x = rect.left + painter.px(edge);
+  const std::string title = painter.fitted(run.lesson.empty() ? "Lockstep" : run.lesson, look.large,
+                                           right - x - painter.px(gap));
+  x += painter.text(x, middle - size_of(look.large) / 2, title, colours::text, look.large);
+  x += painter.px(gap);
+  const std::string clock = run.clock.empty() ? "" : clock_words(run);
+  const float clock_width =
+      clock.empty() ? 0 : painter.text_width(clock, look.small) + painter.px(16);
+  // The clock matters more than the other facts, which are left out if there is no room.
+  const float room = right - x - clock_width - painter.px(gap);
+  std::string facts;
+  for (const std::string& fact : {mesh_words(run), run.device, run.launch}) {
+    const std::string longer = facts + (facts.empty() || fact.empty() ? "" : "  ·  ") + fact;
+    if (painter.text_width(longer, look.body) + painter.px(gap) > room) break;
+    facts = longer;
+  }
+  if (!facts.empty())
+    x += painter.text(x, body_top, facts, colours::text_dim, look.body) + painter.px(gap);
+  if (!clock.empty() && x + clock_width <= right)
+    painter.pill(x, pill_top, clock,
+                 run.clock == "wall" ? colours::wall_clock : colours::modelled_clock, false);
+}
+
+int StatusView::draw_legend(const Painter& painter, const Rect& rect,
+                            const std::vector<LegendEntry>& legend, bool draws) {
+  const Look& look = painter.look();
+  const float row = painter.px(line_height), size = painter.px(swatch);
+  float x = rect.left + painter.px(edge), middle = rect.top + row / 2;
+  int rows = 1;
+  for (const LegendEntry& entry : legend) {
+    const float heading = entry.heading.empty()
+                              ? 0
+                              : painter.text_width(entry.heading, look.small) + painter.px(gap / 2);
+    const float box_width = entry.hatch ? painter.px(idle_swatch) : size;
+    const float width = heading + box_width + painter.px(5) +
+                        painter.text_width(entry.name, look.small) + painter.px(gap);
+    if (x > rect.left + painter.px(edge) &&
+        x + width - painter.px(gap) > rect.right - painter.px(edge)) {
+      x = rect.left + painter.px(edge);
+      middle += row;
+      ++rows;
+    }
+    if (draws) {
+      const float top = middle - size_of(look.small) / 2, left = x + heading;
+      painter.text(x, top, entry.heading, colours::text_dim, look.small);
+      const Rect box{left, middle - size / 2, left + box_width, middle + size / 2};
+      if (entry.hatch) {
+        painter.idle(box, entry.colour, *entry.hatch);
+      } else {
+        painter.fill(box, entry.colour, painter.px(2));
+      }
+      painter.text(box.right + painter.px(5), top, entry.name, colours::text_dim, look.small);
+    }
+    x += width;
+  }
+  return rows;
+}
+
+std::string StatusView::notice_words(const Model& model, const Model* compared) {
+  const std::int64_t malformed =
+      plus(model.source.malformed, compared ? compared->source.malformed : 0);
+  const std::string& notice =
+      model.source.notice.empty() && compared ? compared->source.notice : model.source.notice;
+  std::string words = notice;
+  if (malformed > 0)
+    words += fmt::format("{}{} malformed line{} skipped", words.empty() ? "" : "; ", malformed,
+                         malformed == 1 ? "" : "s");
+  return words;
+}
+
+float StatusView::height_of_line(const Painter& painter, float width, const Model& model,
+                                 const std::vector<std::string>& axes, const Model* compared) {
+  const int rows = draw_legend(painter, {0, 0, width, 0}, legend_of(model, axes), false) +
+                   (notice_words(model, compared).empty() ? 0 : 1);
+  return painter.px(line_height * static_cast<float>(rows) + line_margin);
 }
 
 void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model& model,
                            const std::vector<std::string>& axes, const Model* compared) const {
   const Look& look = painter.look();
-  struct Entry {
-    const char* name;
-    Category category;
-  };
-  constexpr Entry whole[] = {{"forward", Category::forward}, {"backward", Category::backward}};
-  constexpr Entry halves[] = {{"forward", Category::forward},
-                              {"input gradient", Category::backward_input},
-                              {"weight gradient", Category::backward_weight}};
-  constexpr Entry rest[] = {{"optimizer", Category::optimizer},
-                            {"communication", Category::communication}};
-  const float middle = (rect.top + rect.bottom) / 2;
-  const float top = middle - size_of(look.small) / 2;
-  const float size = painter.px(swatch);
-  float x = rect.left + painter.px(edge);
-  const auto entry = [&](const char* name, ImU32 colour, bool idle = false) {
-    const Rect box{x, middle - size / 2, x + size, middle + size / 2};
-    if (idle) {
-      painter.idle(box, colour);
-    } else {
-      painter.fill(box, colour, painter.px(2));
-    }
-    x += size + painter.px(5);
-    x += painter.text(x, top, name, colours::text_dim, look.small) + painter.px(gap);
-  };
-  // The first rank's spans show which kinds of backward action the run has.
-  bool has_halves = false;
-  if (!model.timeline.ranks().empty()) {
-    const Lane* compute = model.timeline.ranks().front()->compute();
-    if (compute && !compute->rows(Band::action).empty()) {
-      const SpanRow& row = compute->rows(Band::action).front();
-      const std::size_t looked_at = std::min<std::size_t>(row.size(), 200);
-      for (std::size_t i = row.size() - looked_at; i < row.size(); ++i) {
-        has_halves |= row[i].category == Category::backward_weight;
-      }
-    }
-  }
-  const Entry* first = has_halves ? std::begin(halves) : std::begin(whole);
-  const Entry* last = has_halves ? std::end(halves) : std::end(whole);
-  for (const Entry* each = first; each != last; ++each) {
-    entry(each->name, colour_of(each->category));
-  }
-  for (const Entry& each : rest) entry(each.name, colour_of(each.category));
-  const auto heading = [&](const char* words) {
-    x += painter.text(x, top, words, colours::text_dim, look.small) + painter.px(gap / 2);
-  };
-  if (!axes.empty()) heading("exposed:");
-  const std::vector<int> slots = axis_slots(axes);
-  for (std::size_t i = 0; i < std::min(axes.size(), most_axes); ++i)
-    entry(std::string{beginning(axes[i])}.c_str(), colour_of(StepPart::transfer, slots[i]), true);
-  if (model.contents.pipeline) {
-    heading("bubble:");
-    for (const StepPart part : {StepPart::cool_down, StepPart::warm_up, StepPart::waiting})
-      entry(name_of(part), colour_of(part), true);
-  }
-  entry(name_of(StepPart::other), colour_of(StepPart::other), true);
-
-  float right = rect.right - painter.px(edge);
-  const std::int64_t malformed =
-      plus(model.source.malformed, compared ? compared->source.malformed : 0);
-  if (malformed > 0) {
-    right -= painter.text(right - painter.px(2 * gap), top,
-                          fmt::format("{} malformed lines skipped", malformed), colours::trouble,
-                          look.small, Align::right) +
-             painter.px(2 * gap);
-  }
-  const std::string& notice =
-      model.source.notice.empty() && compared ? compared->source.notice : model.source.notice;
-  if (!notice.empty())
-    painter.text(right - painter.px(2 * gap), top, notice, colours::trouble, look.small,
-                 Align::right);
+  draw_legend(painter, rect, legend_of(model, axes), true);
+  const std::string notice = notice_words(model, compared);
+  const float top = rect.bottom - (painter.px(line_height) + size_of(look.small)) / 2;
+  painter.text(rect.left + painter.px(edge), top,
+               painter.fitted(notice, look.small, rect.width() - painter.px(2 * edge)),
+               colours::trouble, look.small);
 }
 
 }  // namespace lockstep::viz

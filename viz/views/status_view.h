@@ -2,21 +2,34 @@
 
 #include "viz/data/model.h"
 #include "viz/views/draw.h"
+#include "viz/views/legend.h"
 
 namespace lockstep::viz {
 
-/// Draws the bar at the top (run, mesh and clock) and the line at the bottom (colour legend and
-/// keys).
+/// Draws the bar at the top (run, mesh and clock) and the lines at the bottom: the legend, and what
+/// is not shown.
 class StatusView {
  public:
   static constexpr float bar_height = 50;
-  static constexpr float line_height = 30;
+  static constexpr float line_height = 24;  ///< of each line at the bottom
+
+  /// Returns the height of the lines at the bottom of a window of this width, in pixels.
+  static float height_of_line(const Painter& painter, float width, const Model& model,
+                              const std::vector<std::string>& axes,
+                              const Model* compared = nullptr);
 
   void draw_bar(const Painter& painter, const Rect& rect, const Model& model) const;
   /// Draws the legend of `model`, for a step with these axes of communication. The notes about data
   /// that is not shown cover both runs.
   void draw_line(const Painter& painter, const Rect& rect, const Model& model,
                  const std::vector<std::string>& axes, const Model* compared = nullptr) const;
+
+ private:
+  /// Draws the entries from left to right, in as many rows as they need, or, unless `draws`, only
+  /// counts the rows.
+  static int draw_legend(const Painter& painter, const Rect& rect,
+                         const std::vector<LegendEntry>& legend, bool draws);
+  static std::string notice_words(const Model& model, const Model* compared);
 };
 
 /// Names a run's clock: "modelled time of cluster classroom".

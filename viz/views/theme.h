@@ -3,6 +3,8 @@
 #include <imgui.h>
 
 #include <array>
+#include <string>
+#include <vector>
 
 #include "core/base/span.h"
 #include "core/device/memory.h"
@@ -22,6 +24,14 @@ inline float size_of(const ImFont* font) {
 #endif
 }
 
+/// A text that was drawn, for tests of the layout.
+struct DrawnText {
+  ImVec2 min, max;            ///< of the text
+  ImVec2 clip_min, clip_max;  ///< of the area in which it is visible
+  const ImDrawList* layer = nullptr;
+  std::string words;
+};
+
 /// The look of a view: fonts, hatching and the pixels per layout unit.
 struct Look {
   ImFont* body = nullptr;
@@ -30,6 +40,7 @@ struct Look {
   ImFont* large = nullptr;
   ImTextureID hatch{};  ///< lines at 45 degrees, white on transparent; repeats every hatch_pixels
   float scale = 1;
+  std::vector<DrawnText>* texts = nullptr;  ///< if set, records the texts drawn
   float px(float units) const { return units * scale; }
 };
 constexpr float hatch_pixels = 8;

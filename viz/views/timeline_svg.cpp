@@ -6,124 +6,75 @@
 #include <cmath>
 
 #include "viz/data/folding.h"
-#include "viz/views/theme.h"
+#include "viz/data/mean_step.h"
+#include "viz/data/words.h"
+#include "viz/views/legend.h"
+#include "viz/views/status_view.h"
+#include "viz/views/svg.h"
 
 namespace lockstep::viz {
 namespace {
 
 constexpr double names_width = 150, edge = 10;
-constexpr double axis_height = 24, steps_height = 18;
+constexpr double head_height = 24, axis_height = 24, steps_height = 18;
 constexpr double mark_spacing = 110;
-constexpr double font_size = 11;
-constexpr double digit_width = 6.5;          // about, at this size
+constexpr double letter_from =
+    90;  // pixels of width to write "F3" instead of "3", as on the screen
+constexpr double legend_row = 20, swatch_width = 18, swatch_height = 12;
 constexpr std::ptrdiff_t most_arrows = 300;  // as on the screen
 constexpr std::size_t most_explained = 512;
 constexpr float least_lanes = 400;  // pixels of height of a layout without a screen
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char each : text) {
-    if (each == '<')
-      result += "&lt;";
-    else if (each == '>')
-      result += "&gt;";
-    else if (each == '&')
-      result += "&amp;";
-    else if (each == '"')
-      result += "&quot;";
-    else if (static_cast<unsigned char>(each) >= 0x20)
-      result += each;
-  }
-  return result;
+/// About how wide a text is.
+double width_of(std::string_view text) {
+  return Svg::digit_width * static_cast<double>(std::ranges::count_if(text, [](char each) {
+           return (static_cast<unsigned char>(each) & 0xc0) != 0x80;
+         }));
 }
 
-std::string hex(ImU32 colour) {
-  return fmt::format("#{:02x}{:02x}{:02x}", colour & 0xff, (colour >> 8) & 0xff,
-                     (colour >> 16) & 0xff);
-}
-
-double opacity_of(ImU32 colour) {
-  return static_cast<double>((colour >> IM_COL32_A_SHIFT) & 0xff) / 255;
-}
-
-class Svg {
- public:
-  explicit Svg(double width, double height) {
-    put("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
-        "viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"DejaVu Sans, sans-serif\" "
-        "font-size=\"{2}\">\n",
-        width, height, font_size);
-    // One hatch per part of idle time, as on the screen.
-    put("<defs>\n");
-    const auto add = [&](const std::string& name, ImU32 colour) {
-      hatch(name, mixed(colours::lane, colour, 0.22f), colour, 0.5);
-    };
-    for (int part = 0; part < step_part_count; ++part)
-      add(name_of_hatch(static_cast<StepPart>(part), -1), colour_of(static_cast<StepPart>(part)));
-    for (int slot = 0; slot < axis_slot_count; ++slot)
-      add(name_of_hatch(StepPart::transfer, slot), colour_of(StepPart::transfer, slot));
-    add("wait", colours::wait);
-    hatch("idle", colours::lane, colours::idle_hatch, opacity_of(colours::idle_hatch));
-    put("</defs>\n");
-    rect(0, 0, width, height, hex(colours::background));
-  }
-  template <class... Arguments>
-  void put(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
-  }
-  void rect(double left, double top, double right, double bottom, const std::string& fill,
-            double opacity = 1, std::string_view title = {}) {
-    if (right <= left) return;
-    put("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"", left, top,
-        right - left, bottom - top, fill);
-    if (opacity < 1) put(" fill-opacity=\"{:.3f}\"", opacity);
-    if (title.empty()) {
-      put("/>\n");
-    } else {
-      put("><title>{}</title></rect>\n", escaped(title));
-    }
-  }
-  void line(double x0, double y0, double x1, double y1, ImU32 colour) {
-    put("<line x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\" stroke=\"{}\" "
-        "stroke-opacity=\"{:.3f}\"/>\n",
-        x0, y0, x1, y1, hex(colour), opacity_of(colour));
-  }
-  /// Writes text around a middle height; `anchor` is start, middle or end.
-  void text(double x, double middle, std::string_view words, ImU32 colour, const char* anchor) {
-    put("<text x=\"{:.2f}\" y=\"{:.2f}\" fill=\"{}\" text-anchor=\"{}\">{}</text>\n", x,
-        middle + 0.36 * font_size, hex(colour), anchor, escaped(words));
-  }
-  static std::string name_of_hatch(StepPart part, int slot) {
-    return slot < 0 ? fmt::format("part{}", static_cast<int>(part)) : fmt::format("axis{}", slot);
-  }
-  std::string finish() {
-    put("</svg>\n");
-    return std::move(text_);
-  }
-
- private:
-  void hatch(const std::string& name, ImU32 ground, ImU32 lines, double opacity) {
-    put("<pattern id=\"{}\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\">"
-        "<rect width=\"8\" height=\"8\" fill=\"{}\"/><path d=\"M-1,1 l2,-2 M0,8 l8,-8 M7,9 l2,-2\" "
-        "stroke=\"{}\" stroke-opacity=\"{:.3f}\" stroke-width=\"1.4\"/></pattern>\n",
-        name, hex(ground), hex(lines), opacity);
-  }
-  std::string text_;
+/// The area in which time is drawn.
+struct Plot {
+  TimeWindow window;
+  double left = 0, right = 0;
+  double width() const { return right - left; }
+  double x(double time) const { return left + (time - window.begin) / window.width() * width(); }
+  double x(Picoseconds time) const { return x(static_cast<double>(time)); }
+  double within(Picoseconds time) const { return std::clamp(x(time), left, right); }
 };
 
-/// Draws the rows of a band, as the timeline does: nested rows are lower than their actions.
+void draw_idle(Svg& svg, const std::vector<IdleBox>& idle, const Plot& plot, double top,
+               double bottom) {
+  for (const IdleBox& box : idle)
+    svg.rect(plot.left + box.left, top, plot.left + box.right, bottom,
+             svg.idle(colour_of(box.part, box.slot), hatch_of(box.part)));
+}
+
+/// Draws the rows of a band, as the timeline does: nested rows are lower than their actions. Waits
+/// have the hatch of their cause, which `idle` lists. From back to front: waits between actions,
+/// idle time, actions.
 void draw_rows(Svg& svg, const Timeline& timeline, const std::vector<SpanRow>& rows,
-               const TimeWindow& window, double left, double right, double top, double bottom) {
+               const std::vector<IdleBox>& idle, const Plot& plot, double top, double bottom) {
   std::vector<SpanBox> boxes;
+  const auto fill_of_wait = [&](const SpanBox& box) {
+    const double middle = (box.left + box.right) / 2;
+    const auto cause = std::ranges::find_if(
+        idle, [&](const IdleBox& each) { return each.left <= middle && middle < each.right; });
+    return cause == idle.end()
+               ? svg.idle(colours::wait, {})
+               : svg.idle(colour_of(cause->part, cause->slot), hatch_of(cause->part));
+  };
+  if (rows.empty()) draw_idle(svg, idle, plot, top, bottom);
   for (std::size_t i = 0; i < rows.size() && static_cast<double>(i) < bottom - top; ++i) {
     const double row_top = i == 0 ? top : bottom - (bottom - top) / (2 * static_cast<double>(i));
-    fold(rows[i], window, right - left, boxes);
+    fold(rows[i], plot.window, plot.width(), boxes);
     for (const bool waits : {true, false}) {
+      if (i == 0 && !waits) draw_idle(svg, idle, plot, top, bottom);
       for (const SpanBox& box : boxes) {
         if ((box.category == Category::wait) != waits) continue;
-        const double x0 = left + box.left, x1 = left + box.right;
+        const double x0 = plot.left + box.left, x1 = plot.left + box.right;
         if (waits) {
-          svg.rect(x0, i == 0 ? top : row_top, x1, bottom, "url(#wait)", box.opacity);
+          // A wait within an action stops all of it.
+          svg.rect(x0, top, x1, bottom, fill_of_wait(box), box.opacity);
           continue;
         }
         const bool odd = box.span && box.span->microbatch >= 0 && box.span->microbatch % 2 == 1;
@@ -133,13 +84,74 @@ void draw_rows(Svg& svg, const Timeline& timeline, const std::vector<SpanRow>& r
                  box.whole ? fmt::format("{}, {}", timeline.name(box.span->name),
                                          duration_words(box.span->duration()))
                            : std::string{});
-        if (!box.whole || box.span->microbatch < 0) continue;
-        const std::string number = std::to_string(box.span->microbatch);
-        if (x1 - x0 > digit_width * static_cast<double>(number.size()) + 2 &&
-            bottom - row_top >= font_size)
-          svg.text((x0 + x1) / 2, (row_top + bottom) / 2, number, colours::text_on_box, "middle");
+        if (!box.whole) continue;
+        svg.line(x0 + 0.5, row_top, x0 + 0.5, bottom, mixed(colour, IM_COL32_BLACK, 0.45f));
+        if (box.span->microbatch < 0) continue;
+        std::string words = std::to_string(box.span->microbatch);
+        if (const char letter = letter_of(box.category); letter != 0 && x1 - x0 >= letter_from)
+          words = letter + words;
+        if (x1 - x0 > width_of(words) + 2 && bottom - row_top >= Svg::font_size)
+          svg.text((x0 + x1) / 2, (row_top + bottom) / 2, words, colours::text_on_box, "middle");
       }
     }
+  }
+}
+
+/// Draws the entries from left to right, in as many rows as they need, and returns the bottom. If
+/// `svg` is null, only computes it.
+double draw_legend(Svg* svg, const std::vector<LegendEntry>& legend, double right, double top) {
+  double x = edge, y = top + legend_row / 2;
+  for (const LegendEntry& entry : legend) {
+    const double heading = entry.heading.empty() ? 0 : width_of(entry.heading) + 6;
+    const double width = heading + swatch_width + 5 + width_of(entry.name) + 12;
+    if (x > edge && x + width > right) {
+      x = edge;
+      y += legend_row;
+    }
+    if (svg) {
+      if (heading > 0) svg->text(x, y, entry.heading, colours::text_dim, "start");
+      const double left = x + heading;
+      svg->rect(left, y - swatch_height / 2, left + swatch_width, y + swatch_height / 2,
+                entry.hatch ? svg->idle(entry.colour, *entry.hatch) : hex(entry.colour));
+      svg->text(left + swatch_width + 5, y, entry.name, colours::text_dim, "start");
+    }
+    x += width;
+  }
+  return y + legend_row / 2;
+}
+
+void draw_axis(Svg& svg, const Plot& plot, Picoseconds origin, double bottom) {
+  const double middle = head_height + axis_height / 2;
+  const double spacing = round_spacing(plot.window.width() * mark_spacing / plot.width());
+  const auto first = static_cast<double>(origin);
+  for (double n = std::ceil((plot.window.begin - first) / spacing);
+       first + n * spacing < plot.window.end; ++n) {
+    const double at = plot.x(first + n * spacing);
+    svg.line(at, head_height + axis_height, at, bottom, colours::grid);
+    svg.text(at, middle, axis_words(n == 0 ? 0 : n * spacing, spacing), colours::text_dim,
+             "middle");
+  }
+}
+
+void draw_messages(Svg& svg, const Timeline& timeline, const StripLayout& layout, const Plot& plot,
+                   double lanes) {
+  const auto& messages = timeline.messages();
+  const auto visible = [&](const Message& message) {
+    return static_cast<double>(message.received) > plot.window.begin &&
+           static_cast<double>(message.sent) < plot.window.end;
+  };
+  if (std::ranges::count_if(messages, visible) > most_arrows) return;
+  for (const Message& message : messages) {
+    const float from = layout.anchor(message.from_rank, message.from_lane);
+    const float to = layout.anchor(message.to_rank, message.to_lane);
+    if (!visible(message) || from < 0 || to < 0 || from == to) continue;
+    // An arrow that leaves the picture has no head in it.
+    const double x0 = plot.within(message.sent), x1 = plot.within(message.received);
+    const double y0 = lanes + static_cast<double>(from), y1 = lanes + static_cast<double>(to);
+    if (static_cast<double>(message.received) <= plot.window.end)
+      svg.arrow(x0, y0, x1, y1, colours::message);
+    else
+      svg.line(x0, y0, x1, y1, colours::message);
   }
 }
 
@@ -162,82 +174,68 @@ StripLayout whole_layout(const Timeline& timeline) {
 
 std::string timeline_svg(Model& model, const StripLayout& layout, int width) {
   const Timeline& timeline = model.timeline;
-  const TimeWindow& window = model.viewport.window();
-  const double left = names_width, right = std::floor(static_cast<double>(width) - edge);
-  const double lanes = axis_height + steps_height + 4;
-  Svg svg{static_cast<double>(width), lanes + static_cast<double>(layout.height()) + edge};
-  const auto x = [&](Picoseconds time) {
-    return left + (static_cast<double>(time) - window.begin) / window.width() * (right - left);
-  };
-  const auto within = [&](double at) { return std::clamp(at, left, right); };
+  const Plot plot{model.viewport.window(), names_width, width - edge};
+  const double lanes = head_height + axis_height + steps_height + 2;
   const double bottom = lanes + static_cast<double>(layout.height());
+  const double steps = head_height + axis_height;
 
-  svg.text(edge, axis_height / 2, timeline.run().lesson, colours::text, "start");
-  const double least = window.width() * mark_spacing / (right - left);
-  const double spacing = round_spacing(least);
-  for (double n = std::ceil(window.begin / spacing); n * spacing < window.end; ++n) {
-    const double at = left + (n * spacing - window.begin) / window.width() * (right - left);
-    svg.line(at, axis_height, at, bottom, colours::grid);
-    svg.text(at, axis_height / 2, axis_words(n == 0 ? 0 : n * spacing, spacing), colours::text_dim,
-             "middle");
-  }
   std::vector<const ExplainedStep*> explained;
+  std::vector<std::string> axes;
   model.explanations.update(std::chrono::hours{1});
   for (const StepWindow& step : timeline.steps()) {
-    const double x0 = within(x(step.start)), x1 = within(x(step.end));
+    if (explained.size() == most_explained) break;
+    if (plot.within(step.end) - plot.within(step.start) < 1) continue;
+    const ExplainedStep* found = model.explanations.find(timeline, step);
+    if (!found) continue;
+    explained.push_back(found);
+    join_axes(axes, found->account.axes);
+  }
+  model.contents = contents_of(timeline);
+  const auto legend = legend_of(model, axes);
+  Svg svg{static_cast<double>(width),
+          draw_legend(nullptr, legend, plot.right, bottom + edge) + edge};
+
+  svg.text(edge, head_height / 2, timeline.run().lesson, colours::text, "start");
+  svg.text(plot.right, head_height / 2, clock_words(timeline.run()), colours::text_dim, "end");
+  draw_axis(svg, plot, model.origin, bottom);
+  for (const StepWindow& step : timeline.steps()) {
+    const double x0 = plot.within(step.start), x1 = plot.within(step.end);
     if (x1 - x0 < 1) continue;
-    svg.rect(x0, axis_height, x1 - 1, axis_height + steps_height,
+    svg.rect(x0, steps, x1 - 1, steps + steps_height,
              hex(step.step % 2 == 0 ? colours::step_even : colours::step_odd));
     const std::string name = fmt::format("step {}", step.step);
-    if (x1 - x0 > digit_width * static_cast<double>(name.size()))
-      svg.text((x0 + x1) / 2, axis_height + steps_height / 2, name, colours::text_dim, "middle");
-    if (explained.size() < most_explained)
-      if (const ExplainedStep* found = model.explanations.find(timeline, step))
-        explained.push_back(found);
+    if (x1 - x0 > width_of(name))
+      svg.text((x0 + x1) / 2, steps + steps_height / 2, name, colours::text_dim, "middle");
   }
 
   for (const RankGroup& group : layout.groups()) {
     const Strip& first = layout.strips()[group.first];
-    svg.text(left - edge, lanes + static_cast<double>(first.top + first.height / 2),
+    svg.text(plot.left - edge, lanes + static_cast<double>(first.top + first.height / 2),
              fmt::format("rank {}", group.rank->rank), colours::text, "end");
   }
   std::vector<IdleBox> idle;
   for (const Strip& strip : layout.strips()) {
     const double top = lanes + static_cast<double>(strip.top);
     const double low = lanes + static_cast<double>(strip.bottom());
-    const double run_left = within(x(timeline.start())), run_right = within(x(timeline.end()));
+    const double run_left = plot.within(timeline.start()), run_right = plot.within(timeline.end());
+    idle.clear();
     if (strip.kind == StripKind::compute) {
-      svg.rect(run_left, top, run_right, low, "url(#idle)");
-      idle.clear();
+      svg.rect(run_left, top, run_right, low, svg.lane());
       for (const ExplainedStep* step : explained)
         if (const RankAccount* rank = step->account.find(strip.rank->rank))
-          fold_idle(rank->pieces, axis_slots(step->account.axes), window, right - left, idle);
-      for (const IdleBox& box : idle)
-        svg.rect(left + box.left, top, left + box.right, low,
-                 fmt::format("url(#{})", Svg::name_of_hatch(box.part, box.slot)));
+          fold_idle(rank->pieces, axis_slots(step->account.axes), plot.window, plot.width(), idle);
     } else {
       svg.rect(run_left, top, run_right, low, hex(colours::lane), 0.6);
-      if (strip.kind == StripKind::communication && strip.height >= static_cast<float>(font_size))
-        svg.text(left - edge, (top + low) / 2, strip.name(), colours::text_faint, "end");
+      if (strip.kind == StripKind::communication &&
+          strip.height >= static_cast<float>(Svg::font_size))
+        svg.text(plot.left - edge, (top + low) / 2, strip.name(), colours::text_faint, "end");
     }
     const Band band = strip.kind == StripKind::kernels ? Band::kernel : Band::action;
     for (const Lane* lane : strip.lanes)
-      draw_rows(svg, timeline, lane->rows(band), window, left, right, top, low);
+      draw_rows(svg, timeline, lane->rows(band), idle, plot, top, low);
   }
-
-  const auto& messages = timeline.messages();
-  const auto visible = [&](const Message& message) {
-    return static_cast<double>(message.received) > window.begin &&
-           static_cast<double>(message.sent) < window.end;
-  };
-  if (std::ranges::count_if(messages, visible) > most_arrows) return svg.finish();
-  for (const Message& message : messages) {
-    const float from = layout.anchor(message.from_rank, message.from_lane);
-    const float to = layout.anchor(message.to_rank, message.to_lane);
-    if (!visible(message) || from < 0 || to < 0 || from == to) continue;
-    svg.line(within(x(message.sent)), lanes + static_cast<double>(from),
-             within(x(message.received)), lanes + static_cast<double>(to), colours::message);
-  }
+  draw_messages(svg, timeline, layout, plot, lanes);
+  draw_legend(&svg, legend, plot.right, bottom + edge);
   return svg.finish();
 }
 

@@ -22,9 +22,9 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
   if (!ImGui::GetIO().WantTextInput) {
     if (key_pressed(keys::e, false)) view.exports = !view.exports;
     if (key_pressed(keys::b, false)) view.toggle_theme();
-    if (key_pressed(keys::o, false)) view.opening = true;
+    if (ImGui::GetIO().KeyCtrl && key_pressed(keys::o, false)) view.opening = true;
   }
-  ButtonRow row{painter, rect, rect.left + painter.px(edge)};
+  ButtonRow row{painter, rect, rect.left + painter.px(edge), compact_};
   if (model.contents.pipeline) {
     if (row.button("P  Critical path", view.critical_path,
                    "the chain of actions and messages that determines the step's length"))
@@ -44,14 +44,14 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
                     (!source.piped || source.connected > 0);
   const std::string follow_words =
       model.viewport.following() ? "L  Following the run" : "L  Resume following";
-  const std::string help = "?  Keys", exports = "E  Export", open = "O  Open";
+  const std::string help = "?  Keys", exports = "E  Export", open = "Open";
   const std::string theme = view.theme == Theme::dark ? "B  Light" : "B  Dark";
   float left = rect.right - painter.px(edge) + ButtonRow::gap_of(painter);
   for (const std::string& words : {open, theme, exports, help})
-    left -= ButtonRow::width_of(painter, words);
-  if (more) left -= ButtonRow::width_of(painter, follow_words);
-  ButtonRow right{painter, rect, left};
-  if (right.button(open, view.opening, "another run, instead of this one or beside it"))
+    left -= ButtonRow::width_of(painter, words, compact_);
+  if (more) left -= ButtonRow::width_of(painter, follow_words, compact_);
+  ButtonRow right{painter, rect, left, compact_};
+  if (right.button(open, view.opening, "another run, instead of this one or beside it (Ctrl+O)"))
     view.opening = true;
   if (right.button(theme, false, "a dark or a light background")) view.toggle_theme();
   if (right.button(exports, view.exports, "a picture, the timeline as SVG, the statistics as CSV"))
@@ -60,6 +60,7 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
                            "the window moves with the run; panning and zooming pause it"))
     follow(model, !model.viewport.following());
   if (right.button(help, view.help, "")) view.help = !view.help;
+  compact_ = row.full_width() + right.full_width() > rect.width() - painter.px(2 * edge);
   return jump;
 }
 

@@ -18,6 +18,7 @@ class ToolbarView {
   int draw_search(ButtonRow& row, Model& model);
 
   bool was_searching_ = false;
+  bool compact_ = false;  ///< whether the buttons had no room for their words in the last frame
 };
 
 }  // namespace lockstep::viz

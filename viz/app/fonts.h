@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+
+#include "viz/views/theme.h"
+
+namespace lockstep::viz {
+
+/// Adds the fonts of a look to Dear ImGui's atlas, in the sizes of the look's scale: `file`, or, if
+/// it is empty, a TrueType font that the system has. Returns whether there is one; otherwise, the
+/// look gets Dear ImGui's own font, which has neither Greek letters nor arrows.
+bool load_fonts(Look& look, const std::filesystem::path& file);
+
+}  // namespace lockstep::viz
