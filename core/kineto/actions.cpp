@@ -21,6 +21,21 @@ std::optional<int> numbered(std::string_view name, std::string_view word) {
   return all ? std::optional{number} : std::nullopt;
 }
 
+/// Returns what a part of a layer does: "attn(F)", "mlp(B)", "mlp(W)".
+std::optional<Category> part_category(std::string_view name) {
+  if (name.size() < 4 || !name.ends_with(')') || name[name.size() - 3] != '(') return {};
+  switch (name[name.size() - 2]) {
+    case 'F':
+      return Category::forward;
+    case 'B':
+      return Category::backward;
+    case 'W':
+      return Category::backward_weight;
+    default:
+      return {};
+  }
+}
+
 bool before(const Action& a, const Action& b) {
   return a.time.start < b.time.start;
 }
@@ -98,8 +113,8 @@ class Passes {
     for (const auto& [runs, times] : found) {
       const int step = step_at(times.first.start);
       const int microbatch = counts[step]++;
-      actions.push_back({Category::forward, -1, microbatch, step, times.first});
-      actions.push_back({Category::backward, -1, microbatch, step, times.second});
+      actions.push_back({Category::forward, -1, microbatch, step, 0, times.first});
+      actions.push_back({Category::backward, -1, microbatch, step, 0, times.second});
     }
     return actions;
   }
@@ -118,7 +133,7 @@ class Passes {
 }  // namespace
 
 RankActions find_actions(const Trace& trace, const RankCalls& calls) {
-  RankActions labelled, numbers;
+  RankActions labelled, numbers, parts;
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     const Event& event = trace.events[i];
     if (event.kind != Event::Kind::annotation) continue;
@@ -127,17 +142,21 @@ RankActions find_actions(const Trace& trace, const RankCalls& calls) {
     const int step = calls.step_of[i];
     for (const PipelineLabel& label : pipeline_labels(name))
       if (label.kind == PipelineLabel::Kind::action)
-        labelled.actions.push_back({label.category, label.stage, label.microbatch, step, time});
+        labelled.actions.push_back({label.category, label.stage, label.microbatch, step, 0, time});
     if (const auto forward = numbered(name, "Forward "))
-      numbers.actions.push_back({Category::forward, -1, *forward, step, time});
+      numbers.actions.push_back({Category::forward, -1, *forward, step, 0, time});
     if (const auto backward = numbered(name, "Backward "))
-      numbers.actions.push_back({Category::backward, -1, *backward, step, time});
+      numbers.actions.push_back({Category::backward, -1, *backward, step, 0, time});
+    if (const auto category = part_category(name))
+      parts.actions.push_back({*category, -1, -1, step, event.name, time});
   }
   RankActions found;
   if (!labelled.actions.empty()) {
     found = {ActionsFrom::labels, std::move(labelled.actions)};
   } else if (!numbers.actions.empty()) {
     found = {ActionsFrom::annotations, std::move(numbers.actions)};
+  } else if (!parts.actions.empty()) {
+    found = {ActionsFrom::parts, std::move(parts.actions)};
   } else if (!trace.passes.empty()) {
     found = {ActionsFrom::flows, Passes{trace, calls}.find()};
   }

@@ -12,7 +12,8 @@ struct Action {
   int stage = -1;       ///< -1: unknown, or the run has no pipeline
   int microbatch = -1;  ///< within the step
   int step = -1;
-  Interval time;  ///< on the host until place_on_gpu()
+  std::uint32_t part = 0;  ///< the part of a layer, in Trace::names; 0: the whole stage
+  Interval time;           ///< on the host until place_on_gpu()
 };
 
 /// How a rank's actions were found.
@@ -20,6 +21,7 @@ enum class ActionsFrom : std::uint8_t {
   nothing,
   labels,       ///< PP: annotations of torch.distributed.pipelining
   annotations,  ///< its annotations "Forward 3" and "Backward 3", which name no stage
+  parts,        ///< annotations of a layer's parts, as DualPipe's profile has them: "attn(F)"
   flows,        ///< autograd's links from each operator's forward pass to its backward pass
 };
 

@@ -225,7 +225,8 @@ class RankLanes {
                         .microbatch = action.microbatch};
       span.category = action.category;
       const std::string text =
-          action.stage >= 0
+          action.part != 0 ? trace_.name(action.part)
+          : action.stage >= 0
               ? fmt::format("PP:{}{}{}", action.stage, letter_of(action.category),
                             action.microbatch)
               : fmt::format("{} {}", lockstep::name_of(action.category), action.microbatch);

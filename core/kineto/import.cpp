@@ -218,10 +218,34 @@ void note_actions(Import& import, bool stages) {
   if (from.contains(ActionsFrom::annotations))
     import.notes.push_back(
         "Pipeline actions come from the annotations \"Forward N\" and \"Backward N\".");
+  if (from.contains(ActionsFrom::parts))
+    import.notes.push_back(
+        "Forward and backward parts come from annotations such as \"attn(F)\" and \"mlp(B)\".");
   if (from.contains(ActionsFrom::flows))
     import.notes.push_back(
         "Forward and backward passes are inferred from autograd's flows (fwdbwd).");
   if (stages) import.notes.push_back("Stages are inferred from the order of the messages.");
+}
+
+/// Shifts all times so that the run's first event is at 0.
+void count_from_first_event(Import& import) {
+  Picoseconds first = latest_time;
+  for (const Trace& trace : import.traces)
+    if (!trace.events.empty()) first = std::min(first, trace.events.front().start);
+  if (first == latest_time) return;
+  const auto shift = [&](Interval& time) {
+    time.start -= first;
+    time.end -= first;
+  };
+  for (std::size_t i = 0; i < import.traces.size(); ++i) {
+    for (Event& event : import.traces[i].events) {
+      event.start -= first;
+      event.end -= first;
+    }
+    for (Step& step : import.calls[i].steps) shift(step.time);
+    for (Call& call : import.calls[i].calls) shift(call.time);
+    for (Action& action : import.actions[i].actions) shift(action.time);
+  }
 }
 
 }  // namespace
@@ -246,6 +270,7 @@ Import analyse(std::vector<Trace> traces) {
     else
       start_after_messages(import.actions[i], import.calls[i]);
   }
+  count_from_first_event(import);
   note_matches(import);
   note_unknown_groups(import);
   note_actions(import, stages);

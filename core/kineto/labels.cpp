@@ -152,7 +152,8 @@ std::int64_t element_size(std::string_view type) {
 }
 
 bool is_communication_kernel(std::string_view name) {
-  for (const std::string_view part : {"nccl", "rccl", "nvshmem", "deep_ep"})
+  for (const std::string_view part :
+       {"nccl", "rccl", "nvshmem", "deep_ep", "::ep::intern", "::ep::intran"})
     if (name.find(part) != std::string_view::npos) return true;
   return false;
 }

@@ -142,12 +142,12 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
         collected[i][lane->tid()].moving.push_back(
             {late == moved.end() ? span.start : late->second, span.end});
       });
-    for (auto& [lane, times] : collected[i])
-      traffic[i].emplace(
-          lane, LaneTraffic{difference(merged(std::move(times.moving)),
-                                       merged(std::move(times.waiting))),
-                            merged(std::move(times.in_flight)),
-                            merged(std::move(times.arriving))});
+    for (auto& [lane, times] : collected[i]) {
+      const Intervals waiting = merged(std::move(times.waiting));
+      traffic[i].emplace(lane, LaneTraffic{difference(merged(std::move(times.moving)), waiting),
+                                           merged(std::move(times.in_flight)),
+                                           difference(merged(std::move(times.arriving)), waiting)});
+    }
   }
   return traffic;
 }

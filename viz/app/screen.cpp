@@ -84,6 +84,7 @@ void Screen::draw(Model& model, const Look& look) {
     help_.draw(front, size, HelpView::Runs::one);
   } else {
     details_.draw_tooltip(front, model);
+    status_.draw_notes(front, model);
     if (memory_shown_) memory_.draw_tooltip(front);
   }
   ImGui::End();

@@ -125,6 +125,19 @@ std::string list_words(const std::vector<std::string>& words) {
   return list;
 }
 
+std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
+  std::vector<std::string> lines{""};
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > columns)
+      lines.emplace_back();
+    lines.back() += (lines.back().empty() ? "" : " ") + word;
+    begin = end + 1;
+  }
+  return lines;
+}
+
 std::string step_words(const Timeline& timeline, int step) {
   const std::string& phase = timeline.prediction(step).phase;
   return fmt::format("step {}{}{}", step, phase.empty() ? "" : ", ", phase);

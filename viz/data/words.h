@@ -58,6 +58,9 @@ std::string list_words(const std::vector<std::string>& words);
 std::string span_words(const Timeline& timeline, const RankTimeline& rank, const Lane& lane,
                        const TimelineSpan& span);
 
+/// Breaks a text between words into lines of at most `columns` characters.
+std::vector<std::string> wrapped(const std::string& text, std::size_t columns);
+
 /// Names a step and its phase: "step 2, overlap".
 std::string step_words(const Timeline& timeline, int step);
 

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 
+#include "viz/views/tip.h"
+
 namespace lockstep::viz {
 namespace {
 
 constexpr float edge = 16;
 constexpr std::size_t longest_mesh = 80;
 constexpr float source_share = 0.25f;  // of the width, at most, for the source's name
+constexpr std::size_t note_columns = 110;
 constexpr float gap = 14;
 constexpr float line_margin = 6;  // below the lines at the bottom
 constexpr float swatch = 12, idle_swatch = 20;
@@ -21,7 +24,8 @@ std::string mesh_words(const RunInfo& run) {
     if (words.size() > longest_mesh) break;
     words += fmt::format("{}{} {}", words.empty() ? "" : " × ", axis, size);
   }
-  if (words.empty() && run.ranks > 0) words = fmt::format("{} ranks", run.ranks);
+  if (words.empty() && run.ranks > 0)
+    words = fmt::format("{} rank{}", run.ranks, run.ranks == 1 ? "" : "s");
   return words;
 }
 
@@ -34,7 +38,7 @@ std::string clock_words(const RunInfo& run) {
   return run.clock == "wall" ? "wall clock" : run.clock;
 }
 
-void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model& model) const {
+void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model& model) {
   const Look& look = painter.look();
   const RunInfo& run = model.timeline.run();
   const Source& source = model.source;
@@ -91,8 +95,25 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   if (!facts.empty())
     x += painter.text(x, body_top, facts, colours::text_dim, look.body) + painter.px(gap);
   if (!clock.empty() && x + clock_width <= right)
-    painter.pill(x, pill_top, clock,
-                 run.clock == "wall" ? colours::wall_clock : colours::modelled_clock, false);
+    x += painter.pill(x, pill_top, clock,
+                      run.clock == "wall" ? colours::wall_clock : colours::modelled_clock, false) +
+         painter.px(gap) / 2;
+  notes_pill_ = {};
+  const std::string inferred = "inferred";
+  const float width = painter.text_width(inferred, look.small) + painter.px(16);
+  if (run.notes.empty() || x + width > right) return;
+  painter.pill(x, pill_top, inferred, colours::text_dim, false);
+  notes_pill_ = {x, rect.top, x + width, rect.bottom};
+}
+
+void StatusView::draw_notes(const Painter& painter, const Model& model) const {
+  const RunInfo& run = model.timeline.run();
+  if (!notes_pill_.contains(ImGui::GetIO().MousePos)) return;
+  std::vector<std::string> lines{"A trace of " + run.tool +
+                                 ": what Lockstep's own traces state is inferred here"};
+  for (const std::string& note : run.notes)
+    for (std::string& line : wrapped(note, note_columns)) lines.push_back(std::move(line));
+  draw_tip(painter, notes_pill_.top, notes_pill_.bottom, lines, colours::accent);
 }
 
 int StatusView::draw_legend(const Painter& painter, const Rect& rect,

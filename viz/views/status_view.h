@@ -18,7 +18,9 @@ class StatusView {
                               const std::vector<std::string>& axes,
                               const Model* compared = nullptr);
 
-  void draw_bar(const Painter& painter, const Rect& rect, const Model& model) const;
+  void draw_bar(const Painter& painter, const Rect& rect, const Model& model);
+  /// Explains how the trace of another tool was read, if the cursor is on "inferred".
+  void draw_notes(const Painter& painter, const Model& model) const;
   /// Draws the legend of `model`, for a step with these axes of communication. The notes about data
   /// that is not shown cover both runs.
   void draw_line(const Painter& painter, const Rect& rect, const Model& model,
@@ -30,6 +32,8 @@ class StatusView {
   static int draw_legend(const Painter& painter, const Rect& rect,
                          const std::vector<LegendEntry>& legend, bool draws);
   static std::string notice_words(const Model& model, const Model* compared);
+
+  Rect notes_pill_{};  ///< in this frame; empty if the trace is Lockstep's
 };
 
 /// Names a run's clock: "modelled time of cluster classroom".
