@@ -188,10 +188,11 @@ class Aligner {
       distances.push_back(last - first);
     }
     if (distances.empty()) return;
-    double residual = *std::ranges::max_element(distances);
-    if (matches_.size() < 3) residual = std::max(residual, shortest);
+    const double most = *std::ranges::max_element(distances), half = median(std::move(distances));
+    const double residual = std::max(most + half, matches_.size() < 3 ? shortest : 0);
+    result_.largest_spread = std::llround(std::min(most, 1e18));
+    result_.median_spread = std::llround(std::min(half, 1e18));
     result_.residual = std::llround(std::min(residual, 1e18));
-    result_.median_residual = std::llround(std::min(median(std::move(distances)), 1e18));
     double largest = 0;
     for (const Match* match : matches_)
       for (const Match::Member& member : match->members)

@@ -26,11 +26,12 @@ struct Alignment {
   std::vector<ClockCorrection> ranks;  ///< parallel to the traces
   std::size_t collectives = 0;         ///< how many were matched and used
   std::size_t messages = 0;            ///< those used to join ranks that no collective joins
-  /// How far the ends of a collective lie apart after the correction, at most. With fewer than
-  /// three collectives, it is at least the duration of the shortest of them: nothing else bounds
-  /// the error. Clocks differ by no more than this, as far as the collectives tell.
+  Picoseconds largest_spread = 0;      ///< how far the ends of a collective lie apart afterwards
+  Picoseconds median_spread = 0;
+  /// How well the clocks are known: the largest spread plus the median one, since the ends also
+  /// scatter where few collectives show it. With fewer than three collectives, it is at least the
+  /// duration of the shortest of them: nothing else bounds the error.
   Picoseconds residual = 0;
-  Picoseconds median_residual = 0;
   bool corrected = false;  ///< whether clocks differed by more than the residual
 };
 

@@ -160,9 +160,10 @@ void correct_clocks(Import& import) {
                                        alone.size() == 1 ? "its clock is" : "their clocks are"));
   if (!alignment.corrected) {
     import.notes.push_back(fmt::format(
-        "The clocks agree: the ends of {} matched collectives differ by at most {} (half of them "
-        "by less than {}).",
-        alignment.collectives, duration(alignment.residual), duration(alignment.median_residual)));
+        "The clocks agree within {}: the ends of {} matched collectives differ by at most {} (half "
+        "of them by less than {}).",
+        duration(alignment.residual), alignment.collectives, duration(alignment.largest_spread),
+        duration(alignment.median_spread)));
     return;
   }
   double largest = 0;
@@ -184,13 +185,13 @@ void correct_clocks(Import& import) {
     }
   }
   import.notes.push_back(
-      fmt::format("Clocks aligned on the ends of {} matched collectives{}: moved by up to {}, and "
-                  "the ends still "
-                  "differ by at most {} (half of them by less than {}).",
-                  alignment.collectives,
+      fmt::format("Clocks aligned within {} on the ends of {} matched collectives{}: moved by up "
+                  "to {}; the ends "
+                  "still differ by at most {} (half of them by less than {}).",
+                  duration(alignment.residual), alignment.collectives,
                   alignment.messages > 0 ? fmt::format(" and {} messages", alignment.messages) : "",
-                  duration(std::llround(largest)), duration(alignment.residual),
-                  duration(alignment.median_residual)));
+                  duration(std::llround(largest)), duration(alignment.largest_spread),
+                  duration(alignment.median_spread)));
 }
 
 void note_matches(Import& import) {

@@ -124,7 +124,7 @@ struct RunInfo {
   /// and steps are inferred.
   std::string tool;
   std::vector<std::string> notes;  ///< sentences on how they were inferred
-  /// How far the ends of matched collectives lie apart once the clocks are aligned; -1: unknown.
+  /// How well the ranks' clocks are known once they are aligned on collectives; -1: unknown.
   Picoseconds clock_residual = -1;
   bool operator==(const RunInfo&) const = default;
 };

@@ -1,0 +1,56 @@
+#include <doctest/doctest.h>
+
+#include "core/kineto/labels.h"
+
+using namespace lockstep;
+using namespace lockstep::kineto;
+
+TEST_CASE("annotations of torch.distributed.pipelining are actions and messages") {
+  using Kind = PipelineLabel::Kind;
+  CHECK(pipeline_labels("PP:1F0") ==
+        std::vector{PipelineLabel{Kind::action, Category::forward, 1, 0}});
+  CHECK(pipeline_labels("PP:12I34") ==
+        std::vector{PipelineLabel{Kind::action, Category::backward_input, 12, 34}});
+  CHECK(pipeline_labels("PP:3W7") ==
+        std::vector{PipelineLabel{Kind::action, Category::backward_weight, 3, 7}});
+  CHECK(pipeline_labels("PP:0BW2") ==
+        std::vector{PipelineLabel{Kind::action, Category::backward, 0, 2}});
+  CHECK(pipeline_labels("PP:2RECV_B5") ==
+        std::vector{PipelineLabel{Kind::receive, Category::backward, 2, 5}});
+  CHECK(pipeline_labels("PP:2WAIT_SEND_F5") ==
+        std::vector{PipelineLabel{Kind::wait_for_send, Category::forward, 2, 5}});
+  CHECK(pipeline_labels("PP:2UNSHARD") ==
+        std::vector{PipelineLabel{Kind::stage, Category::communication, 2, -1}});
+  CHECK(pipeline_labels("PP:(0F4;7B1)OVERLAP_F_B") ==
+        std::vector{PipelineLabel{Kind::action, Category::forward, 0, 4},
+                    PipelineLabel{Kind::action, Category::backward, 7, 1}});
+}
+
+TEST_CASE("other annotations are not") {
+  for (const char* name :
+       {"", "PP:", "PP:F0", "PP:1F", "PP:1X2", "PP:1F0x", "PP:2UNSHARD3", "1F0", "PP:-1F0",
+        "PP:99999999999F0", "PP:(0F4;7B1)", "PP:(0F4)OVERLAP_F_B", "PP:;)(", "PP:(;)OVERLAP_F_B"})
+    CHECK_MESSAGE(pipeline_labels(name).empty(), name);
+  CHECK(profiler_step("ProfilerStep#7") == 7);
+  CHECK_FALSE(profiler_step("ProfilerStep#"));
+  CHECK_FALSE(profiler_step("ProfilerStep#7b"));
+  CHECK_FALSE(profiler_step("step 7"));
+}
+
+TEST_CASE("an operation is known by any of its names") {
+  const auto is = [](CallKind kind, std::initializer_list<const char*> names) {
+    for (const char* name : names) CHECK_MESSAGE(call_kind_of(name) == kind, name);
+  };
+  is(CallKind::all_reduce, {"allreduce", "gloo:all_reduce", "c10d::allreduce_",
+                            "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgs)",
+                            "ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"});
+  is(CallKind::reduce_scatter, {"_reduce_scatter_base", "reduce_scatter_tensor_coalesced",
+                                "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL()"});
+  is(CallKind::all_gather, {"_allgather_base", "all_gather_into_tensor", "gloo:all_gather"});
+  is(CallKind::all_to_all, {"all_to_allv", "alltoall_base", "deep_ep::internode::dispatch<8>"});
+  is(CallKind::send, {"send", "c10d::send", "gloo:send"});
+  is(CallKind::receive, {"recv", "c10d::recv_", "gloo:recv"});
+  is(CallKind::send_receive, {"ncclDevKernel_SendRecv(ncclDevKernelArgs)"});
+  is(CallKind::reduce, {"reduce", "nccl:reduce"});
+  is(CallKind::other, {"", "gemm"});
+}
