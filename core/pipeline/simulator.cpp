@@ -161,10 +161,9 @@ void measure(Simulation& simulation) {
       idle / (static_cast<double>(simulation.makespan) * static_cast<double>(busy.size()));
 }
 
-}  // namespace
-
-Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool record_messages) {
-  check_actions(schedule);
+/// Simulates a schedule, or the beginning of one, that has been checked except for deadlock.
+Simulation simulate_checked(const Schedule& schedule, const PipelineTimes& times,
+                            bool record_messages) {
   check_times(schedule, times);
   Connections connections{schedule, times};
   Simulation simulation;
@@ -216,6 +215,19 @@ Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool r
   measure(simulation);
   if (record_messages) simulation.messages = messages_of(schedule, simulation, connections);
   return simulation;
+}
+
+}  // namespace
+
+Simulation simulate(const Schedule& schedule, const PipelineTimes& times, bool record_messages) {
+  check_actions(schedule);
+  return simulate_checked(schedule, times, record_messages);
+}
+
+Simulation simulate_beginning(const Schedule& beginning, const PipelineTimes& times,
+                              bool record_messages) {
+  check_beginning(beginning);
+  return simulate_checked(beginning, times, record_messages);
 }
 
 }  // namespace lockstep

@@ -72,6 +72,17 @@ void note(const Schedule& schedule, int rank, const Action& action, Seen& seen) 
          action.microbatch);
 }
 
+void check_order(const Schedule& schedule, int stage, int microbatch, Seen seen) {
+  const auto named = [&](Op op) { return to_string({op, stage, microbatch}); };
+  const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+  if (seen & weight_too_early)
+    fail(schedule, ScheduleFault::weight_first, "rank {} runs {} before {}, whose result it uses",
+         rank, named(Op::backward_weight), named(Op::backward_input));
+  if (seen & backward_too_early)
+    fail(schedule, ScheduleFault::backward_first, "rank {} runs {} before its forward {}", rank,
+         named(seen & bit(Op::backward) ? Op::backward : Op::backward_input), named(Op::forward));
+}
+
 void check_cell(const Schedule& schedule, int stage, int microbatch, Seen seen) {
   const auto named = [&](Op op) { return to_string({op, stage, microbatch}); };
   const auto missing = [&](const std::string& what) {
@@ -86,13 +97,7 @@ void check_cell(const Schedule& schedule, int stage, int microbatch, Seen seen) 
   if (!(seen & bit(Op::backward)))
     for (Op op : {Op::backward_input, Op::backward_weight})
       if (!(seen & bit(op))) missing(named(op));
-  const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
-  if (seen & weight_too_early)
-    fail(schedule, ScheduleFault::weight_first, "rank {} runs {} before {}, whose result it uses",
-         rank, named(Op::backward_weight), named(Op::backward_input));
-  if (seen & backward_too_early)
-    fail(schedule, ScheduleFault::backward_first, "rank {} runs {} before its forward {}", rank,
-         named(seen & bit(Op::backward) ? Op::backward : Op::backward_input), named(Op::forward));
+  check_order(schedule, stage, microbatch, seen);
 }
 
 /// Checks a joined pair: a forward, and then a backward that does not use the forward's result.
@@ -110,6 +115,25 @@ void check_joined(const Schedule& schedule, int rank, std::size_t at) {
          to_string(first), to_string(second));
 }
 
+/// Returns the actions found for each cell, stage by stage. Throws InvalidSchedule for an action
+/// that is out of range, on the wrong rank, doubled or wrongly joined.
+std::vector<Seen> seen_in(const Schedule& schedule, std::size_t cells) {
+  std::vector<Seen> seen(cells);
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    const auto& row = schedule.actions[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const Action& action = row[i];
+      check_range(schedule, rank, action);
+      if (action.with_next) check_joined(schedule, rank, i);
+      note(schedule, rank, action,
+           seen[static_cast<std::size_t>(action.stage) *
+                    static_cast<std::size_t>(schedule.microbatches) +
+                static_cast<std::size_t>(action.microbatch)]);
+    }
+  }
+  return seen;
+}
+
 }  // namespace
 
 void check_actions(const Schedule& schedule) {
@@ -122,24 +146,35 @@ void check_actions(const Schedule& schedule) {
          "has {} actions; {} stages and {} microbatches take at least {} (a forward and a backward "
          "each)",
          schedule.action_count(), schedule.stages, schedule.microbatches, 2 * cells);
-  std::vector<Seen> seen(cells);
-  for (int rank = 0; rank < schedule.ranks; ++rank) {
-    const auto& row = schedule.actions[static_cast<std::size_t>(rank)];
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const Action& action = row[i];
-      check_range(schedule, rank, action);
-      if (action.with_next) check_joined(schedule, rank, i);
-      note(schedule, rank, action,
-           seen[static_cast<std::size_t>(action.stage) * microbatches +
-                static_cast<std::size_t>(action.microbatch)]);
-    }
-  }
+  const std::vector<Seen> seen = seen_in(schedule, cells);
   constexpr Seen whole = bit(Op::forward) | bit(Op::backward);
   constexpr Seen halves = bit(Op::forward) | bit(Op::backward_input) | bit(Op::backward_weight);
   for (std::size_t cell = 0; cell < cells; ++cell)
     if (seen[cell] != whole && seen[cell] != halves)
       check_cell(schedule, static_cast<int>(cell / microbatches),
                  static_cast<int>(cell % microbatches), seen[cell]);
+}
+
+void check_beginning(const Schedule& beginning) {
+  check_placement(beginning);
+  const auto microbatches = static_cast<std::size_t>(beginning.microbatches);
+  const std::size_t cells = static_cast<std::size_t>(beginning.stages) * microbatches;
+  const std::vector<Seen> seen = seen_in(beginning, cells);
+  for (std::size_t cell = 0; cell < cells; ++cell)
+    check_order(beginning, static_cast<int>(cell / microbatches),
+                static_cast<int>(cell % microbatches), seen[cell]);
+  for (std::size_t rank = 0; rank < beginning.actions.size(); ++rank)
+    for (const Action& action : beginning.actions[rank]) {
+      const int source = stage_waited_for(action, beginning.stages);
+      if (source < 0) continue;
+      const Seen made = seen[static_cast<std::size_t>(source) * microbatches +
+                             static_cast<std::size_t>(action.microbatch)];
+      const bool forward = action.op == Op::forward;
+      if (!(made & (forward ? bit(Op::forward) : bit(Op::backward) | bit(Op::backward_input))))
+        fail(beginning, ScheduleFault::missing, "rank {} runs {}, whose input {} is missing", rank,
+             to_string(action),
+             to_string({forward ? Op::forward : Op::backward, source, action.microbatch}));
+    }
 }
 
 void validate(const Schedule& schedule) {

@@ -37,4 +37,9 @@ void validate(const Schedule& schedule);
 /// microbatch) has either F and then B, or F, I and then W, once each, all on the stage's rank.
 void check_actions(const Schedule& schedule);
 
+/// Checks the beginning of a schedule, in which each rank may stop after any action: throws
+/// InvalidSchedule for all that validate() refuses except missing actions, and for an action whose
+/// input no action of the beginning produces. Does not check for deadlock.
+void check_beginning(const Schedule& beginning);
+
 }  // namespace lockstep
