@@ -64,11 +64,13 @@ FlagCheck positive(bool or_zero) {
 }
 
 void CommandLine::number(const std::string& flag, int& value, int least, const std::string& help) {
+  least_of[flag] = least;
   app.add_option(flag, value, help)->check(at_least(least))->capture_default_str();
 }
 
 void CommandLine::number(const std::string& flag, std::optional<int>& value,
                          const std::string& help) {
+  least_of[flag] = 1;
   app.add_option_function<int>(
          flag, [&value](int number) { value = number; }, help)
       ->check(at_least(1));
@@ -81,6 +83,7 @@ CLI::Option* CommandLine::word(const std::string& flag, std::string& value,
 
 void CommandLine::choice(const std::string& flag, std::string& value,
                          const std::vector<std::string>& words, const std::string& help) {
+  words_of[flag] = words;
   word(flag, value, help + " (" + fmt::format("{}", fmt::join(words, "|")) + ")")
       ->check([words](const std::string& text) {
         return std::find(words.begin(), words.end(), text) != words.end()

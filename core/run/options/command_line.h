@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,11 @@ struct CommandLine {
   /// A flag that takes one of several words.
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& words,
               const std::string& help);
+
+  /// The words that each choice() takes, by flag.
+  std::map<std::string, std::vector<std::string>> words_of{};
+  /// The smallest value of each number(), by flag.
+  std::map<std::string, int> least_of{};
 
   /// Parses the flags, and returns false if they ask for help. `then`, if given, is called before
   /// empty values are refused, except those of the flags `may_be_empty`.

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/token.h"
 #include "core/run/options/command_line.h"
+#include "core/run/options/declared_flags.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
 
@@ -26,6 +27,7 @@ struct FlagParser::Impl : CommandLine {
   LessonInfo info;
   Given given;
   std::string defaults;
+  bool declares = false;
   std::unique_ptr<Options> options = std::make_unique<Options>();
 
   void shared_flags();
@@ -182,10 +184,11 @@ void FlagParser::Impl::shared_flags() {
   app.option_defaults()->group(lesson_group);
 }
 
-/// Adds the flags with which ./lockstep starts a lesson; the help omits them.
+/// Adds the flags with which ./lockstep and the viewer start a lesson; the help omits them.
 void FlagParser::Impl::flags_of_the_command() {
   app.option_defaults()->group("");
   app.add_flag("--needs", options->output.needs_only, "print what the run needs, and exit");
+  app.add_flag("--declare", declares, "print the flags as JSON, and exit");
   word("--defaults", defaults, "flags with one value each, which apply unless they are given");
 }
 
@@ -267,6 +270,10 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
   CLI::App& app = impl_->app;
   if (!impl_->parse(argc, argv, {"--view"}, [&] { impl_->apply_defaults(); })) {
     std::fputs(app.count("--needs") > 0 ? "help\n" : app.help().c_str(), stdout);
+    return nullptr;
+  }
+  if (impl_->declares) {
+    fmt::print("{}\n", declared_flags(*impl_));
     return nullptr;
   }
   if (app.count("--view") > 0 && impl_->options->output.view.empty())

@@ -30,7 +30,7 @@ class FlagParser {
            const std::string& help);
 
   /// Throws UsageError for invalid or impossible values. For --help, prints the help and returns
-  /// null; with --needs, it prints "help".
+  /// null; with --needs, it prints "help". For --declare, prints declared_flags() and returns null.
   std::unique_ptr<Options> parse(int argc, const char* const* argv);
 
  private:
