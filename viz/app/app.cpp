@@ -63,6 +63,16 @@ double cpu_seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+/// Waking the loop requires GLFW, which Window initializes; until then the loop does not sleep.
+std::atomic<bool> window_is_open{false};
+
+/// Returns the page of the lab that --lab names.
+LabBench::Page page_named(const std::string& name) {
+  return name == "board"     ? LabBench::Page::board
+         : name == "lessons" ? LabBench::Page::lessons
+                             : LabBench::Page::schedules;
+}
+
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
@@ -71,7 +81,11 @@ std::int64_t steady_ns() {
 }  // namespace
 
 App::App(const ViewerOptions& options, App* before)
-    : options_(options), preferences_(options_), begun_(Clock::now()) {
+    : options_(options),
+      preferences_(options_),
+      lab_(options_.export_folder.parent_path() / "lab", options_.export_folder, options_.token),
+      begun_(Clock::now()) {
+  window_is_open = false;
   model_.view.critical_path = options_.critical_path;
   model_.view.ghost = options_.ghost;
   model_.view.panel = options_.panel;
@@ -92,35 +106,64 @@ App::App(const ViewerOptions& options, App* before)
     model_.viewport.follow(true);
     window_ = open_window();
   } else if (options_.listens()) {
-    allow_many_connections();
-    // Waking the loop requires GLFW, which Window initializes; until then the loop does not sleep.
-    static std::atomic<bool> window_is_open{false};
-    window_is_open = false;
-    server_ = std::make_unique<LiveServer>(options_.listen, Admission{.token = options_.token}, [] {
-      if (window_is_open) Window::wake();
-    });
-    feed_ = std::make_unique<LiveFeed>(*server_, model_.timeline, options_.memory);
-    const auto& [host, port] = server_->endpoint();
-    model_.source = {.live = true,
-                     .name = fmt::format("{}:{}", host, port),
-                     .hint = "Start one in another terminal:  ./lockstep lesson 9 --view"};
-    if (port != Endpoint{}.port) model_.source.hint += fmt::format(" 127.0.0.1:{}", port);
+    listen(options_.listen);
     model_.viewport.follow(true);
     if (options_.stats) model_.timeline.watch(&latency_.fresh());
     window_ = open_window();
     window_is_open = true;
+  } else if (options_.paths.empty()) {
+    window_ = open_window();  // the lab needs no trace
+    window_is_open = true;
   } else {
     runs_ = open_files(options_, model_);
     window_ = before ? std::move(before->window_) : open_window();
+    window_is_open = true;
   }
   // The window may be smaller than wanted. Only a change by the user is remembered.
   if (!options_.screenshot) std::tie(options_.width, options_.height) = window_->size();
   model_.source.export_folder = options_.export_folder.string();
   if (runs_) runs_->model(Side::b).source.export_folder = model_.source.export_folder;
+  model_.source.offers_lab = !runs_;
+  if (!options_.lab.empty() && !runs_) lab_.open(model_, page_named(options_.lab), options_.board);
   for (const std::string& path : preferences_.settings().recent) {
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) model_.source.recent.push_back(path);
   }
+}
+
+void App::listen(const Endpoint& endpoint) {
+  allow_many_connections();
+  server_ = std::make_unique<LiveServer>(endpoint, Admission{.token = options_.token}, [] {
+    if (window_is_open) Window::wake();
+  });
+  feed_ = std::make_unique<LiveFeed>(*server_, model_.timeline, options_.memory);
+  const auto& [host, port] = server_->endpoint();
+  model_.source.live = true;
+  model_.source.name = fmt::format("{}:{}", host, port);
+  model_.source.hint = "Start one in another terminal:  ./lockstep lesson 9 --view";
+  if (port != Endpoint{}.port) model_.source.hint += fmt::format(" 127.0.0.1:{}", port);
+}
+
+void App::listen_if_empty() {
+  if (model_.view.lab || live() || !model_.timeline.empty()) return;
+  try {
+    listen({});
+  } catch (const UsageError&) {
+    listen({.port = 0});  // another viewer has the usual port
+  }
+  model_.viewport.follow(true);
+}
+
+std::string App::listen_for_lesson() {
+  if (!server_) {
+    listen({.host = "127.0.0.1", .port = 0});
+    model_.viewport.follow(true);
+  }
+  model_.retiming.find({}, "");  // that of a file which was open until now
+  const auto& [host, port] = server_->endpoint();
+  const bool any = host == "0.0.0.0" || host == "::";
+  return fmt::format("{}:{}", any || host.find(':') != std::string::npos ? "localhost" : host,
+                     port);
 }
 
 std::unique_ptr<Window> App::open_window() const {
@@ -145,9 +188,12 @@ std::optional<ViewerOptions> App::take_chosen() {
   options.listen = {};
   options.steps.clear();
   options.panel.reset();
+  options.lab.clear();
+  options.board.clear();
   options.paths.clear();
   // The run shown, or the first of two, stays.
-  if (request.beside && !options_.live()) options.paths = divide_into_runs(options_.paths).a;
+  if (request.beside && !live() && !options_.paths.empty())
+    options.paths = divide_into_runs(options_.paths).a;
   options.paths.insert(options.paths.end(), request.paths.begin(), request.paths.end());
   return options;
 }
@@ -214,12 +260,13 @@ LiveFeed::Progress App::take_input() {
 }
 
 bool App::run_is_done() const {
-  if (!options_.live()) return true;
+  if (!live()) return true;
   return full_ || ((model_.timeline.ended() || (input_ && input_->ended())) && !backlog_);
 }
 
 bool App::picture_is_due() const {
   if (!options_.screenshot || screenshot_seconds_) return false;
+  if (lab_.shown(model_)) return true;
   const Timeline& timeline = model_.timeline;
   if (options_.live() && options_.after_steps > 0) {
     const auto& steps = timeline.steps();
@@ -243,7 +290,7 @@ int App::run() {
   while (!window_->closed() && !stop_requested() && leading().view.open.paths.empty()) {
     const bool busy = backlog_ || frames_due_ > 0 || model_.viewport.moving() ||
                       model_.playback.playing() || rehearsal_;
-    window_->wait_events(busy ? 0 : options_.live() ? live_wait : idle_wait);
+    window_->wait_events(busy ? 0 : live() ? live_wait : idle_wait);
     if (window_->take_input()) frames_due_ = settle_frames;
     if (auto dropped = Window::take_dropped(); !dropped.empty()) {
       leading().view.dropped = std::move(dropped);
@@ -252,8 +299,11 @@ int App::run() {
     const auto begin = Clock::now();
     const double thread_begin = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
     const double process_begin = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
-    if (options_.live()) receive();
-    if ((screen_.growing() || model_.retiming.busy()) &&
+    listen_if_empty();
+    if (live()) receive();
+    if (lab_.update(model_, [this] { return listen_for_lesson(); }))
+      frames_due_ = std::max(frames_due_, settle_frames);
+    if ((screen_.growing() || lab_.growing() || lab_.busy() || model_.retiming.busy()) &&
         seconds_between(last, begin) > growing_wait)
       frames_due_ = std::max(frames_due_, 1);
     const bool due = picture_is_due();
@@ -272,7 +322,8 @@ int App::run() {
     }
     last = now;
     if (frames_due_ > 0) --frames_due_;
-    if (screen_.keys_held() || comparison_screen_.keys_held()) frames_due_ = settle_frames;
+    if (screen_.keys_held() || lab_.keys_held() || comparison_screen_.keys_held())
+      frames_due_ = settle_frames;
     if (screenshot_seconds_) break;
     if (options_.exit_when_done && options_.live() && run_is_done() && !options_.screenshot &&
         frames_due_ == 0) {
@@ -354,6 +405,10 @@ void App::draw() {
   if (runs_) {
     runs_->advance(0);
     comparison_screen_.draw(*runs_, window_->look());
+  } else if (model_.view.lab) {
+    lab_.update(model_, [this] { return listen_for_lesson(); });
+    if (options_.screenshot) lab_.wait();
+    lab_.draw(model_, window_->look());
   } else {
     screen_.draw(model_, window_->look());
   }
@@ -364,6 +419,7 @@ void App::draw() {
     return window_->set_title(
         fmt::format("{} and {} - Lockstep", beginning(run.lesson), beginning(other.lesson)));
   }
+  if (model_.view.lab) return window_->set_title("Lab - Lockstep");
   window_->set_title(run.lesson.empty()
                          ? "Lockstep"
                          : fmt::format("{} - Lockstep ({})", beginning(run.lesson),

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "viz/app/comparison_screen.h"
+#include "viz/app/lab_host.h"
 #include "viz/app/options.h"
 #include "viz/app/preferences.h"
 #include "viz/app/screen.h"
@@ -47,6 +48,14 @@ class App {
  private:
   void receive();
   std::chrono::microseconds parse_budget() const;
+  /// Returns whether events may arrive.
+  bool live() const { return options_.live() || server_; }
+  /// Listens at `endpoint`, and from then on shows the runs that connect.
+  void listen(const Endpoint& endpoint);
+  /// Listens once the user leaves the lab without a run to show.
+  void listen_if_empty();
+  /// Listens on a free port, unless the viewer listens already; returns the address for a lesson.
+  std::string listen_for_lesson();
   LiveFeed::Progress take_connections();
   LiveFeed::Progress take_input();
   void frame(double seconds);
@@ -76,6 +85,7 @@ class App {
   std::unique_ptr<ComparedRuns> runs_;  ///< set if two runs are compared; model_ is the first
 
   Screen screen_;
+  LabHost lab_;                         ///< drawn instead if ViewState::lab is set
   ComparisonScreen comparison_screen_;  ///< drawn instead if two runs are compared
 
   bool backlog_ = false;

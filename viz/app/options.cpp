@@ -55,7 +55,9 @@ ParsedOptions parse_options(int argc, char** argv) {
       "With the traces of two runs it compares them; give a run twice to compare two of its "
       "steps.\n"
       "With - it shows the trace that arrives on standard input and opens no port:\n"
-      "ssh HOST 'tail -n +1 -f RUN/rank*.json' | lockstep_view -"};
+      "ssh HOST 'tail -n +1 -f RUN/rank*.json' | lockstep_view -\n"
+      "With --lab it needs neither: it simulates pipeline schedules, and runs them and the "
+      "lessons."};
   app.name("lockstep_view");
   app.add_option("traces", options.paths, "Trace files or run folders; - is standard input")
       ->type_name("FILE|DIR|-");
@@ -104,6 +106,17 @@ ParsedOptions parse_options(int argc, char** argv) {
          "--panel", panel,
          "The panel in the last card: " + panel_names(choosable_panels()) + ", if the run has it")
       ->type_name("NAME");
+  app.add_option("--lab", options.lab,
+                 "Open the lab: schedules on sliders, a board to build one by hand, or lessons to "
+                 "start; needs no trace [schedules]")
+      ->type_name("schedules|board|lessons")
+      ->expected(0, 1)
+      ->default_str("schedules")
+      ->check(CLI::IsMember({"schedules", "board", "lessons"}));
+  app.add_option("--board", options.board,
+                 "Open the lab's board on a schedule, such as 1f1b or the one in a CSV file of "
+                 "PyTorch's grammar; with :N, on its first N moves")
+      ->type_name("NAME|FILE.csv[:N]");
   app.add_option("--theme", theme, "Colours on a dark or on a light background (default dark)")
       ->type_name("dark|light")
       ->check(CLI::IsMember({"dark", "light"}));
@@ -149,10 +162,13 @@ ParsedOptions parse_options(int argc, char** argv) {
     throw UsageError(std::string{error.what()} + "; lockstep_view --help lists the options");
   }
   for (const CLI::Option* option : app.get_options())
-    if (std::ranges::count(option->results(), "") > 0)
+    if (option->get_name() != "--lab" && std::ranges::count(option->results(), "") > 0)
       throw UsageError(option->get_name() +
                        ": its value is empty (perhaps an unset shell variable); give a value, or "
                        "leave it out");
+  if (app.count("--lab") > 0 && options.lab.empty()) options.lab = "schedules";
+  if (!options.board.empty()) options.lab = "board";
+  options.listen_given = !listen.empty();
   if (!listen.empty() && !options.paths.empty()) {
     throw UsageError(
         "--listen with files: the viewer shows either a live run or traces; leave one of them out");

@@ -31,15 +31,18 @@ struct ViewerOptions {
   std::optional<std::pair<int, int>> click;    ///< clicked before the screenshot
   std::optional<std::pair<int, int>> drag_to;  ///< where that button is released
   std::optional<Panel> panel;                  ///< for the last card
+  std::string lab;                             ///< the page of the lab to open, or ""
+  std::string board;                           ///< what the lab's board begins with, or ""
   std::optional<Theme> theme;
   std::optional<double> scale;
   std::filesystem::path font;  ///< empty: the system's
-  bool size_given = false;
+  bool size_given = false, listen_given = false;
   bool remembers = true;                       ///< settings; see Preferences
   bool summary = false, json = false;          ///< printed without a window
   std::vector<std::filesystem::path> exports;  ///< written without a window
   std::filesystem::path export_folder = "runs/exports";
-  bool listens() const { return paths.empty(); }
+  /// Returns whether the viewer waits for runs from the start; the lab listens only when needed.
+  bool listens() const { return paths.empty() && (lab.empty() || listen_given); }
   bool piped() const { return paths.size() == 1 && paths.front() == "-"; }
   /// Returns whether more events may arrive while the viewer runs.
   bool live() const { return listens() || piped(); }

@@ -154,6 +154,14 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   return question;
 }
 
+int last_complete_step(const Timeline& timeline) {
+  const auto& steps = timeline.steps();
+  const auto ended = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
+    return timeline.step_complete(step);
+  });
+  return ended == steps.rend() ? -1 : ended->step;
+}
+
 std::vector<std::pair<const KnownSchedule*, int>> lab_schedules(const LabQuestion& question) {
   std::vector<std::pair<const KnownSchedule*, int>> fitting;
   for (const KnownSchedule& known : known_schedules())

@@ -50,6 +50,9 @@ std::vector<std::pair<const KnownSchedule*, int>> lab_schedules(const LabQuestio
 /// the cluster is described in the trace, or is a preset.
 LabQuestion question_from(const Timeline& timeline, int step);
 
+/// Returns the last step that has ended on all ranks; -1 if there is none.
+int last_complete_step(const Timeline& timeline);
+
 LabAnswer answer(const LabQuestion& question);
 
 /// Says which part of a run that is too large is simulated; "" if all of it is.

@@ -27,6 +27,8 @@ struct Source {
   std::string notice{};  ///< a note about data that is not shown
   std::string export_folder{};
   std::vector<std::string> recent{};  ///< traces opened before
+  bool offers_lab = false;            ///< whether the toolbar has a button for the lab
+  bool lesson_runs = false;           ///< whether the viewer itself runs a lesson
 };
 
 /// The state that the views show. Used only by the frame loop's thread.

@@ -14,6 +14,9 @@
 
 namespace lockstep::viz {
 
+/// What the user wants of the lesson that the viewer runs.
+enum class LessonWish : std::uint8_t { none, stop, restart };
+
 enum class Export : std::uint8_t { nothing, png, svg, csv };
 
 /// Traces that the user has chosen to open.
@@ -49,6 +52,9 @@ struct ViewState : Controls {
   std::optional<int> locked_step{};  ///< the step that panels describe, wherever the window is
   std::optional<RangeStatistics> range{};  ///< of the range selected by dragging
   std::vector<Interval> marks{};           ///< a mark at one time has no length
+  LessonWish lesson_wish = LessonWish::none;
+  bool lab = false;            ///< whether the lab is shown instead of the run
+  bool lab_takes_run = false;  ///< whether the lab is to take over the run's values
 
   void toggle_theme() { theme = theme == Theme::dark ? Theme::light : Theme::dark; }
   /// Adds a mark, or removes it if there is one within `near` of it.

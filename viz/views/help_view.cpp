@@ -46,6 +46,7 @@ constexpr Control controls[] = {
     {"Shift+Page up, down", "with two runs: step of the run under the cursor only", With::two_runs},
     {"Click on a step", "with two runs: compare this step", With::two_runs},
     {"Ctrl+O, drop a file", "open another run, or compare it with this one"},
+    {"Ctrl+Z, Ctrl+Y", "on the lab's board: undo, redo", With::one_run},
     {"E", "export: a picture, the timeline as SVG, or the statistics as CSV"},
     {"B", "dark or light background"},
     {"+, -, 0", "larger, smaller, or as the screen asks"},

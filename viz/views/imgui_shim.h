@@ -38,9 +38,10 @@ constexpr int a = GLFW_KEY_A, b = GLFW_KEY_B, c = GLFW_KEY_C, d = GLFW_KEY_D, e 
               f = GLFW_KEY_F, g = GLFW_KEY_G, h = GLFW_KEY_H, l = GLFW_KEY_L, m = GLFW_KEY_M,
               n = GLFW_KEY_N, o = GLFW_KEY_O, p = GLFW_KEY_P, q = GLFW_KEY_Q, r = GLFW_KEY_R,
               s = GLFW_KEY_S, t = GLFW_KEY_T, v = GLFW_KEY_V, w = GLFW_KEY_W, x = GLFW_KEY_X,
-              left = GLFW_KEY_LEFT, right = GLFW_KEY_RIGHT, up = GLFW_KEY_UP, down = GLFW_KEY_DOWN,
-              page_up = GLFW_KEY_PAGE_UP, page_down = GLFW_KEY_PAGE_DOWN, home = GLFW_KEY_HOME,
-              space = GLFW_KEY_SPACE, escape = GLFW_KEY_ESCAPE;
+              y = GLFW_KEY_Y, z = GLFW_KEY_Z, left = GLFW_KEY_LEFT, right = GLFW_KEY_RIGHT,
+              up = GLFW_KEY_UP, down = GLFW_KEY_DOWN, page_up = GLFW_KEY_PAGE_UP,
+              page_down = GLFW_KEY_PAGE_DOWN, home = GLFW_KEY_HOME, space = GLFW_KEY_SPACE,
+              escape = GLFW_KEY_ESCAPE;
 }
 inline bool key_down(int key) {
   return ImGui::IsKeyDown(key);
@@ -71,10 +72,10 @@ constexpr ImGuiKey a = ImGuiKey_A, b = ImGuiKey_B, c = ImGuiKey_C, d = ImGuiKey_
                    f = ImGuiKey_F, g = ImGuiKey_G, h = ImGuiKey_H, l = ImGuiKey_L, m = ImGuiKey_M,
                    n = ImGuiKey_N, o = ImGuiKey_O, p = ImGuiKey_P, q = ImGuiKey_Q, r = ImGuiKey_R,
                    s = ImGuiKey_S, t = ImGuiKey_T, v = ImGuiKey_V, w = ImGuiKey_W, x = ImGuiKey_X,
-                   left = ImGuiKey_LeftArrow, right = ImGuiKey_RightArrow, up = ImGuiKey_UpArrow,
-                   down = ImGuiKey_DownArrow, page_up = ImGuiKey_PageUp,
-                   page_down = ImGuiKey_PageDown, home = ImGuiKey_Home, space = ImGuiKey_Space,
-                   escape = ImGuiKey_Escape;
+                   y = ImGuiKey_Y, z = ImGuiKey_Z, left = ImGuiKey_LeftArrow,
+                   right = ImGuiKey_RightArrow, up = ImGuiKey_UpArrow, down = ImGuiKey_DownArrow,
+                   page_up = ImGuiKey_PageUp, page_down = ImGuiKey_PageDown, home = ImGuiKey_Home,
+                   space = ImGuiKey_Space, escape = ImGuiKey_Escape;
 }
 inline bool key_down(ImGuiKey key) {
   return ImGui::IsKeyDown(key);

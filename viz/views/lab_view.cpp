@@ -24,11 +24,7 @@ constexpr float verdict_lines = 2;
 void LabView::refresh(const Timeline& timeline) {
   // Takes over the run's times once one of the run's steps has ended, and again when the next phase
   // begins. Keeps settings that the user has changed.
-  const auto& steps = timeline.steps();
-  const auto ended = std::find_if(steps.rbegin(), steps.rend(), [&](const StepWindow& step) {
-    return timeline.step_complete(step);
-  });
-  const int step = ended == steps.rend() ? -1 : ended->step;
+  const int step = last_complete_step(timeline);
   const bool new_run = timeline.run().run != run_;
   const bool known =
       !question_.measured.empty() && (touched_ || timeline.prediction(step).phase == phase_);
@@ -58,7 +54,7 @@ void LabView::draw(const Painter& painter, const Rect& rect, Model& model) {
       "{}: forward {}, backward {}", !question_.measured.empty() ? "measured" : "textbook",
       duration_words(question_.forward), duration_words(question_.backward));
   const Rect inside = panel_card(painter, rect, Panel::what_if, times, model);
-  draw_controls(painter, inside);
+  draw_controls(painter, inside, model.view);
   const float controls = ImGui::GetFrameHeight() + painter.px(8);
   const float verdict = verdict_lines * (size_of(painter.look().small) + painter.px(4));
   draw_schedule(painter, {inside.left, inside.top + controls, inside.right,
@@ -66,7 +62,7 @@ void LabView::draw(const Painter& painter, const Rect& rect, Model& model) {
   draw_verdict(painter, {inside.left, inside.bottom - verdict, inside.right, inside.bottom});
 }
 
-void LabView::draw_controls(const Painter& painter, const Rect& rect) {
+void LabView::draw_controls(const Painter& painter, const Rect& rect, ViewState& view) {
   const Look& look = painter.look();
   bool changed = false;
   const int microbatches = question_.microbatches;
@@ -91,6 +87,8 @@ void LabView::draw_controls(const Painter& painter, const Rect& rect) {
   ImGui::SameLine(0, painter.px(14));
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(fmt::format("{} stages", question_.size().stages()).c_str());
+  ImGui::SameLine(0, painter.px(14));
+  if (ImGui::Button("Lab")) view.lab = view.lab_takes_run = true;
   ImGui::PopFont();
   if (changed) {
     touched_ = true;

@@ -9,14 +9,14 @@
 namespace lockstep::viz {
 
 /// Shows a what-if simulation of the schedule for a chosen number of microbatches, with the run's
-/// own times. This is the only view that depends on lessons.
+/// own times. A button opens the lab with the run's values.
 class LabView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model);
 
  private:
   void refresh(const Timeline& timeline);
-  void draw_controls(const Painter& painter, const Rect& rect);
+  void draw_controls(const Painter& painter, const Rect& rect, ViewState& view);
   void draw_schedule(const Painter& painter, const Rect& rect) const;
   void draw_verdict(const Painter& painter, const Rect& rect) const;
 

@@ -44,13 +44,27 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
                     (!source.piped || source.connected > 0);
   const std::string follow_words =
       model.viewport.following() ? "L  Following the run" : "L  Resume following";
-  const std::string help = "?  Keys", exports = "E  Export", open = "Open";
+  const std::string help = "?  Keys", exports = "E  Export", open = "Open", lab = "Lab";
+  const std::string stop = "Stop", restart = "Restart";
   const std::string theme = view.theme == Theme::dark ? "B  Light" : "B  Dark";
   float left = rect.right - painter.px(edge) + ButtonRow::gap_of(painter);
   for (const std::string& words : {open, theme, exports, help})
     left -= ButtonRow::width_of(painter, words, compact_);
+  if (source.offers_lab) left -= ButtonRow::width_of(painter, lab, compact_);
+  if (source.lesson_runs)
+    for (const std::string& words : {stop, restart})
+      left -= ButtonRow::width_of(painter, words, compact_);
   if (more) left -= ButtonRow::width_of(painter, follow_words, compact_);
   ButtonRow right{painter, rect, left, compact_};
+  if (source.lesson_runs) {
+    if (right.button(stop, false, "end the lesson that this viewer started, as Ctrl-C does"))
+      view.lesson_wish = LessonWish::stop;
+    if (right.button(restart, false, "start the lesson again, with the flags set in the lab"))
+      view.lesson_wish = LessonWish::restart;
+  }
+  if (source.offers_lab &&
+      right.button(lab, false, "schedules on sliders, a board, and lessons to start"))
+    view.lab = true;
   if (right.button(open, view.opening, "another run, instead of this one or beside it (Ctrl+O)"))
     view.opening = true;
   if (right.button(theme, false, "a dark or a light background")) view.toggle_theme();

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "viz/data/lab_settings.h"
+#include "viz/data/lab_table.h"
+
+namespace lockstep::viz {
+
+/// A move on the board: an action that a rank runs next, or a forward joined with a backward.
+struct Move {
+  int rank = 0;
+  Action action;
+  std::optional<Action> joined{};  ///< the backward that starts together with `action`
+  bool operator==(const Move&) const = default;
+};
+/// Names a move in the subject's words: "F of microbatch 2 on stage 1".
+std::string words_of(const Move& move);
+
+/// A schedule that a person builds, action by action. Each move appends to its rank's row, and
+/// takes place as early as its inputs and its rank allow. A move is legal once its inputs are on
+/// the board, so the moves, in the order in which they were made, are an order in which one device
+/// could run them all; and every board can be completed.
+class Board {
+ public:
+  /// An empty board for these settings, with `chunks` stages on each rank, placed as `placement`
+  /// says (Placement::v has two).
+  Board(const LabSettings& settings, Placement placement, int chunks);
+
+  /// Returns in one line why a move is illegal, in the subject's words; "" if it is legal.
+  std::string why_not(const Move& move) const;
+  /// Returns all legal moves of a rank that are not joint, in the order in which they are usually
+  /// made: forwards, backwards, weight gradients, each by microbatch.
+  std::vector<Move> legal_moves(int rank) const;
+
+  /// Makes a move, and drops the moves that were undone. Returns why_not(), and does nothing if the
+  /// move is illegal.
+  std::string play(const Move& move);
+  bool can_undo() const { return made_ > 0; }
+  bool can_redo() const { return made_ < moves_.size(); }
+  void undo();
+  void redo();
+  void clear();
+
+  /// Plays a schedule from an empty board, whose placement and size the schedule must have. Throws
+  /// ScheduleError for an invalid schedule.
+  void replay(const Schedule& schedule);
+  /// Plays the moves of `schedule` that follow the board, if the board is a beginning of it; makes
+  /// at most `most` of them. Returns how many it made.
+  int follow(const Schedule& schedule, int most);
+
+  bool complete() const;
+  /// Returns the number of a cell, of which each stage has one per microbatch, and how many there
+  /// are.
+  std::size_t cell(int stage, int microbatch) const {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(settings_.microbatches) +
+           static_cast<std::size_t>(microbatch);
+  }
+  std::size_t cells() const { return cells_.size(); }
+  /// Returns whether an action is on the board; it must be in range.
+  bool has(Op op, int stage, int microbatch) const;
+  /// Returns the moves made, without those that were undone.
+  std::vector<Move> moves() const { return {moves_.begin(), moves_.begin() + made()}; }
+  /// Returns the number of actions on the board.
+  std::size_t placed() const { return schedule().action_count(); }
+
+  /// Changes whenever the board does.
+  std::uint64_t version() const { return version_; }
+  const LabSettings& settings() const { return settings_; }
+  Placement placement() const { return placement_; }
+  int chunks() const { return chunks_; }
+  /// The actions so far, and their times.
+  const Schedule& schedule() const { return result_.schedule; }
+  const LabResult& result() const { return result_; }
+  /// Takes other times or another memory limit; the size must stay the same.
+  void set_times(const LabSettings& settings);
+
+ private:
+  std::ptrdiff_t made() const { return static_cast<std::ptrdiff_t>(made_); }
+  std::string why_not(int rank, const Action& action) const;
+  void refresh();
+
+  LabSettings settings_;
+  Placement placement_;
+  int chunks_;
+  std::vector<Move> moves_;  ///< those that were undone at the end
+  std::size_t made_ = 0;
+  std::vector<std::uint8_t> cells_;  ///< (stages, microbatches): a bit for each Op on the board
+  LabResult result_;
+  std::uint64_t version_ = 0;
+};
+
+/// How a board relates to a registered schedule of the same size and placement.
+struct Recognised {
+  std::vector<std::string> exactly;  ///< the names of the schedules that it equals
+  std::vector<std::string> so_far;   ///< those of which it is a beginning, but not all
+};
+/// A registered schedule at the board's size and placement.
+struct KnownAtSize {
+  const KnownSchedule* known = nullptr;
+  const LabResult* result = nullptr;
+};
+/// Returns the rows of a LabTable that have the board's size and placement.
+std::vector<KnownAtSize> known_at(const Board& board, const std::vector<LabRow>& rows);
+
+/// Compares the rows of actions one by one: microbatches are not renamed.
+Recognised recognise(const Schedule& board, const std::vector<KnownAtSize>& known);
+/// "This is 1F1B.", "So far, this is GPipe and 1F1B.", "No registered schedule begins like this."
+std::string recognition_words(const Board& board, const Recognised& recognised);
+/// Compares a complete board with the best registered schedule that has as many chunks and keeps
+/// the memory limit, and with 1F1B: "The board takes 3.00 ms longer than ZB-H2, with ...". Of
+/// another board, says how much is placed.
+std::string comparison_words(const Board& board, const std::vector<LabRow>& rows);
+
+}  // namespace lockstep::viz

@@ -1,0 +1,279 @@
+#include "viz/views/board_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "viz/data/words.h"
+#include "viz/views/button.h"
+#include "viz/views/imgui_shim.h"
+#include "viz/views/lab_controls_view.h"
+#include "viz/views/lab_schedule_view.h"
+#include "viz/views/paragraph.h"
+
+namespace lockstep::viz {
+namespace {
+
+constexpr float buttons_height = 32;
+constexpr float verdict_height = 56;
+constexpr float cell_size = 21, largest_cell = 34, block_gap = 16;
+constexpr int most_beside = 4;
+constexpr float row_names = 30;          // the width of the names of a block's rows
+constexpr float schedule_share = 0.42f;  // of the height
+constexpr float axis_height = 16, most_lane = 56;
+constexpr std::size_t most_continuations = 3;
+constexpr Op all_ops[] = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
+
+/// Up to four blocks beside each other fill the width, if their cells may be that large.
+float cell_width(const Painter& painter, float width, const Schedule& schedule) {
+  const auto beside = static_cast<float>(std::min(schedule.ranks, most_beside));
+  const float room = width / beside - painter.px(row_names + block_gap);
+  return std::clamp(room / static_cast<float>(schedule.microbatches), painter.px(cell_size),
+                    painter.px(largest_cell));
+}
+
+/// Returns the height of all blocks.
+float cells_height(const Painter& painter, float width, const LabBench& lab) {
+  const Schedule& schedule = lab.board.schedule();
+  const float cell = cell_width(painter, width, schedule);
+  const float block =
+      painter.px(row_names + block_gap) + cell * static_cast<float>(schedule.microbatches);
+  const float beside = std::max(1.0f, std::floor((width + painter.px(block_gap)) / block));
+  const auto rows = static_cast<float>(4 * lab.board.chunks());
+  return std::ceil(static_cast<float>(schedule.ranks) / beside) *
+             (cell * rows + size_of(painter.look().small) + painter.px(6 + block_gap)) +
+         painter.px(8);
+}
+
+}  // namespace
+
+std::optional<Rect> BoardView::cell_of(const Action& action) const {
+  for (const Block& block : blocks_)
+    for (std::size_t row = 0; row < block.rows.size(); ++row)
+      if (block.rows[row].op == action.op && block.rows[row].stage == action.stage) {
+        const float left = block.left + cell_ * static_cast<float>(action.microbatch);
+        const float top = block.top + cell_ * static_cast<float>(row);
+        return Rect{left, top, left + cell_, top + cell_};
+      }
+  return std::nullopt;
+}
+
+void BoardView::draw(const Painter& painter, const Rect& rect, LabBench& lab) {
+  if (!ImGui::GetIO().WantTextInput && ImGui::GetIO().KeyCtrl) {
+    if (key_pressed(keys::z)) lab.board.undo();
+    if (key_pressed(keys::y)) lab.board.redo();
+  }
+  if (version_ != lab.board.version()) {
+    version_ = lab.board.version();
+    legal_.assign(std::size(all_ops) * lab.board.cells(), false);
+    for (int rank = 0; rank < lab.board.schedule().ranks; ++rank)
+      for (const Move& move : lab.board.legal_moves(rank))
+        legal_[lab.board.cells() * static_cast<std::size_t>(move.action.op) +
+               lab.board.cell(move.action.stage, move.action.microbatch)] = true;
+    lab.board_words.clear();
+  }
+  float y = rect.top;
+  draw_buttons(painter, {rect.left, y, rect.right, y + painter.px(buttons_height)}, lab);
+  y += painter.px(buttons_height);
+  draw_verdict(painter, {rect.left, y, rect.right, y + painter.px(verdict_height)}, lab);
+  y += painter.px(verdict_height);
+  const LabResult& result = lab.board.result();
+  Picoseconds end = std::max<Picoseconds>(result.simulation.makespan, 1);
+  if (const LabRow* best = best_row(lab.board_table.rows(), lab.board.chunks()))
+    end = std::max(end, best->result->simulation.makespan);
+  // The cells get the height that they need, if at least that share is left for the lanes.
+  const float bottom =
+      std::max(rect.top + schedule_share * rect.height(),
+               std::min(rect.bottom - cells_height(painter, rect.width(), lab),
+                        y + painter.px(axis_height) +
+                            painter.px(most_lane) * static_cast<float>(result.schedule.ranks)));
+  draw_lab_axis(painter, {rect.left, y, rect.right, bottom}, end);
+  y += painter.px(axis_height);
+  const RunIt& run = lab.run;
+  const bool ran = run.outcome() && run.simulated().schedule.actions == result.schedule.actions &&
+                   run.settings() == lab.board.settings();
+  draw_lab_schedule(painter, {rect.left, y, rect.right, bottom},
+                    {.result = result,
+                     .end = end,
+                     .observed = ran ? &run.outcome()->step : nullptr,
+                     .memory_limit = lab.settings.memory_limit});
+  draw_cells(painter, {rect.left, bottom + painter.px(8), rect.right, rect.bottom}, lab);
+}
+
+void BoardView::draw_buttons(const Painter& painter, const Rect& rect, LabBench& lab) {
+  ButtonRow row{painter, rect, rect.left};
+  Board& board = lab.board;
+  if (row.button("New board", lab.board_outdated(),
+                 "an empty board with the ranks, microbatches and chunks of the sliders"))
+    lab.new_board();
+  const bool v = lab.placement == Placement::v;
+  if (row.button("V placement", v, "two stages per rank, down the ranks and up again"))
+    lab.placement = v ? Placement::loop : Placement::v;
+  if (board.can_undo() && row.button("Undo", false, "Ctrl+Z")) board.undo();
+  if (board.can_redo() && row.button("Redo", false, "Ctrl+Y")) board.redo();
+  if (board.placed() > 0 && row.button("Clear", false, "remove all actions")) board.clear();
+  if (row.button("Join F with B", joins_, "click an F and then a B or I: both start together")) {
+    joins_ = !joins_;
+    first_.reset();
+  }
+  const std::vector<KnownAtSize> known = known_at(board, lab.board_table.rows());
+  const Recognised recognised = recognise(board.schedule(), known);
+  for (std::size_t i = 0; i < std::min(recognised.so_far.size(), most_continuations); ++i) {
+    const auto each = std::ranges::find_if(
+        known, [&](const KnownAtSize& one) { return one.known->name == recognised.so_far[i]; });
+    if (row.button(fmt::format("Next of {}", recognised.so_far[i]), false,
+                   "make the next move of this schedule; with Shift, all of them"))
+      board.follow(
+          each->result->schedule,
+          ImGui::GetIO().KeyShift ? static_cast<int>(each->result->schedule.action_count()) : 1);
+  }
+  if (board.complete()) {
+    if (row.button("Run it", false, "one step on real ranks, on the modelled clock"))
+      lab.run_it(board.result(), board.settings());
+    if (row.button("Export CSV", false, "in PyTorch's grammar; lesson 11 runs it"))
+      lab.export_board();
+  }
+}
+
+void BoardView::draw_verdict(const Painter& painter, const Rect& rect, LabBench& lab) const {
+  const Look& look = painter.look();
+  const Board& board = lab.board;
+  const LabResult& result = board.result();
+  const auto& rows = lab.board_table.rows();
+  std::string words = recognition_words(board, recognise(board.schedule(), known_at(board, rows)));
+  if (board.placed() > 0) {
+    if (board.complete() && result.schedule.ranks > 0)
+      words +=
+          fmt::format(" Step {}, bubble {}, peak {}.", duration_words(result.simulation.makespan),
+                      percent_words(result.simulation.bubble),
+                      peak_words(result, board.settings().memory_limit));
+    else
+      words +=
+          fmt::format(" {} so far, bubble {}, peak {}.", duration_words(result.simulation.makespan),
+                      percent_words(result.simulation.bubble),
+                      peak_words(result, board.settings().memory_limit));
+  }
+  const float line = size_of(look.small) + painter.px(4);
+  const auto draw_line = [&](float at, const std::string& text, ImU32 colour) {
+    painter.text(rect.left, rect.top + at * line, painter.fitted(text, look.small, rect.width()),
+                 colour, look.small);
+  };
+  draw_line(0, words, result.over_limit.empty() ? colours::text : colours::trouble);
+  draw_line(1, comparison_words(board, rows), colours::text_dim);
+  const bool ran = lab.run.state() != RunIt::State::idle &&
+                   lab.run.simulated().schedule.name == board.schedule().name;
+  if (first_)
+    draw_line(2, words_of(*first_) + " starts together with ... (click a B or I of this rank)",
+              colours::accent);
+  else if (!lab.board_words.empty())
+    draw_line(2, lab.board_words, lab.board_refused ? colours::trouble : colours::text);
+  else if (ran)
+    draw_line(2, lab.run.words(),
+              lab.run.state() == RunIt::State::failed ? colours::trouble : colours::text);
+}
+
+void BoardView::draw_cells(const Painter& painter, const Rect& rect, LabBench& lab) {
+  begin_area(painter, "##board", rect);
+  const Painter inner{ImGui::GetWindowDrawList(), painter.look()};
+  const ImVec2 start = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  const Schedule& schedule = lab.board.schedule();
+  cell_ = cell_width(inner, width, schedule);
+  blocks_.clear();
+  const float block_width =
+      inner.px(row_names + block_gap) + cell_ * static_cast<float>(schedule.microbatches);
+  const float title = size_of(inner.look().small) + inner.px(6);
+  float x = start.x, y = start.y, bottom = y;
+  for (int rank = 0; rank < schedule.ranks; ++rank) {
+    Block block;
+    block.rank = rank;
+    for (int stage = 0; stage < schedule.stages; ++stage)
+      if (schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank)
+        for (const Op op : all_ops) block.rows.push_back({op, stage, 0});
+    if (x > start.x && x + block_width - inner.px(block_gap) > start.x + width) {
+      x = start.x;
+      y = bottom;
+    }
+    block.title = {x, y, x + block_width, y + title};
+    block.left = x + inner.px(row_names);
+    block.top = y + title;
+    bottom = std::max(
+        bottom, block.top + cell_ * static_cast<float>(block.rows.size()) + inner.px(block_gap));
+    draw_block(inner, block, lab);
+    blocks_.push_back(std::move(block));
+    x += block_width;
+  }
+  ImGui::SetCursorScreenPos({start.x, bottom});
+  ImGui::Dummy({1, 1});
+  end_area();
+}
+
+void BoardView::draw_block(const Painter& painter, const Block& block, LabBench& lab) {
+  const Look& look = painter.look();
+  const Board& board = lab.board;
+  const auto columns = static_cast<float>(board.schedule().microbatches);
+  painter.text(block.title.left, block.title.top,
+               fmt::format("rank {}: click its next action", block.rank), colours::text_dim,
+               look.small);
+  ImGui::SetCursorScreenPos({block.left, block.top});
+  ImGui::PushID(block.rank);
+  const bool clicked = ImGui::InvisibleButton(
+      "##cells", {cell_ * columns, cell_ * static_cast<float>(block.rows.size())});
+  const bool hovered = ImGui::IsItemHovered();
+  ImGui::PopID();
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  for (std::size_t row = 0; row < block.rows.size(); ++row) {
+    const float top = block.top + cell_ * static_cast<float>(row);
+    if (!ImGui::IsRectVisible({block.left, top}, {block.left + cell_ * columns, top + cell_}))
+      continue;
+    const Action& first = block.rows[row];
+    painter.text(block.left - painter.px(6), top + (cell_ - size_of(look.small)) / 2,
+                 fmt::format("{}{}", first.stage, letter(first.op)), colours::text_dim, look.small,
+                 Align::right);
+    const ImU32 colour = colour_of(category(first.op));
+    for (int microbatch = 0; microbatch < board.schedule().microbatches; ++microbatch) {
+      const float left = block.left + cell_ * static_cast<float>(microbatch);
+      const Rect cell{left + 1, top + 1, left + cell_ - 1, top + cell_ - 1};
+      const Move move{block.rank, {first.op, first.stage, microbatch}, {}};
+      const bool legal = legal_[board.cells() * static_cast<std::size_t>(first.op) +
+                                board.cell(first.stage, microbatch)];
+      const bool placed = board.has(first.op, first.stage, microbatch);
+      const bool chosen = first_ && *first_ == move;
+      if (legal) painter.fill(cell, colour, painter.px(3));
+      if (placed) painter.fill(cell, faded(colour, 0.25f), painter.px(3));
+      if (!legal && !placed) painter.frame(cell, colours::panel_edge, painter.px(3));
+      if (chosen) painter.frame(cell, colours::highlight, painter.px(3), 2);
+      painter.text_in({left, top, left + cell_, top + cell_}, std::to_string(microbatch),
+                      legal ? colours::text_on_box : colours::text_dim, look.small);
+      if (!hovered || !Rect{left, top, left + cell_, top + cell_}.contains(mouse)) continue;
+      painter.frame(cell, colours::highlight, painter.px(3));
+      const std::string why = board.why_not(move);
+      tip(painter, cell, {why.empty() ? words_of(move) + ": legal now" : why});
+      if (clicked) click(lab, move);
+    }
+  }
+}
+
+void BoardView::click(LabBench& lab, const Move& move) {
+  if (!joins_) return lab.play(move);
+  if (!first_) {
+    lab.board_words = lab.board.why_not(move);
+    if (lab.board_words.empty() && move.action.op != Op::forward)
+      lab.board_words = "a joint action begins with an F";
+    lab.board_refused = !lab.board_words.empty();
+    if (!lab.board_refused) first_ = move;
+    return;
+  }
+  Move joint = *first_;
+  joint.joined = move.action;
+  if (move.rank != joint.rank) {
+    lab.board_words = "both halves of a joint action are on one rank";
+    lab.board_refused = true;
+  } else {
+    lab.play(joint);
+  }
+  first_.reset();
+}
+
+}  // namespace lockstep::viz

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "viz/data/lab_bench.h"
+#include "viz/views/draw.h"
+
+namespace lockstep::viz {
+
+/// The board on which one builds a schedule by hand: the schedule so far, and for each rank all of
+/// its actions, of which the legal ones are filled. A click makes a move; the cursor over an action
+/// that is not legal says why.
+class BoardView {
+ public:
+  void draw(const Painter& painter, const Rect& rect, LabBench& lab);
+
+  /// Returns the place of an action's cell on the screen, as last drawn, for tests.
+  std::optional<Rect> cell_of(const Action& action) const;
+
+ private:
+  /// The cells of one rank: a row for each stage and operation, a column for each microbatch.
+  struct Block {
+    int rank = 0;
+    Rect title;
+    std::vector<Action> rows;  ///< the first action of each row
+    float left = 0, top = 0;   ///< of the first cell
+  };
+
+  void draw_buttons(const Painter& painter, const Rect& rect, LabBench& lab);
+  void draw_verdict(const Painter& painter, const Rect& rect, LabBench& lab) const;
+  void draw_cells(const Painter& painter, const Rect& rect, LabBench& lab);
+  void draw_block(const Painter& painter, const Block& block, LabBench& lab);
+  void click(LabBench& lab, const Move& move);
+
+  bool joins_ = false;           ///< whether the next two clicks make a joint action
+  std::optional<Move> first_{};  ///< the forward of a joint action, already clicked
+  std::uint64_t version_ = 0;    ///< of the board whose `legal_` this is
+  std::vector<bool> legal_{};    ///< by operation and Board::cell()
+  std::vector<Block> blocks_{};  ///< as last drawn
+  float cell_ = 0;               ///< the size of a cell, likewise
+};
+
+}  // namespace lockstep::viz
