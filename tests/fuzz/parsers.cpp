@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/kineto/import.h"
+#include "core/kineto/reader.h"
 #include "core/model/checkpoint/manifest.h"
 #include "core/model/checkpoint/model_file.h"
 #include "core/model/checkpoint/safetensors.h"
@@ -19,9 +21,11 @@
 #include "core/replay/critical_path.h"
 #include "core/time/cluster_file.h"
 #include "core/timeline/reader.h"
+#include "core/timeline/step_account.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "viz/data/advice.h"
 #include "viz/data/hello.h"
+#include "viz/data/perfetto_manifest.h"
 
 namespace lockstep::fuzz {
 
@@ -266,6 +270,75 @@ Parser trace(const std::string& name, TraceReader::Form form) {
           }};
 }
 
+/// Two ranks' traces of PyTorch's profiler, separated by a form feed, which JSON has not.
+Parser kineto_traces() {
+  const auto trace_of = [](int rank) {
+    return fmt::format(
+        R"j({{"schemaVersion":1,"baseTimeNanoseconds":1790857026000000000,"host_name":"h{0}",
+"distributedInfo":{{"backend":"nccl","rank":{0},"world_size":2,"pg_config":[{{"pg_name":"0","pg_desc":"mesh_dp","pg_size":2,"ranks":[0,1]}}]}},
+"traceEvents":[
+{{"ph":"M","name":"thread_name","pid":7,"tid":7,"args":{{"name":"thread 7 (python)"}}}},
+{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#3","pid":7,"tid":7,"ts":1000.5,"dur":900}},
+{{"ph":"X","cat":"user_annotation","name":"PP:{0}F0","pid":7,"tid":7,"ts":1010,"dur":50}},
+{{"ph":"X","cat":"user_annotation","name":"PP:0SEND_F0","pid":7,"tid":7,"ts":1070,"dur":9}},
+{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":7,"tid":7,"ts":1012,"dur":9,"args":{{"Input Dims":[[[4,8]],[]],"Input type":["float"],"Concrete Inputs":["","","1","0"]}}}},
+{{"ph":"s","cat":"fwdbwd","name":"fwdbwd","id":4,"pid":7,"tid":7,"ts":1013}},
+{{"ph":"f","cat":"fwdbwd","name":"fwdbwd","id":4,"pid":7,"tid":8,"ts":1200,"bp":"e"}},
+{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":7,"tid":7,"ts":1014,"dur":2,"args":{{"correlation":11}}}},
+{{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1030,"dur":40,"args":{{"correlation":11,"stream":7}}}},
+{{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":0,"tid":7,"ts":1080,"dur":4,"args":{{"bytes":64}}}},
+{{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce_Sum_f32()","pid":0,"tid":20,"ts":{1},"dur":{2},"args":{{"correlation":12,"Collective name":"allreduce","In msg nelems":100,"dtype":"Float","Group size":2,"Process Group Name":"0","Process Group Ranks":"[0, 1]","Seq":"5","Comms Id":"77"}}}},
+{{"ph":"X","cat":"kernel","name":"ncclDevKernel_SendRecv()","pid":0,"tid":21,"ts":1300,"dur":20,"args":{{"correlation":13,"Collective name":"send","Src Rank":0,"Dst Rank":1}}}},
+{{"ph":"X","cat":"user_annotation","name":"gloo:recv","pid":7,"tid":7,"ts":1400,"dur":20}},
+{{"ph":"X","cat":"python_function","name":"train.py(3): main","pid":7,"tid":7,"ts":1001,"dur":800}}]}})j",
+        rank, 1090 + 20 * rank, 60 - 20 * rank);
+  };
+  const std::string span =
+                        R"({"ph":"X","cat":"kernel","name":"n%","pid":0,"tid":%,"ts":%,"dur":1},)",
+                    reduce = R"({"ph":"X","cat":"kernel","name":"ncclAllReduce","pid":0,"tid":1,)"
+                             R"("ts":1,"dur":9,"args":{"Group size":1,"Seq":%}},)",
+                    flow = R"({"ph":"s","cat":"fwdbwd","id":%,"pid":0,"tid":1,"ts":%},)";
+  const std::string before = R"({"schemaVersion":1,"traceEvents":[)", after = "0]}";
+  return {
+      .name = "kineto",
+      .seeds = {trace_of(0) + "\f" + trace_of(1), trace_of(1)},
+      .words = json_words,
+      .costly = {{before, "{},", after},
+                 {before, span, after},
+                 {before, reduce, after},
+                 {before, flow, after},
+                 {before, R"({"ph":"X","cat":"user_annotation","name":"PP:0F%","ts":1,"dur":9},)",
+                  after}},
+      .parse = [](const std::string& input) {
+        std::vector<kineto::Trace> traces;
+        for (std::size_t begin = 0; begin <= input.size();) {
+          const std::size_t end = std::min(input.find('\f', begin), input.size());
+          traces.push_back(kineto::read_trace(input.substr(begin, end - begin), "trace"));
+          begin = end + 1;
+        }
+        Timeline timeline;
+        kineto::fill(kineto::analyse(std::move(traces)), timeline);
+        for (const StepWindow& step : timeline.steps()) step_account(timeline, step.step);
+      }};
+}
+
+Parser perfetto_manifest() {
+  const std::string entry =
+      R"({"path":"b","machine":{"name":"m"},"clocks":{"sync_to":{"file":"a"},"offset_ns":-5}})";
+  const std::string before = R"({"perfetto_manifest":{"version":1,"files":[)";
+  return {
+      .name = "perfetto_manifest",
+      .seeds = {before + R"({"path":"a"},)" + entry + "]}}"},
+      .words = json_words,
+      .costly = costly_json({{before, R"({"path":"%"},)", R"({"path":"a"}]}})"},
+                             {before + R"({"path":"0"},)",
+                              R"({"path":"p%","clocks":{"sync_to":{"file":"0"},"offset_ns":1}},)",
+                              R"({"path":"a"}]}})"}}),
+      .parse = [](const std::string& input) {
+        viz::clock_offsets(viz::parse_manifest(input, "x.zip"), "x.zip");
+      }};
+}
+
 Parser report() {
   return {.name = "report",
           .seeds = {report_text},
@@ -273,6 +346,7 @@ Parser report() {
           .costly = costly_json({{R"({"counterfactuals":{"step":1,"all":[)", R"({"text":"a"},)",
                                   R"({"text":"a"}]}})"},
                                  {"{", R"("a%":1,)", R"("b":0})"}}),
+          .longest = 1 << 20,
           .parse = [](const std::string& input) {
             if (viz::parse_advice(input).step < 0) throw UsageError{"no advice"};
           }};
@@ -369,6 +443,8 @@ std::vector<Parser> all_parsers(const std::string& folder) {
           trace("trace_file", TraceReader::Form::guess),
           hello(),
           report(),
+          kineto_traces(),
+          perfetto_manifest(),
           operations()};
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::string_view manifest_key = "perfetto_manifest";
-constexpr std::size_t longest_manifest = std::size_t{16} << 20;  // bytes
+constexpr std::size_t longest_manifest = std::size_t{1} << 20;  // bytes
 
 std::string text_at(const nlohmann::json& object, const char* name) {
   const auto at = object.find(name);

@@ -146,6 +146,10 @@ ReadReport read_inputs(const std::vector<fs::path>& paths, const MemoryLimit& li
   }
   if (!inputs.kineto.empty()) {
     kineto::fill(kineto::analyse(std::move(inputs.kineto)), timeline);
+    // The trace does not name its run, but its folder or file may.
+    const fs::path& first = paths.front();
+    const fs::path name = first.filename().empty() ? first.parent_path() : first;
+    timeline.run().lesson = "PyTorch " + excerpt(name.stem().stem().string(), 40);
     return inputs.report;
   }
   ReadReport report = read_traces(inputs.lines, timeline);
