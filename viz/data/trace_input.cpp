@@ -15,6 +15,7 @@
 #include "core/kineto/reader.h"
 #include "viz/data/packed_files.h"
 #include "viz/data/perfetto_manifest.h"
+#include "viz/data/run_schedule.h"
 
 namespace lockstep::viz {
 namespace fs = std::filesystem;
@@ -146,6 +147,7 @@ ReadReport read_inputs(const std::vector<fs::path>& paths, const MemoryLimit& li
   }
   if (!inputs.kineto.empty()) {
     kineto::fill(kineto::analyse(std::move(inputs.kineto)), timeline);
+    name_schedule(timeline);
     // The trace does not name its run, but its folder or file may.
     const fs::path& first = paths.front();
     const fs::path name = first.filename().empty() ? first.parent_path() : first;
