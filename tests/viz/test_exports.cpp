@@ -302,7 +302,7 @@ TEST_CASE("--export needs no display") {
   CHECK(tags_match(testing::read_file(folder.path() / "a.svg")));
   CHECK(cells_of(testing::read_file(folder.path() / "b" / "c.csv")).size() > 2);
   CHECK(run(". --export a.txt") != 0);
-  CHECK(testing::read_file(folder.path() / "log").find("ends in .svg, .csv or") !=
+  CHECK(testing::read_file(folder.path() / "log").find("ends in .svg, .csv, .zip or") !=
         std::string::npos);
   CHECK(run("--export a.svg") != 0);
   CHECK(testing::read_file(folder.path() / "log").find("needs traces") != std::string::npos);
