@@ -20,12 +20,17 @@ namespace {
 constexpr std::size_t least_for_drift = 8;  // collectives of two ranks
 constexpr std::size_t most_samples = 256;   // of two ranks, for the slope
 constexpr int sweeps = 20;
+constexpr double most_drift = 2e-4;  // between two hosts, whose quartz clocks keep 100 ppm each
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+double length_of(const Interval& time) {
+  return static_cast<double>(time.end) - static_cast<double>(time.start);
 }
 
 /// A collective's ends on two ranks: `behind` is how much later the first rank's clock showed it.
@@ -37,7 +42,9 @@ struct Sample {
 /// A line through samples that outliers do not move: the median slope and offset (Theil and Sen).
 struct Line {
   double offset = 0, slope = 0;
-  double spread = 0;  ///< the median distance of the samples
+  double spread = 0;    ///< the median distance of the samples
+  double farthest = 0;  ///< the largest
+  Interval sampled;     ///< from the first sample to the last
 
   double at(double time) const { return offset + slope * time; }
 };
@@ -57,15 +64,17 @@ Line line_through(const std::vector<Sample>& samples, bool with_slope) {
   for (const Sample& each : samples) offsets.push_back(each.behind - line.slope * each.at);
   line.offset = median(std::move(offsets));
   for (const Sample& each : samples) distances.push_back(std::abs(each.behind - line.at(each.at)));
+  line.farthest = *std::ranges::max_element(distances);
   line.spread = median(std::move(distances));
+  const auto [first, last] = std::ranges::minmax(samples, {}, &Sample::at);
+  line.sampled = {std::llround(first.at), std::llround(last.at)};
   return line;
 }
 
 /// Uses a drift only if it explains more than the ends scatter around it.
 Line best_line(const std::vector<Sample>& samples) {
   const Line flat = line_through(samples, false), sloped = line_through(samples, true);
-  const auto [first, last] = std::ranges::minmax(samples, {}, &Sample::at);
-  const double drifted = std::abs(sloped.slope) * (last.at - first.at);
+  const double drifted = std::abs(sloped.slope) * length_of(sloped.sampled);
   return drifted > 2 * sloped.spread && sloped.spread < flat.spread ? sloped : flat;
 }
 
@@ -81,6 +90,7 @@ class Aligner {
     result_.ranks.resize(ranks_.size());
     result_.collectives = matches_.size();
     islands_.resize(ranks_.size());
+    unknown_.resize(ranks_.size());
     std::iota(islands_.begin(), islands_.end(), std::size_t{0});
     join(matches_);
     // Only messages connect the stages of a pipeline. They join what collectives do not.
@@ -107,6 +117,31 @@ class Aligner {
     return end + clock.offset + clock.drift * end;
   }
 
+  /// Returns the time from the first to the last of a rank's steps and calls.
+  Interval extent_of(std::size_t rank) const {
+    Interval extent{latest_time, earliest_time};
+    const auto include = [&](const Interval& time) {
+      extent.start = std::min(extent.start, time.start);
+      extent.end = std::max(extent.end, time.end);
+    };
+    for (const Step& step : ranks_[rank].steps) include(step.time);
+    for (const Call& call : ranks_[rank].calls) include(call.time);
+    return extent;
+  }
+
+  /// How wrong a line may be anywhere in the trace of a rank: as far as the samples scatter, and
+  /// beyond the samples by what this leaves unknown about the slope. Few samples scatter less than
+  /// their ends do.
+  double uncertainty_of(const Line& line, std::size_t samples, std::size_t rank) const {
+    const double scatter = line.farthest * (1 + 4 / static_cast<double>(samples));
+    const Interval extent = extent_of(rank);
+    const double beyond = std::max({0.0, length_of({extent.start, line.sampled.start}),
+                                    length_of({line.sampled.end, extent.end})});
+    const double span = length_of(line.sampled);
+    const double slope = span > 0 ? 2 * scatter / span : most_drift;
+    return scatter + beyond * std::min(slope, most_drift);
+  }
+
   /// Joins islands of ranks along the pairs of ranks whose ends scatter least.
   void join(const std::vector<const Match*>& matches) {
     std::map<std::pair<std::size_t, std::size_t>, std::vector<Sample>> pairs;
@@ -120,10 +155,14 @@ class Aligner {
     struct Edge {
       std::size_t a = 0, b = 0;
       Line line;
+      double uncertainty = 0;
     };
     std::vector<Edge> edges;
-    for (auto& [pair, samples] : pairs)
-      edges.push_back({pair.first, pair.second, best_line(samples)});
+    for (auto& [pair, samples] : pairs) {
+      const Line line = best_line(samples);
+      edges.push_back(
+          {pair.first, pair.second, line, uncertainty_of(line, samples.size(), pair.second)});
+    }
     std::ranges::stable_sort(edges, {}, [](const Edge& edge) { return edge.line.spread; });
     for (const Edge& edge : edges) {
       if (islands_[edge.a] == islands_[edge.b]) continue;
@@ -131,14 +170,16 @@ class Aligner {
       const ClockCorrection &a = result_.ranks[edge.a], b = result_.ranks[edge.b];
       const ClockCorrection wanted{.offset = (1 + a.drift) * edge.line.offset + a.offset,
                                    .drift = (1 + a.drift) * (1 + edge.line.slope) - 1};
-      move_island(islands_[edge.b], islands_[edge.a], b, wanted);
+      // The errors of pairs are independent of each other.
+      const double uncertainty = std::hypot(edge.uncertainty, unknown_[edge.a], unknown_[edge.b]);
+      move_island(islands_[edge.b], islands_[edge.a], b, wanted, uncertainty);
     }
   }
 
   /// Moves all ranks of an island so that a rank with correction `from` gets correction `to`. Of
   /// the two islands, the one with the lower first rank stays where it is.
   void move_island(std::size_t moved, std::size_t into, const ClockCorrection& from,
-                   const ClockCorrection& to) {
+                   const ClockCorrection& to, double uncertainty) {
     double scale = (1 + to.drift) / (1 + from.drift);
     double offset = to.offset - scale * from.offset;
     if (moved < into) {  // move the other one, by the inverse
@@ -151,6 +192,7 @@ class Aligner {
       ClockCorrection& clock = result_.ranks[i];
       clock.drift = scale * (1 + clock.drift) - 1;
       clock.offset = scale * clock.offset + offset;
+      unknown_[i] = std::hypot(unknown_[i], uncertainty);
       islands_[i] = into;
     }
   }
@@ -189,7 +231,9 @@ class Aligner {
     }
     if (distances.empty()) return;
     const double most = *std::ranges::max_element(distances), half = median(std::move(distances));
-    const double residual = std::max(most + half, matches_.size() < 3 ? shortest : 0);
+    double residual = std::max(most + half, matches_.size() < 3 ? shortest : 0);
+    for (std::size_t rank = 0; rank < unknown_.size(); ++rank)
+      if (result_.ranks[rank].aligned) residual = std::max(residual, unknown_[rank]);
     result_.largest_spread = std::llround(std::min(most, 1e18));
     result_.median_spread = std::llround(std::min(half, 1e18));
     result_.residual = std::llround(std::min(residual, 1e18));
@@ -206,6 +250,7 @@ class Aligner {
   std::vector<const Match*> matches_;   ///< of collectives, and the messages that are used
   std::vector<const Match*> messages_;  ///< of messages that join islands
   std::vector<std::size_t> islands_;    ///< by rank: the lowest rank whose clock is related to its
+  std::vector<double> unknown_;         ///< by rank: how well its clock is related to its island's
   Alignment result_;
 };
 

@@ -28,9 +28,11 @@ struct Alignment {
   std::size_t messages = 0;            ///< those used to join ranks that no collective joins
   Picoseconds largest_spread = 0;      ///< how far the ends of a collective lie apart afterwards
   Picoseconds median_spread = 0;
-  /// How well the clocks are known: the largest spread plus the median one, since the ends also
-  /// scatter where few collectives show it. With fewer than three collectives, it is at least the
-  /// duration of the shortest of them: nothing else bounds the error.
+  /// How well the clocks are known, at any time in the traces: the largest spread plus the median
+  /// one, or, if that is more, what the pairs of ranks that join a rank to the reference leave
+  /// unknown together; a pair does so with few collectives, or far from them. With fewer than three
+  /// collectives, it is at least the duration of the shortest of them: nothing else bounds the
+  /// error.
   Picoseconds residual = 0;
   bool corrected = false;  ///< whether clocks differed by more than the residual
 };

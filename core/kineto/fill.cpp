@@ -440,7 +440,7 @@ void fill(const Import& import, Timeline& timeline) {
     ranks[sender.rank].set_peer(sender.call, import.numbers[receiver.rank]);
     ranks[receiver.rank].set_peer(receiver.call, import.numbers[sender.rank]);
   }
-  if (import.alignment.collectives > 0 && import.traces.size() > 1)
+  if (import.alignment.collectives + import.alignment.messages > 0 && import.traces.size() > 1)
     run.clock_residual = import.alignment.residual;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     ranks[i].fill(late[i]);

@@ -58,7 +58,7 @@ def main():
     given = parser.parse_args()
     write(given.folder, given.style, given.seed, given.gz)
     job = dual_pipe(seed=given.seed)
-    KinetoFile(job, 0, HostClock('gpu-00'), '2023').write(given.folder / 'dualpipe64', given.gz)
+    KinetoFile(job, 0, HostClock('gpu-00'), '2023', world=64).write(given.folder / 'dualpipe64', given.gz)
 
 
 if __name__ == '__main__':

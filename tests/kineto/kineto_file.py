@@ -34,10 +34,13 @@ def comms_id(call, is_p2p):
 
 
 class KinetoFile:
-    def __init__(self, job, rank, clock, style='2026', groups=(), pid=None, gpu=0, steps=(), with_stack=False):
+    """One rank's file. `number` and `world`: what the file says about them, if the job is a part of a larger one."""
+
+    def __init__(self, job, rank, clock, style='2026', groups=(), gpu=0, with_stack=False, number=None, world=None):
         self.job, self.rank, self.clock, self.style = job, rank, clock, style
-        self.pid, self.gpu = pid or 4000 + 17 * rank, gpu
-        self.groups = [group for group in groups if rank in group.ranks]
+        self.number, self.world = rank if number is None else number, world or job.ranks
+        self.pid, self.gpu = 4000 + 17 * rank, gpu
+        self.groups = [group for group in groups if self.number in group.ranks]
         self.events = []
         self.external = 0
         self.annotations = []
@@ -102,7 +105,7 @@ class KinetoFile:
     def _collective_args(self, kernel, on_kernel):
         call = kernel.collective
         p2p = call.name == 'send'
-        name = call.name if not p2p or self.rank == call.members[0] else 'recv'
+        name = call.name if not p2p or self.number == call.members[0] else 'recv'
         group_size = len(call.group.ranks)
         out = call.elements * (group_size if name == '_allgather_base' else 1)
         out = out // group_size if name == '_reduce_scatter_base' else out
@@ -182,7 +185,7 @@ class KinetoFile:
 
     def document(self):
         """The whole file as a value."""
-        info = {'backend': 'nccl', 'rank': self.rank, 'world_size': self.job.ranks}
+        info = {'backend': 'nccl', 'rank': self.number, 'world_size': self.world}
         if self.style == '2026':
             info |= {'pg_count': len(self.groups), 'pg_config': [
                 {'pg_name': g.name, 'pg_desc': g.description, 'backend_config': 'cuda:nccl', 'pg_size': len(g.ranks),
@@ -193,7 +196,7 @@ class KinetoFile:
                 'distributedInfo': info}
         if self.style == '2026':
             head |= {'host_name': self.clock.host, 'displayTimeUnit': 'ms', 'baseTimeNanoseconds': self.clock.base_ns}
-        return {**head, 'traceEvents': self.events, 'traceName': f'rank{self.rank}.json'}
+        return {**head, 'traceEvents': self.events, 'traceName': f'rank{self.number}.json'}
 
     def file_name(self):
         stamp = int((self.clock.epoch + self.clock.read(0)) * 1000)

@@ -29,7 +29,9 @@ class Trace:
         self.host = document.get('host_name')
         self.groups = {config['pg_name']: tuple(config['ranks']) for config in info.get('pg_config', [])
                        if isinstance(config.get('ranks'), list)}
-        self.base = document.get('baseTimeNanoseconds', 0) / 1000
+        self.group_of = {config.get('pg_desc'): tuple(config['ranks']) for config in info.get('pg_config', [])
+                         if isinstance(config.get('ranks'), list)}
+        self.base_ns = document.get('baseTimeNanoseconds', 0)
         self.events = [event for event in document['traceEvents'] if event.get('ph') == 'X' and event.get('cat') != 'Trace']
         self.events.sort(key=lambda event: (event['ts'], -event['dur']))
         steps = [(int(STEP.match(e['name'])[1]), e['ts'], e['ts'] + e['dur'], e['tid']) for e in self.events
@@ -50,6 +52,15 @@ class Trace:
 
     def kernels(self):
         return [event for event in self.events if event['cat'] in ('kernel', 'gpu_memcpy', 'gpu_memset')]
+
+    def kernels_of_steps(self):
+        """Those that HolisticTraceAnalysis counts: of two or more steps, the ones launched before the end of the last."""
+        if len({number for number, _, _ in self.steps}) < 2:
+            return self.kernels()
+        last = max(end for _, _, end in self.steps)
+        launched = {event['args'].get('correlation') for event in self.events
+                    if event['ts'] <= last and event['cat'] in ('cuda_runtime', 'cuda_driver')}
+        return [event for event in self.kernels() if event['args'].get('correlation') in launched]
 
 
 def schedule(path):
@@ -99,7 +110,7 @@ def kernel_type(name):
 def breakdown(trace):
     """HolisticTraceAnalysis' temporal breakdown and overlap of one rank's GPU events."""
     spans = {}
-    for event in trace.kernels():
+    for event in trace.kernels_of_steps():
         spans.setdefault(kernel_type(event['name']), []).append((event['ts'], event['ts'] + event['dur']))
     everything = [span for kind in spans.values() for span in kind]
     if not everything:
@@ -109,6 +120,15 @@ def breakdown(trace):
     idle = total - union(everything)
     return {'kernel_time': total, 'idle': idle, 'compute': union(compute), 'non_compute': total - union(compute) - idle,
             'overlap_pctg': 100 * common(compute, communication) / union(communication) if communication else None}
+
+
+def time_by_kernel(trace):
+    """For each name of a GPU event: how many there are, and their total time."""
+    found = {}
+    for event in trace.kernels_of_steps():
+        count, total = found.get(event['name'], (0, 0))
+        found[event['name']] = (count + 1, total + event['dur'])
+    return found
 
 
 def messages(trace):
@@ -141,12 +161,13 @@ def blocked(trace, span):
     return end - edge
 
 
-def receive_waits(trace, members):
-    """Microseconds that the main thread was blocked in receives, by the peer's global rank."""
+def message_waits(trace, members):
+    """Microseconds that the main thread spent in c10d::send and c10d::recv_, or blocked until a receive ended, by peer."""
     total = {}
-    for kind, peer, _, span in messages(trace):
-        if kind == 'recv' and trace.step_of(span) is not None:
-            total[members[peer]] = total.get(members[peer], 0) + blocked(trace, span)
+    for kind, peer, issue, span in messages(trace):
+        if trace.step_of(issue) is not None:
+            wait = issue['dur'] + (blocked(trace, span) if kind == 'recv' else 0)
+            total[members[peer]] = total.get(members[peer], 0) + wait
     return total
 
 
@@ -197,7 +218,7 @@ def last_arrivals(traces):
     members = {}
     for trace in traces:
         for key, event in collectives(trace):
-            members.setdefault(key, []).append((trace.base + event['ts'], trace.rank))
+            members.setdefault(key, []).append((trace.base_ns / 1000 + event['ts'], trace.rank))
     last = {trace.rank: 0 for trace in traces}
     for begins in members.values():
         if len(begins) == len(traces):
@@ -213,7 +234,7 @@ def main():
         one = {'rank': trace.rank, 'steps': [number for number, _, _ in trace.steps], 'actions': trace.actions(),
                'breakdown': breakdown(trace), 'collectives': len(collectives(trace))}
         if any(e['name'] == 'gloo:recv' for e in trace.events) and len(trace.groups) == 1:
-            one['receive_waits_us'] = receive_waits(trace, members)
+            one['message_waits_us'] = message_waits(trace, members)
         result.append(one)
     json.dump({'ranks': result, 'last_arrivals': last_arrivals(traces)}, sys.stdout, indent=1)
     print()

@@ -23,12 +23,14 @@ std::string summary_of(const ViewerOptions& options) {
     throw UsageError("--summary: is of one run, but the traces given are of two");
   Timeline timeline;
   const ReadReport report = read_inputs(given.a, options.memory, timeline);
-  if (report.malformed > 0)
-    fmt::print(stderr, "{} malformed events skipped; the first: {}\n", report.malformed,
-               report.first_malformed);
+  const std::string skipped =
+      fmt::format("{} malformed event{} skipped; the first: {}", report.malformed,
+                  report.malformed == 1 ? "" : "s", report.first_malformed);
   if (timeline.empty())
     throw UsageError(given.a.front().string() +
-                     ": has no spans; give a trace file or a run's folder");
+                     ": has no spans; give a trace file or a run's folder" +
+                     (report.malformed > 0 ? " (" + skipped + ")" : ""));
+  if (report.malformed > 0) fmt::print(stderr, "{}\n", skipped);
   const Summary summary = summarise(timeline);
   return options.json ? summary_json(summary) : printable(summary_text(summary));
 }

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Random jobs on hosts whose clocks are wrong and drift: the viewer finds the offsets, and says how well.
+
+    tests/kineto/test_alignment.py --viewer LOCKSTEP_VIEW [--count N] [--seed S]
+
+Of each job, the clocks, and who waited for whom, are known (kineto_job.py). The viewer must correct each rank's clock to
+within the residual that it shows. Without a collective in common it must say so, and move nothing.
+"""
+
+import argparse
+import pathlib
+import random
+import sys
+import tempfile
+
+here = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(here), str(here.parent / 'golden')]
+
+import make_gpu_traces                                  # noqa: E402
+import truth                                            # noqa: E402
+from kineto_file import HostClock, KinetoFile           # noqa: E402
+from kineto_train import Training                       # noqa: E402
+from viewer import microseconds, summary                # noqa: E402
+
+WRITTEN = {'2023': 1.0, 'bare': 1.0, '2026': 0.001}     # microseconds: the resolution of a file's times
+
+
+def random_clocks(draw, hosts):
+    """The first is right; the others are wrong by up to hours, and drift by up to 100 parts per million."""
+    clocks = []
+    for index in range(hosts):
+        offset = 0 if index == 0 else draw.choice([-1, 1]) * 10 ** draw.uniform(0, 10)
+        drift = draw.choice([0, draw.uniform(-100, 100)])
+        clocks.append(HostClock(f'host{index}', offset, drift, base_ns=1790857026 * 10**9 - index * 10**9 * draw.choice([0, 7])))
+    return clocks
+
+
+def correction(clocks, rank_clock, first):
+    """By how much the event that this rank's clock shows at `first` must move, to be on the first rank's clock."""
+    def common(clock, shown):
+        return (shown - clock.offset) / (1 + clock.drift * 1e-6)
+    return clocks[0].read(common(rank_clock, first)) - first
+
+
+def one_job(viewer, draw, index):
+    """Returns what is wrong, a list of lines."""
+    sizes = draw.choice([(2, 1, 1), (4, 1, 1), (2, 2, 1), (1, 2, 2), (2, 2, 2), (1, 1, 4), (2, 4, 1), (1, 4, 1)])
+    style = draw.choice(list(WRITTEN))
+    ranks = sizes[0] * sizes[1] * sizes[2]
+    slow = {draw.randrange(ranks): draw.uniform(1, 2)}
+    training = Training(*sizes, microbatches=draw.choice([2, 4, 6]), layers=draw.choice([1, 2]), steps=draw.choice([1, 2, 3]),
+                        slow=slow, style=style, seed=draw.randrange(10**6))
+    hosts = draw.choice([count for count in (1, 2, 4, 8) if count <= ranks])
+    clocks = random_clocks(draw, hosts)
+    of_rank = [clocks[rank * hosts // ranks] for rank in range(ranks)]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        make_gpu_traces.write(folder, style, training=training, host_clocks=clocks, compressed=draw.choice([True, False]))
+        found = summary(viewer, sorted(path for path in folder.iterdir() if path.name != 'truth.json'))
+        first = {}
+        for path in folder.glob('*.pt.trace.json*'):
+            trace = truth.Trace(path)
+            first[trace.rank] = (trace.base_ns // 1000 - clocks[0].epoch) + trace.events[0]['ts']
+    name = f'job {index} (dp, pp, tp {sizes}, {style}, {hosts} hosts)'
+    wrong = []
+    residual = microseconds(found.get('clock_residual', -1))
+    # If there are several groups, and no collective names its own, the viewer can't match them, and says so. Neither
+    # can it match messages that name no peer.
+    if style != '2026' and (sum(size > 1 for size in sizes) > 1 or sizes[1] > 1):
+        says = any('not aligned' in note for note in found['notes'])
+        if says and all(rank['clock_moved'] == 0 and not rank['waits_by_peer'] for rank in found['ranks']):
+            return wrong
+    if residual < 0:
+        return [f'{name}: no residual; {found["notes"]}']
+    for rank in found['ranks']:
+        expected = correction(clocks, of_rank[rank['rank']], first[rank['rank']])
+        moved = microseconds(rank['clock_moved'])
+        if abs(moved - expected) > residual + 2 * WRITTEN[style] + 1e-9 * abs(expected):
+            wrong.append(f'{name}: rank {rank["rank"]} moved by {moved:.3f} us, truth {expected:.3f}, residual {residual:.3f}')
+    # Each collective leaves 0.4 us unknown, few of them leave the drift unknown, and errors add up along a chain of ranks.
+    if residual > 60 * (0.4 + WRITTEN[style]) + 1e-9 * max(abs(clock.offset) for clock in clocks):
+        wrong.append(f'{name}: residual {residual:.3f} us, but members end within 0.4 us')
+    return wrong
+
+
+def no_collective(viewer, draw, index):
+    """Two jobs that share nothing, as the ranks of one: no collective joins the second half to the first."""
+    style = draw.choice(list(WRITTEN))
+    half = draw.choice([1, 2])          # of one rank, which calls nothing, or of two, which reduce their gradients
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        for part in (0, 1):
+            training = Training(half, 1, 1, style=style, seed=draw.randrange(10**6))
+            clock = HostClock(f'host{part}', draw.uniform(-1e6, 1e6))
+            # The groups' ranks, too, are numbered within the whole.
+            for group in training.all_groups():
+                group.ranks = tuple(rank + half * part for rank in group.ranks)
+                group.name += f' of half {part}'
+            for call in training.job.collectives:
+                call.members = tuple(rank + half * part for rank in call.members)
+            for rank in range(half):
+                file = KinetoFile(training.job, rank, clock, style, world=2 * half, number=rank + half * part,
+                                  groups=training.all_groups())
+                file.write(folder, name=f'rank{rank + half * part}.pt.trace.json')
+        found = summary(viewer, [folder])
+    wrong = []
+    if style != '2026' and half == 2:
+        # Without the groups' ranks in the file, nothing says that the halves share nothing.
+        return wrong
+    if not any('not aligned' in note for note in found['notes']):
+        wrong.append(f'nothing in common {index}: the notes do not say so: {found["notes"]}')
+    if any(rank.get('clock_moved', 0) != 0 for rank in found['ranks'] if rank['rank'] >= half):
+        wrong.append(f'nothing in common {index}: a clock was moved')
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--viewer', required=True)
+    parser.add_argument('--count', type=int, default=20)
+    parser.add_argument('--seed', type=int, default=1)
+    given = parser.parse_args()
+    wrong = []
+    for index in range(given.count):
+        draw = random.Random(f'{given.seed} {index}')
+        check = no_collective if index % 10 == 9 else one_job
+        wrong += check(given.viewer, draw, index)
+    print('\n'.join(wrong[:40]))
+    print(f'{given.count} jobs, {len(wrong)} faults')
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == '__main__':
+    main()
