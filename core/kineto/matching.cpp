@@ -112,6 +112,7 @@ class Matcher {
       std::size_t smallest = std::numeric_limits<std::size_t>::max();
       bool unique = false;
       for (const Match::Member& each : receivers) {
+        if (contradict(sender, each)) continue;
         const std::size_t shared =
             senders.size() == 1 && receivers.size() == 1 ? 0 : shared_group(sender, each);
         unique = shared < smallest || (unique && shared != smallest);
@@ -125,6 +126,16 @@ class Matcher {
                            is_kernel(sender) && is_kernel(*receiver),
                            {sender, *receiver}});
     }
+  }
+
+  /// Returns whether two kernels name other ranks than each other's. (Calls of the host name ranks
+  /// of a group that they do not name.)
+  bool contradict(const Match::Member& a, const Match::Member& b) const {
+    const auto names = [&](const Match::Member& one, const Match::Member& other) {
+      const int peer = ranks_[one.rank].calls[one.call].peer;
+      return !is_kernel(one) || peer < 0 || peer == numbers_[other.rank];
+    };
+    return !names(a, b) || !names(b, a);
   }
 
   bool is_kernel(const Match::Member& member) const {

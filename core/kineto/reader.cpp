@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -194,6 +195,23 @@ class Reader {
     }
   }
 
+  /// Returns the ranks of "[0, 1]", as on-demand profiles write them; none if the list is shortened
+  /// ("[0, 1, ..., 63]") or malformed.
+  static std::vector<int> ranks_in(std::string_view text) {
+    if (!text.starts_with('[') || !text.ends_with(']')) return {};
+    text = text.substr(1, text.size() - 2);
+    std::vector<int> ranks;
+    for (const auto part : std::views::split(text, ',')) {
+      const std::string_view word = trimmed({part.begin(), part.end()});
+      int rank = -1;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
+      if (error != std::errc{} || end != word.data() + word.size() || rank < 0) return {};
+      if (ranks.size() == most_group_ranks) return {};
+      ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
   void read_group(json::value& value) {
     json::object fields;
     if (value.get_object().get(fields)) return;
@@ -213,6 +231,8 @@ class Reader {
           if (const int number = small(number_of(rank));
               number >= 0 && group.ranks.size() < most_group_ranks)
             group.ranks.push_back(number);
+      } else if (key == "ranks") {
+        group.ranks = ranks_in(text_of(entry));
       }
     }
     trace_.groups.push_back(std::move(group));

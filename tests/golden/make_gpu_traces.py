@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes traces as PyTorch's profiler writes them on GPUs, of a simulated job of which the truth is known.
 
-    tests/golden/make_gpu_traces.py FOLDER [--style 2023|2026|bare] [--seed N]      (needs only Python)
+    tests/golden/make_gpu_traces.py FOLDER [--style bare|2023|2024|2026] [--seed N]      (needs only Python)
 
 FOLDER/ has one file per rank: dp 2 x pp 2 x tp 2 on four hosts, whose clocks differ and drift; rank 5 is slow. truth.json
 beside them, which no trace reader reads, has each rank's host, clock offset and drift, and its waits by peer.
@@ -16,7 +16,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / 'kineto'))
 
-from kineto_file import HostClock, KinetoFile               # noqa: E402 (found by the path above)
+from kineto_file import STYLES, HostClock, KinetoFile       # noqa: E402 (found by the path above)
 from kineto_train import Training, dual_pipe                # noqa: E402
 
 SLOW = {5: 1.3}
@@ -31,7 +31,7 @@ def clocks(hosts, seed):
             for index in range(hosts)]
 
 
-def write(folder, style='2026', seed=0, compressed=False, training=None, host_clocks=None):
+def write(folder, style='2026', seed=0, compressed=False, training=None, host_clocks=None, on_demand=False):
     """Writes a training job's ranks and truth.json; returns the truth."""
     training = training or Training(slow=SLOW, style=style, seed=seed)
     ranks = training.job.ranks
@@ -40,7 +40,8 @@ def write(folder, style='2026', seed=0, compressed=False, training=None, host_cl
     truth = {'style': style, 'ranks': []}
     for rank in range(ranks):
         clock = host_clocks[rank * len(host_clocks) // ranks]
-        file = KinetoFile(training.job, rank, clock, style, training.all_groups(), gpu=rank % 2, with_stack=rank == 0)
+        file = KinetoFile(training.job, rank, clock, style, training.all_groups(), gpu=rank % 2, with_stack=rank == 0,
+                          on_demand=on_demand)
         path = file.write(folder, compressed)
         truth['ranks'].append({'rank': rank, 'file': path.name, 'host': clock.host, 'offset_us': clock.offset,
                                'drift_ppm': clock.drift, 'communication_waits_us': {str(k): round(v, 3)
@@ -52,7 +53,7 @@ def write(folder, style='2026', seed=0, compressed=False, training=None, host_cl
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('folder', type=pathlib.Path)
-    parser.add_argument('--style', choices=('2023', '2026', 'bare'), default='2026')
+    parser.add_argument('--style', choices=STYLES, default='2026')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--gz', action='store_true')
     given = parser.parse_args()

@@ -27,6 +27,7 @@ sys.path[:0] = [str(here), str(here.parent / 'golden')]
 
 import truth                    # noqa: E402
 import make_gpu_traces          # noqa: E402
+from kineto_file import STYLES  # noqa: E402
 from viewer import microseconds, summary            # noqa: E402
 
 
@@ -104,7 +105,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         sets = {'given files': given.files} if given.files else {}
         if not given.files:
-            for style in ('2023', '2026', 'bare'):
+            for style in STYLES:
                 folder = pathlib.Path(scratch) / style
                 make_gpu_traces.write(folder, style, seed=3)
                 sets[style] = sorted(folder.glob('*.pt.trace.json'))

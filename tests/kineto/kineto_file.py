@@ -1,7 +1,8 @@
 """Writes a simulated job's rank as PyTorch's profiler (Kineto) would: Chrome Trace Events, with the arguments of a year.
 
-`style` is '2023' (collective name, size, group size and dtype; whole microseconds since 1970), '2026' (also group, ranks,
-Seq and Comms Id; relative times, with PP: annotations) or 'bare' (as 2023, but without arguments on the kernels).
+`style` is '2023' (collective name, size, group size and dtype; whole microseconds since 1970), '2024' (also the group and
+its ranks; times relative to baseTimeNanoseconds), '2026' (also Seq and Comms Id, and PP: annotations) or 'bare' (as 2023,
+but without arguments on the kernels).
 """
 
 import dataclasses
@@ -10,7 +11,8 @@ import hashlib
 import json
 
 BACKWARD_THREAD = 100           # its tid is the pid plus this
-DTYPE_BYTES = {'BFloat16': 2, 'Float': 4}
+STYLES = ('bare', '2023', '2024', '2026')
+NAME_GROUPS = ('2024', '2026')  # their collectives name their groups
 
 
 @dataclasses.dataclass
@@ -36,8 +38,9 @@ def comms_id(call, is_p2p):
 class KinetoFile:
     """One rank's file. `number` and `world`: what the file says about them, if the job is a part of a larger one."""
 
-    def __init__(self, job, rank, clock, style='2026', groups=(), gpu=0, with_stack=False, number=None, world=None):
-        self.job, self.rank, self.clock, self.style = job, rank, clock, style
+    def __init__(self, job, rank, clock, style='2026', groups=(), gpu=0, with_stack=False, number=None, world=None,
+                 on_demand=False):
+        self.job, self.rank, self.clock, self.style, self.on_demand = job, rank, clock, style, on_demand
         self.number, self.world = rank if number is None else number, world or job.ranks
         self.pid, self.gpu = 4000 + 17 * rank, gpu
         self.groups = [group for group in groups if self.number in group.ranks]
@@ -52,7 +55,7 @@ class KinetoFile:
         self._close()
 
     def _time(self, t):
-        if self.style == '2026':
+        if self.style in NAME_GROUPS:
             since = self.clock.epoch - self.clock.base_ns // 1000
             return round(since + self.clock.read(t), 3)
         return int(self.clock.epoch + self.clock.read(t))
@@ -121,6 +124,8 @@ class KinetoFile:
                  'Process Group Ranks': f'[{shown}]'}
         if p2p:
             args['Dst Rank' if name == 'send' else 'Src Rank'] = call.members[1 if name == 'send' else 0]
+        if self.style == '2024':
+            return args
         return args | {'Seq': call.seq, 'Comms Id': comms_id(call, p2p)}
 
     def _kernel(self, kernel):
@@ -164,7 +169,7 @@ class KinetoFile:
 
     def _gpu_annotations(self):
         """The profiler repeats an annotation on each stream, over the kernels that were launched inside it."""
-        if self.style != '2026':
+        if self.style not in NAME_GROUPS:
             return
         kernels = [what for kind, what in self.job.programs[self.rank] if kind == 'launch']
         for name, begin, end in self.annotations:
@@ -186,7 +191,7 @@ class KinetoFile:
     def document(self):
         """The whole file as a value."""
         info = {'backend': 'nccl', 'rank': self.number, 'world_size': self.world}
-        if self.style == '2026':
+        if self.style in NAME_GROUPS:
             info |= {'pg_count': len(self.groups), 'pg_config': [
                 {'pg_name': g.name, 'pg_desc': g.description, 'backend_config': 'cuda:nccl', 'pg_size': len(g.ranks),
                  'ranks': list(g.ranks)} for g in self.groups], 'nccl_version': '2.27.5'}
@@ -194,8 +199,15 @@ class KinetoFile:
                 'deviceProperties': [{'id': self.gpu, 'name': 'NVIDIA H100 80GB HBM3', 'totalGlobalMem': 84943110144,
                                       'computeMajor': 9, 'computeMinor': 0, 'numSms': 132}],
                 'distributedInfo': info}
+        if self.style in NAME_GROUPS:
+            head |= {'displayTimeUnit': 'ms', 'baseTimeNanoseconds': self.clock.base_ns}
         if self.style == '2026':
-            head |= {'host_name': self.clock.host, 'displayTimeUnit': 'ms', 'baseTimeNanoseconds': self.clock.base_ns}
+            head['host_name'] = self.clock.host
+        if self.on_demand:      # the profiler learns about the groups only from the collectives
+            info = head.pop('distributedInfo')
+            for config in info.get('pg_config', []):
+                config['ranks'] = str(config['ranks'])
+            return {**head, 'traceEvents': self.events, 'distributedInfo': info, 'traceName': f'rank{self.number}.json'}
         return {**head, 'traceEvents': self.events, 'traceName': f'rank{self.number}.json'}
 
     def file_name(self):

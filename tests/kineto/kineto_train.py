@@ -21,6 +21,7 @@ NAMES = {
              '_reduce_scatter_base': 'ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)',
              'send': 'ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)'},
 }
+NAMES['2024'] = NAMES['2026']
 NAMES['bare'] = {'allreduce': 'ncclKernel_AllReduce_RING_LL_Sum_half(ncclDevComm*, unsigned long, ncclWork*)',
                  '_allgather_base': 'ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)',
                  '_reduce_scatter_base': 'ncclKernel_ReduceScatter_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)',

@@ -18,11 +18,11 @@ sys.path[:0] = [str(here), str(here.parent / 'golden')]
 
 import make_gpu_traces                                  # noqa: E402
 import truth                                            # noqa: E402
-from kineto_file import HostClock, KinetoFile           # noqa: E402
+from kineto_file import NAME_GROUPS, STYLES, HostClock, KinetoFile      # noqa: E402
 from kineto_train import Training                       # noqa: E402
 from viewer import microseconds, summary                # noqa: E402
 
-WRITTEN = {'2023': 1.0, 'bare': 1.0, '2026': 0.001}     # microseconds: the resolution of a file's times
+WRITTEN = {style: 0.001 if style in NAME_GROUPS else 1.0 for style in STYLES}   # microseconds: a file's resolution
 
 
 def random_clocks(draw, hosts):
@@ -55,7 +55,7 @@ def one_job(viewer, draw, index):
     of_rank = [clocks[rank * hosts // ranks] for rank in range(ranks)]
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        make_gpu_traces.write(folder, style, training=training, host_clocks=clocks, compressed=draw.choice([True, False]))
+        make_gpu_traces.write(folder, style, training=training, host_clocks=clocks, compressed=draw.choice([True, False]), on_demand=draw.choice([True, False]))
         found = summary(viewer, sorted(path for path in folder.iterdir() if path.name != 'truth.json'))
         first = {}
         for path in folder.glob('*.pt.trace.json*'):
@@ -66,7 +66,7 @@ def one_job(viewer, draw, index):
     residual = microseconds(found.get('clock_residual', -1))
     # If there are several groups, and no collective names its own, the viewer can't match them, and says so. Neither
     # can it match messages that name no peer.
-    if style != '2026' and (sum(size > 1 for size in sizes) > 1 or sizes[1] > 1):
+    if style not in NAME_GROUPS and (sum(size > 1 for size in sizes) > 1 or sizes[1] > 1):
         says = any('not aligned' in note for note in found['notes'])
         if says and all(rank['clock_moved'] == 0 and not rank['waits_by_peer'] for rank in found['ranks']):
             return wrong
@@ -104,7 +104,7 @@ def no_collective(viewer, draw, index):
                 file.write(folder, name=f'rank{rank + half * part}.pt.trace.json')
         found = summary(viewer, [folder])
     wrong = []
-    if style != '2026' and half == 2:
+    if style not in NAME_GROUPS and half == 2:
         # Without the groups' ranks in the file, nothing says that the halves share nothing.
         return wrong
     if not any('not aligned' in note for note in found['notes']):

@@ -20,6 +20,7 @@ sys.path[:0] = [str(here), str(here.parent / 'golden')]
 
 import make_gpu_traces                              # noqa: E402
 import truth                                        # noqa: E402
+from kineto_file import NAME_GROUPS, STYLES         # noqa: E402
 from kineto_train import Training                   # noqa: E402
 from viewer import microseconds, summary            # noqa: E402
 
@@ -137,7 +138,7 @@ def check_gpu(checks, viewer, style, sizes):
     check_breakdown(checks, name, found, traces)
     checks.that([rank['rank'] for rank in found['ranks']] == list(range(training.job.ranks)), f'{name}: ranks')
     checks.that(found['steps'] == [5, 6], f'{name}: steps {found["steps"]}')
-    if style != '2026' and sum(size > 1 for size in sizes) > 1:
+    if style not in NAME_GROUPS and sum(size > 1 for size in sizes) > 1:
         # The collectives name no group, and there are several: the viewer must say that it can't match them.
         checks.that(any('not matched' in note for note in found['notes']), f'{name}: notes {found["notes"]}')
         checks.that(not any(rank['waits_by_peer'] for rank in found['ranks']), f'{name}: waits without a match')
@@ -164,7 +165,7 @@ def main():
     parser.add_argument('kinds', nargs='*')
     given = parser.parse_args()
     checks = Checks()
-    kinds = sorted(path.name for path in GOLDEN.iterdir()) + ['gpu_2023', 'gpu_2026', 'gpu_bare']
+    kinds = sorted(path.name for path in GOLDEN.iterdir()) + [f'gpu_{style}' for style in STYLES]
     for kind in given.kinds or kinds:
         before = checks.failed
         if kind.startswith('gpu_'):
