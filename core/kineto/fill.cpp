@@ -321,14 +321,15 @@ class RankLanes {
       TimelineSpan wait{
           .start = event.start, .end = event.end, .step = calls_.step_of[i], .peer = event.peer};
       // The span of gloo that it issued has the labels.
-      for (std::size_t c = 0; c < calls_.calls.size(); ++c)
-        if (calls_.calls[c].time.start >= event.start && calls_.calls[c].time.start <= event.end &&
-            calls_.calls[c].kind == kind) {
-          wait = spans_of_calls_[c];
-          wait.start = event.start;
-          wait.end = event.end;
-          break;
-        }
+      auto issued = std::ranges::lower_bound(calls_.calls, event.start, {},
+                                             [](const Call& call) { return call.time.start; });
+      for (; issued != calls_.calls.end() && issued->time.start <= event.end; ++issued) {
+        if (issued->kind != kind) continue;
+        wait = spans_of_calls_[static_cast<std::size_t>(issued - calls_.calls.begin())];
+        wait.start = event.start;
+        wait.end = event.end;
+        break;
+      }
       waits.push_back({{event.start, event.end}, wait});
     }
     std::vector<std::size_t> by_end;

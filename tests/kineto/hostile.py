@@ -332,6 +332,14 @@ def two_runs_in_one_folder(folder):
     return [folder]
 
 
+@case(2, says='both')
+def two_runs_of_which_one_is_named_as_lockstep_names_files(folder):
+    pair(folder)                        # rank0.pt.trace.json, rank1.pt.trace.json
+    for rank in (0, 1):
+        save(folder / f'later_rank{rank}.pt.trace.json', trace(rank))
+    return [folder]
+
+
 @case(0)
 def missing_ranks(folder):
     return [save(folder / f'r{rank}.json', trace(rank, 8)) for rank in (0, 5)]

@@ -29,6 +29,11 @@ bool may_be_trace(const fs::path& file) {
   return std::ranges::any_of(endings, [&](const char* ending) { return name.ends_with(ending); });
 }
 
+/// Returns whether a file has the ending of PyTorch's traces.
+bool is_torch(const std::string& name) {
+  return name.find(".pt.trace.json") != std::string::npos;
+}
+
 /// The files of one run by the tool that wrote them.
 struct Inputs {
   std::vector<fs::path> lines;           ///< Lockstep's traces, and others', on disk
@@ -116,7 +121,8 @@ std::vector<fs::path> input_files(const fs::path& path) {
   std::vector<fs::path> others;
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
-    if (name == "trace.json" || (name.starts_with("rank") && name.ends_with(".json")))
+    if (!is_torch(name) &&
+        (name == "trace.json" || (name.starts_with("rank") && name.ends_with(".json"))))
       return trace_files(path);
     if (may_be_trace(entry.path())) others.push_back(entry.path());
   }
@@ -126,9 +132,8 @@ std::vector<fs::path> input_files(const fs::path& path) {
                      "give a trace file, or a run's folder such as runs/latest");
   // PyTorch's ending tells traces from other JSON files in the folder.
   std::vector<fs::path> torch;
-  std::ranges::copy_if(others, std::back_inserter(torch), [](const fs::path& file) {
-    return file.filename().string().find(".pt.trace.json") != std::string::npos;
-  });
+  std::ranges::copy_if(others, std::back_inserter(torch),
+                       [](const fs::path& file) { return is_torch(file.filename().string()); });
   if (!torch.empty()) others = std::move(torch);
   std::ranges::sort(others);
   return others;
