@@ -17,8 +17,8 @@ namespace {
 using ValueKind = Values::Kind;
 
 /// A dump has one dictionary per entry, and each takes more bytes than this.
-constexpr std::size_t most_entries = 50'000, bytes_per_entry = 64;
-constexpr std::size_t most_groups = 100'000;
+constexpr std::size_t most_entries = 50'000, bytes_per_entry = 96;
+constexpr std::size_t most_groups = 20'000;
 constexpr std::size_t longest_text = 120;    // of a name
 constexpr std::size_t longest_shapes = 100;  // as text
 constexpr std::size_t most_shapes = 1 << 20;
@@ -186,6 +186,7 @@ class DumpReader {
     const std::size_t most = most_entries + values().source().size() / bytes_per_entry;
     if (values().size(entries) > most)
       throw DumpError(fmt::format("has {} entries, too many for its size", values().size(entries)));
+    dump_.entries.reserve(values().size(entries));
     values().elements(entries, [&](ValueId each) {
       where_ = fmt::format("entry {}: ", dump_.entries.size());
       field_ = "entries";

@@ -58,9 +58,9 @@ void add_note(Job& job, std::string note) {
 
 int rank_in_name(const fs::path& file) {
   std::string name = file.filename().string();
-  for (auto dot = name.rfind('.'); dot != std::string::npos && dot > 0; dot = name.rfind('.')) {
-    const std::string_view extension = std::string_view{name}.substr(dot + 1);
-    if (!extension.empty() && std::ranges::all_of(extension, is_digit)) break;
+  while (!name.empty() && !is_digit(name.back())) {
+    const auto dot = name.rfind('.');
+    if (dot == std::string::npos) break;
     name.resize(dot);
   }
   std::size_t begin = name.size();

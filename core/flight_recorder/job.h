@@ -20,8 +20,10 @@ struct RankDump {
 
 /// The dumps of one run.
 struct Job {
-  std::vector<RankDump> dumps{};     ///< by rank, ascending
-  std::vector<std::string> notes{};  ///< files that were not read, and why
+  enum class Evidence : std::uint8_t { dump, trace };
+  Evidence evidence = Evidence::dump;  ///< what the dumps were made from
+  std::vector<RankDump> dumps{};       ///< by rank, ascending
+  std::vector<std::string> notes{};    ///< files that were not read, and why
 };
 
 /// A process group of a job.

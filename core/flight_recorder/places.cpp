@@ -5,12 +5,6 @@
 namespace lockstep::flight {
 namespace {
 
-/// torch names the groups of a device mesh "mesh_tp".
-std::string axis_name(const std::string& description) {
-  constexpr std::string_view mesh = "mesh_";
-  return description.starts_with(mesh) ? description.substr(mesh.size()) : description;
-}
-
 bool divides_ranks(const std::vector<const ProcessGroup*>& groups, std::size_t ranks) {
   const std::size_t size = groups.front()->members.size();
   if (groups.size() < 2 || size < 2 || groups.size() * size != ranks) return false;
@@ -25,6 +19,11 @@ bool divides_ranks(const std::vector<const ProcessGroup*>& groups, std::size_t r
 
 }  // namespace
 
+std::string axis_of(const std::string& description) {
+  constexpr std::string_view mesh = "mesh_";
+  return description.starts_with(mesh) ? description.substr(mesh.size()) : description;
+}
+
 std::map<int, std::vector<std::pair<std::string, int>>> places_of(const ProcessGroups& groups) {
   std::map<std::string, std::vector<const ProcessGroup*>> by_description;
   for (const ProcessGroup& group : groups.all)
@@ -34,7 +33,7 @@ std::map<int, std::vector<std::pair<std::string, int>>> places_of(const ProcessG
     if (!divides_ranks(all, groups.ranks.size())) continue;
     for (const ProcessGroup* group : all)
       for (std::size_t i = 0; i < group->order.size(); ++i)
-        places[group->order[i]].emplace_back(axis_name(description), static_cast<int>(i));
+        places[group->order[i]].emplace_back(axis_of(description), static_cast<int>(i));
   }
   return places;
 }

@@ -35,8 +35,11 @@ class Analysis {
   }
 
   Stall run() {
-    stall_.source = fmt::format("{} flight-recorder dump{}", job_.dumps.size(),
-                                job_.dumps.size() == 1 ? "" : "s");
+    const bool dumps = job_.evidence == Job::Evidence::dump;
+    stall_.evidence = dumps ? "dump" : "trace";
+    stall_.source =
+        fmt::format("{} {}{}", job_.dumps.size(), dumps ? "flight-recorder dump" : "trace",
+                    job_.dumps.size() == 1 ? "" : "s");
     stall_.notes = job_.notes;
     add_ranks();
     collect();
@@ -136,7 +139,10 @@ class Analysis {
   void examine_collectives(int index) {
     const auto& members = members_[static_cast<std::size_t>(index)];
     const ProcessGroup& group = groups_.all[static_cast<std::size_t>(index)];
-    StalledGroup row{.title = group.title, .members = group.members, .inferred = group.inferred};
+    StalledGroup row{.title = group.title,
+                     .axis = axis_of(group.description.empty() ? group.name : group.description),
+                     .members = group.members,
+                     .inferred = group.inferred};
     std::map<std::int64_t, std::vector<const Member*>> waiting;  // by sequence number
     for (const Member& member : members)
       if (member.pending != nullptr) waiting[member.pending->sequence].push_back(&member);

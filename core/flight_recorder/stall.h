@@ -19,6 +19,7 @@ struct SameCall {
 /// A process group, and its first collective that not all members have completed.
 struct StalledGroup {
   std::string title{};         ///< "'tp'", or "'tp' of ranks 2 and 3"
+  std::string axis{};          ///< "tp", or the name; "" if it has none
   std::vector<int> members{};  ///< ascending
   bool inferred = false;       ///< see ProcessGroup
   std::string operation{};     ///< "all_reduce #42"; "" if no collective is pending
@@ -50,7 +51,8 @@ struct StalledRank {
 
 /// Who waits for whom, in a run that has stalled.
 struct Stall {
-  std::string source{};  ///< what it was read from: "16 flight-recorder dumps"
+  std::string source{};    ///< what it was read from: "16 flight-recorder dumps"
+  std::string evidence{};  ///< "dump" or "trace"
   std::vector<StalledRank> ranks{};
   std::vector<StalledGroup> groups{};
   std::vector<Wait> waits{};
@@ -75,8 +77,8 @@ void find_awaited(Stall& stall);
 /// sentences say how each was found. Each element is a paragraph; the first is the sentence.
 std::vector<std::string> stall_sentences(const Stall& stall);
 
-/// The rows of a table of the groups in which a collective is pending, below a row of titles; empty
-/// if there are none.
+/// The rows of a table of the groups in which a collective is pending, or a send or receive waits
+/// for its other side, below a row of titles; empty if there are none.
 std::vector<std::vector<std::string>> group_table(const Stall& stall);
 /// A rank's position on the mesh: "pp1 tp0"; "" if unknown.
 std::string place_words(const StalledRank& rank);

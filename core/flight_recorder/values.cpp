@@ -47,6 +47,7 @@ ValueId Values::text(std::size_t begin, std::size_t length, Kind kind) {
 }
 
 ValueId Values::copy(std::string_view text) {
+  if (copies_.empty()) copies_.reserve(source_.size());  // texts without escapes are no longer
   const std::size_t begin = copies_.size();
   copies_ += text;
   return add({{.offset = begin}, static_cast<std::uint32_t>(text.size()), Kind::text, true});

@@ -69,7 +69,9 @@ class Values {
   /// The bytes that the values take, without the texts.
   std::size_t memory() const { return nodes_.size() * sizeof(Node) + chunks_.size() * 4; }
   /// The limit for a document of this many bytes.
-  static std::size_t most_memory(std::size_t source) { return (40 << 20) + 2 * source; }
+  static std::size_t most_memory(std::size_t source) {
+    return (32 << 20) + source + source / 2 + source / 4;
+  }
   /// Throws DumpError if the values and `more` bytes are above the limit.
   void check_memory(std::size_t more = 0) const;
 

@@ -24,6 +24,10 @@ std::string capital(std::string text) {
   return text;
 }
 
+bool is_message(const Wait& wait) {
+  return wait.operation.starts_with("send to") || wait.operation.starts_with("recv from");
+}
+
 std::string group_of(const Stall& stall, const Wait& wait) {
   return wait.group < 0 ? std::string{}
                         : " in " + stall.groups[static_cast<std::size_t>(wait.group)].title;
@@ -93,12 +97,13 @@ class Words {
     }
   }
 
-  /// Returns a wait for this rank by ranks that wait for it alone, if there is one.
+  /// Returns a wait for this rank: preferably for it alone, and in a collective.
   const Wait* direct(int rank) const {
     const Wait* best = nullptr;
+    const auto cost = [](const Wait& wait) { return std::pair{wait.to.size(), is_message(wait)}; };
     for (const Wait& wait : stall_.waits)
       if (std::ranges::binary_search(wait.to, rank) &&
-          (best == nullptr || wait.to.size() < best->to.size()))
+          (best == nullptr || cost(wait) < cost(*best)))
         best = &wait;
     return best;
   }
@@ -110,7 +115,7 @@ class Words {
     const std::string where = group_of(stall_, *wait);
     switch (wait->kind) {
       case WaitKind::no_dump:
-        return "whose dump is missing";
+        return fmt::format("whose {} is missing", stall_.evidence);
       case WaitKind::not_started:
         return fmt::format("which has called {}{}, but whose device has not started it",
                            wait->operation, where);
@@ -138,9 +143,9 @@ class Words {
           rank);
     if (row->state == RankState::inside && row->may_lack_members)
       return fmt::format(
-          "Rank {} is inside {}. No dump lists the members of that group, and all ranks that ever "
+          "Rank {} is inside {}. No {} lists the members of that group, and all ranks that ever "
           "called something in it have come; if it has more, it waits for them.",
-          rank, row->last);
+          rank, row->last, stall_.evidence);
     if (row->state == RankState::inside)
       return fmt::format("Rank {} is inside {}, which all its ranks have called.", rank, row->last);
     if (row->last.empty()) return fmt::format("Rank {} has not called anything yet.", rank);
@@ -154,8 +159,8 @@ class Words {
     return fmt::format(
         "Rank {} went on after its pending operations: its last call, {}, has completed. Whether "
         "it "
-        "now waits for one of them or has stalled in its own code, {} does not say.",
-        rank, row.last, stall_.source);
+        "now waits for one of them or has stalled in its own code, its {} does not say.",
+        rank, row.last, stall_.evidence);
   }
 
   void unclear(int rank) {
@@ -171,7 +176,9 @@ class Words {
     for (std::size_t i = 0; i < path.size(); ++i) {
       const Wait& wait = *path[i].second;
       const int next = i + 1 < path.size() ? path[i + 1].first : sink.ranks.front();
-      words += fmt::format("{} waits in {}{} for rank {}", i == 0 ? "" : ", which", wait.operation,
+      const std::string operation =  // the rank follows
+          is_message(wait) ? wait.operation.substr(0, wait.operation.find(' ')) : wait.operation;
+      words += fmt::format("{} waits in {}{} for rank {}", i == 0 ? "" : ", which", operation,
                            group_of(stall_, wait), next);
       mismatch = mismatch || wait.kind == WaitKind::mismatch;
     }
@@ -239,8 +246,9 @@ class Words {
     for (const StalledRank& rank : stall_.ranks)
       if (rank.state == RankState::no_dump) ranks.push_back(rank.rank);
     if (!ranks.empty())
-      all_.push_back(fmt::format("The {} of {} {} missing.", verb(ranks, "dump", "dumps"),
-                                 rank_words(ranks), verb(ranks, "is", "are")));
+      all_.push_back(fmt::format("The {}{} of {} {} missing.", stall_.evidence,
+                                 verb(ranks, "", "s"), rank_words(ranks),
+                                 verb(ranks, "is", "are")));
   }
 
   const Stall& stall_;
@@ -268,6 +276,24 @@ std::string ranks_or_dash(const std::vector<int>& ranks) {
   return ranks.empty() ? "-" : rank_words(ranks, 4);
 }
 
+/// Adds a row for each group in which sends or receives wait for their other side.
+void add_messages(std::vector<std::vector<std::string>>& rows, const Stall& stall) {
+  struct Messages {
+    std::set<int> from, to;
+  };
+  std::map<int, Messages> groups;
+  for (const Wait& wait : stall.waits) {
+    if (!is_message(wait)) continue;
+    groups[wait.group].from.insert(wait.from.begin(), wait.from.end());
+    groups[wait.group].to.insert(wait.to.begin(), wait.to.end());
+  }
+  for (const auto& [group, messages] : groups)
+    if (group >= 0)
+      rows.push_back({stall.groups[static_cast<std::size_t>(group)].title, "send, recv",
+                      ranks_or_dash({messages.from.begin(), messages.from.end()}),
+                      ranks_or_dash({messages.to.begin(), messages.to.end()}), "-", "-"});
+}
+
 }  // namespace
 
 std::vector<std::string> stall_sentences(const Stall& stall) {
@@ -282,9 +308,10 @@ std::vector<std::vector<std::string>> group_table(const Stall& stall) {
                     ranks_or_dash(group.not_called), ranks_or_dash(group.completed),
                     ranks_or_dash(group.no_dump)});
   }
+  add_messages(rows, stall);
   if (!rows.empty())
-    rows.insert(rows.begin(), {"group", "not completed", "wait in it", "have not called it",
-                               "have completed it", "no dump"});
+    rows.insert(rows.begin(), {"group", "not completed", "wait in it", "have not come",
+                               "have completed it", "no " + stall.evidence});
   return rows;
 }
 
@@ -294,14 +321,19 @@ std::string stall_summary(const Stall& stall) {
   for (const std::string& sentence : stall_sentences(stall)) text += sentence + "\n";
   auto groups = group_table(stall);
   const std::size_t pending = groups.empty() ? 0 : groups.size() - 1;
+  std::set<std::size_t> busy;
+  for (std::size_t i = 0; i < stall.groups.size(); ++i)
+    if (!stall.groups[i].operation.empty()) busy.insert(i);
+  for (const Wait& wait : stall.waits)
+    if (wait.group >= 0) busy.insert(static_cast<std::size_t>(wait.group));
   if (pending > most_rows) {
     groups.resize(most_rows + 1);
     groups.push_back({fmt::format("{} more groups", pending - most_rows)});
   }
   if (!groups.empty()) text += "\n" + table(groups);
-  if (const std::size_t rest = stall.groups.size() - pending; rest > 0)
-    text += fmt::format("{}{} other group{} no collective that is not completed\n",
-                        groups.empty() ? "\n" : "", rest, rest == 1 ? " has" : "s have");
+  if (const std::size_t rest = stall.groups.size() - busy.size(); rest > 0)
+    text += fmt::format("{}{} other group{} nothing pending\n", groups.empty() ? "\n" : "", rest,
+                        rest == 1 ? " has" : "s have");
   std::vector<std::vector<std::string>> rows{{"rank", "position", "last call", "waits for"}};
   for (const StalledRank& rank : stall.ranks) {
     if (rows.size() > most_rows) break;
@@ -324,7 +356,7 @@ std::string place_words(const StalledRank& rank) {
 }
 
 std::string last_words(const StalledRank& rank) {
-  if (rank.state == RankState::no_dump) return "no dump";
+  if (rank.state == RankState::no_dump) return "unknown";
   if (rank.last.empty()) return "none";
   return rank.last + (rank.completed ? ", completed" : ", pending");
 }

@@ -15,7 +15,7 @@ namespace lockstep {
 ///   waiting.end(later);   // records the span; without this call none is recorded
 ///
 /// If the trace has announced the span but end() is not called, the trace withdraws the
-/// announcement.
+/// announcement. If an exception prevents the call, the span stays open until the recorder's end.
 ///
 /// Must begin and end on the thread that currently records on the lane. At most eight spans can be
 /// visible on a lane; further spans are only recorded at their end.

@@ -228,13 +228,13 @@ OpenSpan::OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds star
   if (which_ == unseen) unseen_ = Unseen{span, start};
 }
 
-// If an exception ends the span, its announcement stays in the trace, to show where the rank was
-// stuck.
+// If an exception ends the span, the span stays open, to show where the rank was stuck: the last
+// operations and, at the run's end, the trace contain it even if it was not announced before.
 OpenSpan::~OpenSpan() {
-  if (which_ < 0) return;
+  if (which_ < 0 || std::uncaught_exceptions() > 0) return;
   Recorder::Lane& lane = trace_.lane(lane_);
   auto [words, announced] = lane.queue.drop(which_);
-  if (!announced || std::uncaught_exceptions() > 0) return;
+  if (!announced) return;
   Record::withdraw(words);
   lane.push_other(words);
 }

@@ -227,6 +227,20 @@ TEST_CASE("an announced span that is dropped is withdrawn, unless an exception e
   } catch (const std::runtime_error&) {
   }
   CHECK(recorder.drain().empty());
+  CHECK(open_spans(recorder, 0, true).size() == 1);
+}
+
+TEST_CASE("a span that an exception ends before it was announced is in the trace's end") {
+  Recorder recorder;
+  try {
+    const OpenSpan stuck{recorder, 0, {.name = "send", .peer = 3}, 9};
+    throw std::runtime_error("a deadlock");
+  } catch (const std::runtime_error&) {
+  }
+  const auto open = open_spans(recorder, 0, true);
+  REQUIRE(open.size() == 1);
+  CHECK(open[0].span.peer == 3);
+  REQUIRE(recorder.last_operations(8).size() == 1);
 }
 
 TEST_CASE("whenever an announced span is dropped, its announcement is withdrawn") {
