@@ -409,6 +409,8 @@ void App::draw() {
     lab_.update(model_, [this] { return listen_for_lesson(); });
     if (options_.screenshot) lab_.wait();
     lab_.draw(model_, window_->look());
+  } else if (model_.timeline.empty() && model_.stall.picture() != nullptr) {
+    stall_screen_.draw(model_, window_->look());
   } else {
     screen_.draw(model_, window_->look());
   }

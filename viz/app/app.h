@@ -11,6 +11,7 @@
 #include "viz/app/options.h"
 #include "viz/app/preferences.h"
 #include "viz/app/screen.h"
+#include "viz/app/stall_screen.h"
 #include "viz/app/window.h"
 #include "viz/data/frame_times.h"
 #include "viz/data/input_feed.h"
@@ -86,6 +87,7 @@ class App {
 
   Screen screen_;
   LabHost lab_;                         ///< drawn instead if ViewState::lab is set
+  StallScreen stall_screen_;            ///< drawn instead for flight-recorder dumps
   ComparisonScreen comparison_screen_;  ///< drawn instead if two runs are compared
 
   bool backlog_ = false;

@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/flight_recorder/stall.h"
 #include "viz/data/given_runs.h"
 #include "viz/data/trace_input.h"
 
@@ -37,6 +38,23 @@ void read_run(const std::vector<std::filesystem::path>& paths, const MemoryLimit
     fmt::print(stderr, "{}\n", printable(note));
   if (model.timeline.empty())
     throw UsageError(first.string() + ": has no spans; give a trace file or a run's folder");
+}
+
+/// Reads flight-recorder dumps.
+void open_dumps(const std::vector<std::filesystem::path>& dumps, const ViewerOptions& options,
+                Model& model) {
+  if (!options.exports.empty())
+    throw UsageError("--export: these are flight-recorder dumps; --summary prints what they say");
+  const flight::Stall stall = flight::stall_of(flight::read_job(dumps));
+  model.stall.set(stall);
+  const auto& given = options.paths.front();
+  model.source.name = given.filename().empty() ? given.parent_path().filename().string()
+                                               : given.filename().string();
+  model.source.hint = fmt::format("{} of {} ranks", stall.source, stall.ranks.size());
+  for (const std::string& note : stall.notes) {
+    fmt::print(stderr, "{}\n", note);
+    if (model.source.notice.empty()) model.source.notice = note;
+  }
 }
 
 /// Returns the first and the last step of --steps.
@@ -73,6 +91,10 @@ std::unique_ptr<ComparedRuns> compare(const std::string& steps, Model& a,
 }  // namespace
 
 std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& model) {
+  if (const auto dumps = flight::dump_files(options.paths); !dumps.empty()) {
+    open_dumps(dumps, options, model);
+    return nullptr;
+  }
   const GivenRuns given = divide_into_runs(options.paths);
   read_run(given.a, options.memory, model);
   model.source.notice = notice_words(given);

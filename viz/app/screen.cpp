@@ -8,6 +8,7 @@
 #include "viz/app/screen_parts.h"
 #include "viz/views/button.h"
 #include "viz/views/imgui_shim.h"
+#include "viz/views/panel_card.h"
 
 namespace lockstep::viz {
 namespace {
@@ -47,6 +48,8 @@ void Screen::draw(Model& model, const Look& look) {
   if (!ImGui::GetIO().WantTextInput && key_pressed(keys::r, false))
     model.view.panel = model.panels.next(model.view.panel);
   model.contents = contents_of(model.timeline);
+  model.stall.update(model.timeline, model.source.live);
+  model.contents.waits = model.stall.picture() != nullptr;
   model.panels = panels_for(model.contents);
   model.view.refresh(model.timeline);
   const auto described = described_step(model);
@@ -183,6 +186,9 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
     case Panel::memory:
       memory_shown_ = true;
       return memory_.draw(painter, card, model);
+    case Panel::waits:
+      return stall_.draw(painter, panel_card(painter, card, Panel::waits, "", model),
+                         *model.stall.picture());
     case Panel::what_if:
       return lab_.draw(painter, card, model);
     case Panel::plan:

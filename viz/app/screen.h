@@ -16,6 +16,7 @@
 #include "viz/views/retime_view.h"
 #include "viz/views/rings_view.h"
 #include "viz/views/shards_view.h"
+#include "viz/views/stall_view.h"
 #include "viz/views/status_view.h"
 #include "viz/views/timeline_view.h"
 #include "viz/views/toolbar_view.h"
@@ -40,6 +41,7 @@ class Screen {
   const RingsView& rings() const { return rings_; }
   const RetimeView& retime() const { return retime_; }
   const PlanView& plan() const { return plan_; }
+  const StallView& stall() const { return stall_; }
   const OpenView& open() const { return open_; }
 
  private:
@@ -64,6 +66,7 @@ class Screen {
   MemoryView memory_;
   bool memory_shown_ = false;  ///< in this frame
   LabView lab_;
+  StallView stall_;
   TrafficView traffic_;
   BucketsView buckets_;
   ExpertsView experts_;

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/flight_recorder/stall.h"
+#include "core/flight_recorder/trace_job.h"
 #include "viz/data/given_runs.h"
 #include "viz/data/summary.h"
 #include "viz/data/trace_input.h"
@@ -32,7 +33,10 @@ std::string summary_of(const ViewerOptions& options) {
                      (report.malformed > 0 ? " (" + skipped + ")" : ""));
   if (report.malformed > 0) fmt::print(stderr, "{}\n", skipped);
   const Summary summary = summarise(timeline);
-  return options.json ? summary_json(summary) : printable(summary_text(summary));
+  if (options.json) return summary_json(summary);
+  const auto stall = flight::stall_of(timeline);
+  const std::string waits = stall && !stall->empty() ? flight::stall_summary(*stall) + "\n" : "";
+  return printable(waits + summary_text(summary));
 }
 
 }  // namespace lockstep::viz

@@ -9,6 +9,7 @@
 #include "viz/data/playback.h"
 #include "viz/data/retiming.h"
 #include "viz/data/series.h"
+#include "viz/data/stall_of_run.h"
 #include "viz/data/view_state.h"
 #include "viz/data/viewport.h"
 
@@ -41,6 +42,7 @@ struct Model {
   Ghosts ghosts;
   Retiming retiming;
   Advice advice;
+  StallOfRun stall;
   Source source;
   ViewState view;
   /// The step that panels describe, if it is analysed; valid in this frame.

@@ -65,7 +65,7 @@ RunContents contents_of(const Timeline& timeline) {
 }
 
 // clang-format off
-const std::array<PanelInfo, 12> all_panels{{
+const std::array<PanelInfo, 13> all_panels{{
     {Panel::bubble, "Bubble", "where each step goes, and its bubble",
      0.29F, false, [](Contents run) { return run.pipeline; }},
     {Panel::communication, "Communication", "where each step goes, and what is exposed",
@@ -75,6 +75,8 @@ const std::array<PanelInfo, 12> all_panels{{
      0.13F, false, [](Contents run) { return run.loss; }},
     {Panel::memory, "Memory", "of each rank over time",
      0.27F, false, [](Contents run) { return run.memory; }},
+    {Panel::waits, "Waits", "who waits for whom at the end of a run that has stalled",
+     0.5F, true, [](Contents run) { return run.waits; }},
     {Panel::what_if, "What if", "simulate another schedule",
      0.35F, true, [](Contents run) { return run.pipeline; }},
     {Panel::experts, "Experts", "how many tokens each expert gets",

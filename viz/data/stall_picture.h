@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/flight_recorder/stall.h"
+
+namespace lockstep::viz {
+
+/// A rank in the picture of a stall.
+struct StallNode {
+  enum class Role : std::uint8_t {
+    awaited,  ///< everything waits for it
+    cycle,    ///< it waits for a rank that waits for it, directly or not
+    waiting,
+    inside,  ///< an operation that all its ranks have called
+    silent,  ///< no operation is pending
+    unknown  ///< its dump is missing
+  };
+  int rank = 0;
+  int column = 0, row = 0;
+  Role role = Role::silent;
+  bool known = true;               ///< whether there is a dump
+  std::vector<std::string> lines;  ///< what the rank does, for a tooltip
+};
+
+/// A rank waits for another one.
+struct StallArrow {
+  std::size_t from = 0, to = 0;  ///< positions in StallPicture::nodes
+  std::string label;             ///< "tp all_reduce #42"
+  bool to_awaited = false;
+};
+
+/// Ranks on a grid, and arrows from each rank to those that it waits for.
+struct StallPicture {
+  int columns = 0, rows = 0;
+  std::vector<std::string> column_names, row_names;  ///< "pp0"; empty if the mesh is unknown
+  std::vector<StallNode> nodes;                      ///< by rank
+  std::vector<StallArrow> arrows;
+  std::size_t left_out = 0;  ///< arrows that are not drawn, because there are too many
+  std::vector<std::string> sentences;
+  std::vector<std::vector<std::string>> groups;  ///< see group_table()
+};
+
+/// Arranges the ranks: if their places on the mesh are known, with a column for each stage of the
+/// pipeline (or index of the largest axis) and a row for each place on the other axes; otherwise in
+/// order.
+StallPicture picture_of(const flight::Stall& stall);
+
+}  // namespace lockstep::viz
