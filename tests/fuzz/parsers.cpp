@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/flight_recorder/stall.h"
 #include "core/kineto/import.h"
 #include "core/kineto/reader.h"
 #include "core/model/checkpoint/manifest.h"
@@ -23,6 +24,7 @@
 #include "core/timeline/reader.h"
 #include "core/timeline/step_account.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
+#include "tests/flight_recorder/pickle_writer.h"
 #include "viz/data/advice.h"
 #include "viz/data/hello.h"
 #include "viz/data/perfetto_manifest.h"
@@ -432,6 +434,66 @@ Parser operations() {
           }};
 }
 
+/// A flight-recorder dump of a rank, whose peer in the analysis is always the same.
+Parser flight_dump() {
+  const auto entry = [](int sequence, const char* name, const char* state) {
+    return DumpJson{{"record_id", sequence},
+                    {"pg_id", 0},
+                    {"process_group", DumpJson::array({"tuple", "0", "tp"})},
+                    {"collective_seq_id", sequence},
+                    {"p2p_seq_id", sequence},
+                    {"profiling_name", name},
+                    {"input_sizes", DumpJson::array({DumpJson::array({4, 3})})},
+                    {"input_dtypes", DumpJson::array({"Float"})},
+                    {"state", state},
+                    {"time_created_ns", 1'700'000'000'000'000'000},
+                    {"retired", false}};
+  };
+  const auto dump = [&](const char* last) {
+    return DumpJson{
+        {"version", "2.10"},
+        {"pg_config", {{"0", {{"name", "0"}, {"desc", "tp"}, {"ranks", "[0, 1]"}}}}},
+        {"pg_status", {{"0", {{"last_enqueued_collective", 2}, {"last_completed_collective", 1}}}}},
+        {"entries",
+         DumpJson::array({entry(1, "nccl:all_reduce", "completed"), entry(2, last, "started")})}};
+  };
+  DumpJson json = dump("nccl:recv 0<-1");
+  for (DumpJson& each : json["entries"]) each["process_group"].erase(0);
+  const flight::Dump peer = flight::read_dump(pickle_of(dump("nccl:all_gather")));
+  const std::string start{"\x80\x02", 2}, entries = start + std::string{"}X\7\0\0\0entries](", 15};
+  const std::string name{"}X\x0e\0\0\0profiling_nameX\1\0\0\0as", 26};
+  return {.name = "flight_dump",
+          .seeds = {pickle_of(dump("nccl:all_reduce")), pickle_of(dump("nccl:send 0->1"), 4),
+                    pickle_of(dump("nccl:coalesced"), 5), json.dump()},
+          .words = {"(",      "]",         "}",   "N",   "\x88", "K\1", "q", "h",
+                    "e",      "u",         "a",   "s",   ".",    "c",   "R", "nccl:all_reduce",
+                    "[0, 1]", "completed", "X\2", "\x94"},
+          .costly = costly_json(
+              {{start, "]", ""},
+               {start, "(", ""},
+               {start + "(", "N", "t."},
+               {start + "](", "]", "e."},
+               {start + "](", "K\1", "e."},
+               {start + "]", "Na", "."},
+               {start + "N", "\x85", "."},
+               {start + "}", "NNs", "."},
+               {entries, name, "es."},
+               {entries + name + std::string{"q\0", 2}, std::string{"h\0", 2}, "es."},
+               {R"({"entries":[)", R"({"profiling_name":"a%"},)", R"({"profiling_name":"a"}]})"},
+               {R"({"pg_config":{)", R"("%":{"ranks":"[0,%]"},)", R"("a":{}}})"},
+               {R"({"pg_config":{"a":{"ranks":")", "0,", R"(0]"}}})"}}),
+          .parse = [peer](const std::string& input) {
+            try {
+              flight::Job job;
+              job.dumps.push_back({0, "rank_0", flight::read_dump(input)});
+              job.dumps.push_back({1, "rank_1", peer});
+              flight::stall_summary(flight::stall_of(job));
+            } catch (const flight::DumpError& error) {
+              throw UsageError{error.what()};
+            }
+          }};
+}
+
 std::vector<Parser> all_parsers(const std::string& folder) {
   return {cluster(),
           schedule(),
@@ -445,7 +507,8 @@ std::vector<Parser> all_parsers(const std::string& folder) {
           report(),
           kineto_traces(),
           perfetto_manifest(),
-          operations()};
+          operations(),
+          flight_dump()};
 }
 
 }  // namespace lockstep::fuzz
