@@ -74,7 +74,7 @@ class Runner:
         if text in self.outputs:
             return self.outputs[text]
         actual = text
-        if re.match(r'\./lockstep view', text) and '--screenshot' not in text:
+        if re.match(r'\./lockstep view', text) and not re.search('--screenshot|--summary', text):
             actual += ' --screenshot picture.png'
         begun, run = time.monotonic(), len(list((self.root / 'runs').iterdir()))
         # Sets the trace folder with the variable that a launcher passes to its ranks, unless the command sets it.
