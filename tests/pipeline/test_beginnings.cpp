@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "core/pipeline/simulator.h"
 #include "core/pipeline/validate.h"
 #include "core/pipeline/walk.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
