@@ -10,7 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 4> trace_endings{".json", ".gz", ".zip", ".pkl"};
+constexpr std::array<std::string_view, 6> trace_endings{".json", ".gz",  ".zip",
+                                                        ".tar",  ".tgz", ".pkl"};
 constexpr int entries_looked_at = 64;  // entries of a subfolder, to find out whether it is a run
 
 bool is_trace_name(const std::string& name) {

@@ -156,7 +156,7 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
 }
 
 void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
-                                const ComparedRuns& runs) const {
+                                const ComparedRuns& runs) {
   const Look& look = painter.look();
   Rect inside = painter.card(card, "Ranks", "bars: memory");
   inside.right = std::min(inside.right, inside.left + painter.px(widest_table));
@@ -179,13 +179,11 @@ void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
   const std::size_t room = whole_number((inside.bottom - y) / line);
   const bool with_bars =
       top > 0 && static_cast<float>(ranks.size()) * (line + bars) <= inside.bottom - y;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
+  const std::size_t shown = with_bars ? ranks.size() : std::min(room, ranks.size());
+  const Rect bar_place{inside.right + painter.px(4), y, card.right - painter.px(4), inside.bottom};
+  const std::size_t first = rank_rows_.update(painter, card, bar_place, ranks.size(), shown);
+  for (std::size_t i = first; i < first + shown; ++i) {
     const ComparedRank& rank = ranks[i];
-    if (!with_bars && i + 1 == room && i + 1 < ranks.size()) {
-      painter.text(inside.left, y, fmt::format("and {} more ranks", ranks.size() - i),
-                   colours::text_faint, look.small);
-      return;
-    }
     painter.text(inside.left, y, fmt::format("rank {}", rank.rank),
                  rank.marked() ? colours::accent : colours::text_dim, look.small);
     const ComparedValue* values[] = {&rank.idle, &rank.sent, &rank.memory};

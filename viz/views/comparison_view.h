@@ -4,6 +4,7 @@
 
 #include "viz/data/compared_runs.h"
 #include "viz/views/button.h"
+#include "viz/views/scrolled_rows.h"
 #include "viz/views/timeline_view.h"
 
 namespace lockstep::viz {
@@ -27,7 +28,8 @@ class ComparisonView {
   void draw_configurations(const Painter& painter, const Rect& card,
                            const ComparedRuns& runs) const;
   void draw_values(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
-  void draw_ranks(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
+  /// The wheel scrolls if not all ranks fit.
+  void draw_ranks(const Painter& painter, const Rect& card, const ComparedRuns& runs);
   void draw_sentences(const Painter& painter, const Rect& card, const ComparedRuns& runs) const;
 
   /// Marks a card that is about one run with the run's letter, in the middle of its title.
@@ -35,6 +37,9 @@ class ComparisonView {
 
   /// Returns the changes that the comparison makes to the timeline of a run.
   static ComparedTimeline timeline_of(const ComparedRuns& runs, Side side);
+
+ private:
+  ScrolledRows rank_rows_;
 };
 
 /// Takes the keys of the comparison: V, X, and the page keys.

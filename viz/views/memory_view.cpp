@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
 
 namespace lockstep::viz {
 namespace {
@@ -19,7 +17,6 @@ constexpr float most_row = 46;
 constexpr float row_gap = 5;
 constexpr float column_width = 2;  // pixels
 constexpr float bar_gap = 4;       // on both sides of the scroll bar, in the card's margin
-constexpr float wheel_ranks = 3;   // per notch
 
 Rect plot_of(const Painter& painter, const Rect& row) {
   return {row.left + painter.px(name_width), row.top, row.right - painter.px(peak_width),
@@ -59,7 +56,6 @@ void MemoryView::refresh(Model& model) {
 void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
   refresh(model);
   tip_.clear();
-  scrolled_ = false;
   const Look& look = painter.look();
   Rect inside =
       painter.card(rect, info_of(Panel::memory).name,
@@ -84,35 +80,16 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
   const float fitting = inside.height() / static_cast<float>(ranks.size());
   const float row = std::clamp(fitting, painter.px(least_row), painter.px(most_row));
   shown_ = std::min(ranks.size(), whole_number(inside.height() / row));
-  scroll(painter, rect, inside, ranks.size());
-  for (std::size_t i = first_; i < first_ + shown_; ++i) {
-    const float y = inside.top + row * static_cast<float>(i - first_);
+  const Rect bar{inside.right + painter.px(bar_gap), inside.top, rect.right - painter.px(bar_gap),
+                 inside.bottom};
+  const std::size_t first = rows_.update(painter, rect, bar, ranks.size(), shown_);
+  for (std::size_t i = first; i < first + shown_; ++i) {
+    const float y = inside.top + row * static_cast<float>(i - first);
     const Rect line{inside.left, y, inside.right, y + row - painter.px(row_gap)};
     look_under_cursor(painter, line, *ranks[i], model);
     draw_rank(painter, line, *ranks[i], model.viewport.window(), top,
               most > 0 ? &in_flight[i] : nullptr, most, peaks_[i]);
   }
-}
-
-void MemoryView::scroll(const Painter& painter, const Rect& card, const Rect& rows,
-                        std::size_t ranks) {
-  const ImGuiIO& io = ImGui::GetIO();
-  const std::size_t last = ranks - shown_;  // the last possible first rank
-  first_ = std::min(first_, last);
-  if (last == 0) return;
-  if (io.MouseWheel != 0 && !io.KeyCtrl && !io.KeyShift && card.contains(io.MousePos)) {
-    const float by = -io.MouseWheel * wheel_ranks;
-    const float to = static_cast<float>(first_) + (by > 0 ? std::ceil(by) : std::floor(by));
-    const std::size_t before = std::exchange(first_, std::min(whole_number(to), last));
-    scrolled_ = first_ != before;
-  }
-  const Rect bar{rows.right + painter.px(bar_gap), rows.top, card.right - painter.px(bar_gap),
-                 rows.bottom};
-  const float height = bar.height() / static_cast<float>(ranks);
-  painter.fill(bar, colours::lane, painter.px(2));
-  const float top = bar.top + height * static_cast<float>(first_);
-  painter.fill({bar.left, top, bar.right, top + height * static_cast<float>(shown_)},
-               colours::text_faint, painter.px(2));
 }
 
 void MemoryView::look_under_cursor(const Painter& painter, const Rect& row,

@@ -3,6 +3,7 @@
 #include "viz/data/in_flight.h"
 #include "viz/data/model.h"
 #include "viz/views/draw.h"
+#include "viz/views/scrolled_rows.h"
 
 namespace lockstep::viz {
 
@@ -20,9 +21,9 @@ class MemoryView {
   /// The lines of the tooltip in this frame; empty if there is none.
   const std::vector<std::string>& tip() const { return tip_; }
   /// Returns whether the wheel scrolled the ranks in this frame.
-  bool scrolled() const { return scrolled_; }
+  bool scrolled() const { return rows_.scrolled(); }
   /// The first rank shown, by its position in the timeline, and the number of ranks shown.
-  std::size_t first() const { return first_; }
+  std::size_t first() const { return rows_.first(); }
   std::size_t shown() const { return shown_; }
 
  private:
@@ -33,8 +34,6 @@ class MemoryView {
   };
 
   void refresh(Model& model);
-  /// Takes the wheel, and draws a bar that shows which of the ranks are visible.
-  void scroll(const Painter& painter, const Rect& card, const Rect& rows, std::size_t ranks);
   /// Takes the words of the tooltip if the cursor is on the rank's row.
   void look_under_cursor(const Painter& painter, const Rect& row, const RankTimeline& rank,
                          const Model& model);
@@ -46,8 +45,8 @@ class MemoryView {
   /// Returns the bottom of the legend, which may take two lines.
   float draw_legend(const Painter& painter, const Rect& rect, int most_in_flight, int chunks) const;
 
-  std::size_t first_ = 0, shown_ = 0;
-  bool scrolled_ = false;
+  ScrolledRows rows_;
+  std::size_t shown_ = 0;
   StepKey analysed_;
   bool explained_ = false;   ///< whether the step's microbatches were known
   std::vector<Peak> peaks_;  ///< by rank

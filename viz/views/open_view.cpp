@@ -16,7 +16,6 @@ namespace fs = std::filesystem;
 constexpr float card_width = 720, card_height = 520;
 constexpr float padding = 18;
 constexpr float row_height = 24, button_row = 34;
-constexpr float wheel_rows = 3;  // per notch
 
 std::string note_of(FolderEntry::Kind kind) {
   return kind == FolderEntry::Kind::run ? "run" : kind == FolderEntry::Kind::folder ? "folder" : "";
@@ -39,7 +38,7 @@ void OpenView::go_to(const fs::path& folder) {
   const fs::path whole = fs::weakly_canonical(folder, error);
   folder_ = error ? folder : whole;
   listing_ = list_folder(folder_);
-  first_ = 0;
+  rows_.to_start();
 }
 
 void OpenView::choose(const fs::path& path, bool is_folder, bool twice, Model& model) {
@@ -178,12 +177,9 @@ void OpenView::draw_entries(const Painter& painter, const Rect& rect, Model& mod
   const auto& entries = listing_.entries;
   const std::size_t room = whole_number((rect.bottom - row.top) / height);
   const std::size_t shown = std::min(room, entries.size());
-  const std::size_t last = entries.size() - shown;
-  const ImGuiIO& io = ImGui::GetIO();
-  if (rect.contains(io.MousePos) && io.MouseWheel != 0)
-    first_ = whole_number(static_cast<float>(first_) - io.MouseWheel * wheel_rows);
-  first_ = std::min(first_, last);
-  for (std::size_t i = first_; i < first_ + shown; ++i) {
+  const Rect bar{rect.right + painter.px(4), row.top, rect.right + painter.px(8), rect.bottom};
+  const std::size_t first = rows_.update(painter, rect, bar, entries.size(), shown);
+  for (std::size_t i = first; i < first + shown; ++i) {
     const FolderEntry& entry = entries[i];
     const fs::path path = folder_ / entry.name;
     const int clicks = line(painter, row, fmt::format("entry{}", i), entry.name,
@@ -194,14 +190,6 @@ void OpenView::draw_entries(const Painter& painter, const Rect& rect, Model& mod
   }
   std::string rest = listing_.trouble;
   if (rest.empty() && entries.empty()) rest = "no folders and no traces here";
-  if (shown < entries.size() && rest.empty()) {
-    const Rect bar{rect.right + painter.px(4), rect.top, rect.right + painter.px(8), rect.bottom};
-    const float part = bar.height() / static_cast<float>(entries.size());
-    painter.fill(bar, colours::lane, painter.px(2));
-    painter.fill({bar.left, bar.top + part * static_cast<float>(first_), bar.right,
-                  bar.top + part * static_cast<float>(first_ + shown)},
-                 colours::text_faint, painter.px(2));
-  }
   painter.text(row.left, row.top + painter.px(4), painter.fitted(rest, look.small, row.width()),
                listing_.trouble.empty() ? colours::text_dim : colours::trouble, look.small);
 }

@@ -6,6 +6,7 @@
 #include "viz/data/folder_listing.h"
 #include "viz/data/model.h"
 #include "viz/views/draw.h"
+#include "viz/views/scrolled_rows.h"
 
 namespace lockstep::viz {
 
@@ -39,8 +40,8 @@ class OpenView {
   bool was_open_ = false;
   std::filesystem::path folder_;
   FolderListing listing_;
-  std::size_t first_ = 0;  ///< the first entry shown
-  std::string path_;       ///< as typed or chosen
+  ScrolledRows rows_;  ///< of the folder
+  std::string path_;   ///< as typed or chosen
   std::vector<Spot> spots_;
 };
 
