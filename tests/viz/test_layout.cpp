@@ -44,7 +44,7 @@ std::vector<std::string> faults(const std::vector<DrawnText>& texts, ImVec2 size
   for (std::size_t i = 0; i < visible.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
       const DrawnText &a = *visible[i], &b = *visible[j];
-      if (a.layer != b.layer) continue;
+      if (a.layer != b.layer || a.raised) continue;  // a was drawn after b
       const float across = std::min(a.max.x, b.max.x) - std::max(a.min.x, b.min.x);
       const float down = std::min({a.max.y, b.max.y, a.clip_max.y, b.clip_max.y}) -
                          std::max({a.min.y, b.min.y, a.clip_min.y, b.clip_min.y});

@@ -60,6 +60,7 @@ std::vector<RangeColumn> range_columns(const RangeStatistics& range, std::size_t
     return column.name != "compute" && column.name != "optim.";
   });
   parts.insert(place, axes.begin(), axes.end());
+  if (parts.size() > most) parts.resize(std::max<std::size_t>(most, 1));
   return parts;
 }
 

@@ -95,6 +95,13 @@ float Painter::text(float x, float y, std::string_view text, ImU32 colour, ImFon
   return width;
 }
 
+void Painter::label(const Rect& rect, ImVec2 at, std::string_view words, ImU32 ground, ImU32 ink,
+                    ImFont* font) const {
+  fill(rect, ground, px(3));
+  text(at.x, at.y, words, ink, font);
+  if (look_.texts && !words.empty()) look_.texts->back().raised = true;
+}
+
 bool Painter::text_in(const Rect& rect, std::string_view words, ImU32 colour, ImFont* font) const {
   if (rect.height() < size_of(font) || rect.width() < size_of(font) * 0.6f) return false;
   const float width = text_width(words, font);

@@ -70,6 +70,9 @@ class Painter {
   /// `align`. Returns its width.
   float text(float x, float y, std::string_view text, ImU32 colour, ImFont* font,
              Align align = Align::left) const;
+  /// Draws text with a background of its own, over what was drawn before.
+  void label(const Rect& rect, ImVec2 at, std::string_view words, ImU32 ground, ImU32 ink,
+             ImFont* font) const;
   /// Centres text in a rectangle if it fits with some margin; returns whether it did.
   bool text_in(const Rect& rect, std::string_view text, ImU32 colour, ImFont* font) const;
   /// Returns the text without the last of its clauses, which "; " separates, as far as needed to

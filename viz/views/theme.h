@@ -30,6 +30,7 @@ struct DrawnText {
   ImVec2 clip_min, clip_max;  ///< of the area in which it is visible
   const ImDrawList* layer = nullptr;
   std::string words;
+  bool raised = false;  ///< a label, which may cover what was drawn before it
 };
 
 /// The look of a view: fonts, hatching and the pixels per layout unit.

@@ -37,9 +37,8 @@ void TimelineView::draw_compared(const Painter& painter, const Frame& frame) con
   const bool right_of_it = other + width + 3 * away < lanes.right;
   const float x = right_of_it ? other + 2 * away : other - 2 * away - width;
   const float y = lanes.bottom - size_of(look.small) - away;
-  painter.fill({x - away, y - away / 2, x + width + away, y + size_of(look.small) + away / 2},
-               colours::tip, painter.px(3));
-  painter.text(x, y, compared_->other_words, colours::modelled_clock, look.small);
+  painter.label({x - away, y - away / 2, x + width + away, y + size_of(look.small) + away / 2},
+                {x, y}, compared_->other_words, colours::tip, colours::modelled_clock, look.small);
 }
 
 bool TimelineView::has_note_below(const Painter& painter, const Rect& strip) const {

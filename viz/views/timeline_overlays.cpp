@@ -171,9 +171,8 @@ void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
                                frame.lanes.right - width);
     const Rect label{x, frame.lanes.bottom - size_of(look.small) - painter.px(6), x + width,
                      frame.lanes.bottom};
-    painter.fill(label, colour, painter.px(3));
-    painter.text(label.left + painter.px(4), label.top + painter.px(3), words,
-                 colours::text_on_accent, look.small);
+    painter.label(label, {label.left + painter.px(4), label.top + painter.px(3)}, words, colour,
+                  colours::text_on_accent, look.small);
   };
   const auto words = [&](const Interval& time) {
     return time.start < time.end ? duration_words(time.end - time.start)

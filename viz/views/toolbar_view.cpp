@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <vector>
 
 #include "viz/views/imgui_shim.h"
 
@@ -39,43 +41,61 @@ int ToolbarView::draw(const Painter& painter, const Rect& rect, Model& model) {
   draw_playback(row, model);
   const int jump = draw_search(row, model);
 
+  const float full = row.full_width() + draw_right(painter, rect, row.left(), model);
+  compact_ = full > rect.width() - painter.px(2 * edge);
+  return jump;
+}
+
+float ToolbarView::draw_right(const Painter& painter, const Rect& rect, float least,
+                              Model& model) const {
+  ViewState& view = model.view;
   const Source& source = model.source;
   const bool more = source.live && !model.timeline.ended() && !model.timeline.empty() &&
                     (!source.piped || source.connected > 0);
-  const std::string follow_words =
-      model.viewport.following() ? "L  Following the run" : "L  Resume following";
-  const std::string help = "?  Keys", exports = "E  Export", open = "Open", lab = "Lab";
-  const std::string stop = "Stop", restart = "Restart";
-  const std::string theme = view.theme == Theme::dark ? "B  Light" : "B  Dark";
-  float left = rect.right - painter.px(edge) + ButtonRow::gap_of(painter);
-  for (const std::string& words : {open, theme, exports, help})
-    left -= ButtonRow::width_of(painter, words, compact_);
-  if (source.offers_lab) left -= ButtonRow::width_of(painter, lab, compact_);
-  if (source.lesson_runs)
-    for (const std::string& words : {stop, restart})
-      left -= ButtonRow::width_of(painter, words, compact_);
-  if (more) left -= ButtonRow::width_of(painter, follow_words, compact_);
-  ButtonRow right{painter, rect, left, compact_};
+  struct Button {
+    std::string words;
+    bool on;
+    const char* tip;
+    std::function<void()> effect;
+    int rank;  ///< without room for all, those with the highest rank are left out
+  };
+  std::vector<Button> buttons;
   if (source.lesson_runs) {
-    if (right.button(stop, false, "end the lesson that this viewer started, as Ctrl-C does"))
-      view.lesson_wish = LessonWish::stop;
-    if (right.button(restart, false, "start the lesson again, with the flags set in the lab"))
-      view.lesson_wish = LessonWish::restart;
+    buttons.push_back({"Stop", false, "end the lesson that this viewer started, as Ctrl-C does",
+                       [&] { view.lesson_wish = LessonWish::stop; }, 1});
+    buttons.push_back({"Restart", false, "start the lesson again, with the flags set in the lab",
+                       [&] { view.lesson_wish = LessonWish::restart; }, 2});
   }
-  if (source.offers_lab &&
-      right.button(lab, false, "schedules on sliders, a board, and lessons to start"))
-    view.lab = true;
-  if (right.button(open, view.opening, "another run, instead of this one or beside it (Ctrl+O)"))
-    view.opening = true;
-  if (right.button(theme, false, "a dark or a light background")) view.toggle_theme();
-  if (right.button(exports, view.exports, "a picture, the timeline as SVG, the statistics as CSV"))
-    view.exports = !view.exports;
-  if (more && right.button(follow_words, !model.viewport.following(),
-                           "the window moves with the run; panning and zooming pause it"))
-    follow(model, !model.viewport.following());
-  if (right.button(help, view.help, "")) view.help = !view.help;
-  compact_ = row.full_width() + right.full_width() > rect.width() - painter.px(2 * edge);
-  return jump;
+  if (source.offers_lab)
+    buttons.push_back({"Lab", false, "schedules on sliders, a board, and lessons to start",
+                       [&] { view.lab = true; }, 3});
+  buttons.push_back({"Open", view.opening, "another run, instead of this one or beside it (Ctrl+O)",
+                     [&] { view.opening = true; }, 4});
+  buttons.push_back({view.theme == Theme::dark ? "B  Light" : "B  Dark", false,
+                     "a dark or a light background", [&] { view.toggle_theme(); }, 6});
+  buttons.push_back({"E  Export", view.exports,
+                     "a picture, the timeline as SVG, the statistics as CSV",
+                     [&] { view.exports = !view.exports; }, 5});
+  if (more) {
+    const bool following = model.viewport.following();
+    buttons.push_back({following ? "L  Following the run" : "L  Resume following", !following,
+                       "the window moves with the run; panning and zooming pause it",
+                       [&, following] { follow(model, !following); }, 0});
+  }
+  buttons.push_back({"?  Keys", view.help, "", [&] { view.help = !view.help; }, 0});
+  const auto width = [&](bool compact) {
+    float sum = 0;
+    for (const Button& each : buttons) sum += ButtonRow::width_of(painter, each.words, compact);
+    return sum;
+  };
+  const float full = width(false);
+  const float right = rect.right - painter.px(edge) + ButtonRow::gap_of(painter);
+  while (buttons.size() > 1 && right - width(compact_) < least)
+    buttons.erase(std::ranges::max_element(buttons, {}, &Button::rank));
+  ButtonRow row{painter, rect, right - width(compact_), compact_};
+  for (const Button& each : buttons)
+    if (row.button(each.words, each.on, each.tip)) each.effect();
+  return full;
 }
 
 void ToolbarView::draw_playback(ButtonRow& row, Model& model) const {
