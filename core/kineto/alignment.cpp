@@ -216,6 +216,19 @@ class Aligner {
         result_.ranks[rank].offset += median(std::move(late[rank]));
   }
 
+  /// How exactly the traces state times: old ones round them to microseconds, later ones to
+  /// nanoseconds.
+  double resolution() const {
+    for (const Picoseconds unit : {Picoseconds{1'000'000}, Picoseconds{1'000}})
+      if (std::ranges::all_of(matches_, [&](const Match* match) {
+            return std::ranges::all_of(match->members, [&](const Match::Member& member) {
+              return ranks_[member.rank].calls[member.call].time.end % unit == 0;
+            });
+          }))
+        return static_cast<double>(unit);
+    return 0;
+  }
+
   void measure() {
     std::vector<double> distances;
     double shortest = std::numeric_limits<double>::max();
@@ -234,6 +247,7 @@ class Aligner {
     double residual = std::max(most + half, matches_.size() < 3 ? shortest : 0);
     for (std::size_t rank = 0; rank < unknown_.size(); ++rank)
       if (result_.ranks[rank].aligned) residual = std::max(residual, unknown_[rank]);
+    residual += resolution();
     result_.largest_spread = std::llround(std::min(most, 1e18));
     result_.median_spread = std::llround(std::min(half, 1e18));
     result_.residual = std::llround(std::min(residual, 1e18));

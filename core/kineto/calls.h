@@ -29,6 +29,7 @@ struct Call {
   int step = -1;
   std::optional<PipelineLabel> label{};  ///< of a message between pipeline stages
   bool kernel = false;                   ///< whether a GPU moves the bytes
+  bool inferred = false;                 ///< whether `members` or `peer` is (group_inference.h)
 };
 
 /// A profiler step on a rank: ProfilerStep#N.

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/kineto/group_inference.h"
 
 namespace lockstep::kineto {
 namespace {
@@ -102,6 +103,7 @@ bool find(Import& import) {
       for (Call& call : calls.calls)
         if (call.members == unknown_group) call.members.clear();
   }
+  infer_groups(import.calls, import.numbers, import.traces);
   const bool stages = infer_stages(import.actions, import.calls, import.numbers);
   label_messages(import.actions, import.calls, import.numbers);
   import.matches = match_calls(import.calls, import.numbers, import.traces);
@@ -208,6 +210,10 @@ void note_matches(Import& import) {
     import.notes.push_back(fmt::format("Collectives matched: {}.", list(collectives)));
   if (!messages.empty())
     import.notes.push_back(fmt::format("Messages matched: {}.", list(messages)));
+  if (collectives.contains(MatchedBy::inferred) || messages.contains(MatchedBy::inferred))
+    import.notes.push_back(
+        "Some name no process group: the groups are inferred from the ranks whose kernels end "
+        "together.");
 }
 
 void note_actions(Import& import, bool stages) {

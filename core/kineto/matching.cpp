@@ -63,6 +63,7 @@ class Matcher {
       MatchedBy by = MatchedBy::order;
       std::string key = is_message(call) ? message_key(rank, call, by) : collective_key(call, by);
       if (key.empty()) continue;
+      if (by == MatchedBy::order && call.inferred) by = MatchedBy::inferred;
       // A rank may send a message to itself: two stages of a V are neighbours.
       const std::string side = is_message(call) ? key_of(key, name_of(call.kind)) : key;
       key = key_of(key, counts[side]++);
@@ -160,7 +161,8 @@ class Matcher {
 }  // namespace
 
 const char* name_of(MatchedBy by) {
-  constexpr std::array names = {"Comms Id", "group and Seq", "pipeline labels", "order"};
+  constexpr std::array names = {"Comms Id", "group and Seq", "pipeline labels", "order",
+                                "order in inferred groups"};
   return names[static_cast<std::size_t>(by)];
 }
 

@@ -14,8 +14,9 @@ enum class MatchedBy : std::uint8_t {
   sequence,  ///< the process group and its count of collectives
   label,     ///< of a message: the pipeline action that it belongs to
   order,     ///< the process group, and the order within a step
+  inferred,  ///< the same, in a group that is inferred
 };
-/// Returns "Comms Id", "group and Seq", "pipeline labels", "order".
+/// Returns "Comms Id", "group and Seq", "pipeline labels", "order", "order in inferred groups".
 const char* name_of(MatchedBy by);
 
 /// One collective, or one message, on the ranks whose traces have it.

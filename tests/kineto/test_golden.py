@@ -138,11 +138,23 @@ def check_gpu(checks, viewer, style, sizes):
     check_breakdown(checks, name, found, traces)
     checks.that([rank['rank'] for rank in found['ranks']] == list(range(training.job.ranks)), f'{name}: ranks')
     checks.that(found['steps'] == [5, 6], f'{name}: steps {found["steps"]}')
-    if style not in NAME_GROUPS and sum(size > 1 for size in sizes) > 1:
+    if style == 'bare' and sum(size > 1 for size in sizes) > 1:
         # The collectives name no group, and there are several: the viewer must say that it can't match them.
         checks.that(any('not matched' in note for note in found['notes']), f'{name}: notes {found["notes"]}')
         checks.that(not any(rank['waits_by_peer'] for rank in found['ranks']), f'{name}: waits without a match')
         return
+    if style == '2023' and sum(size > 1 for size in sizes) > 1:
+        # The viewer infers the groups, so it must find the same waits as if the kernels named them, and say so.
+        checks.that(any('inferred' in note and 'group' in note for note in found['notes']), f'{name}: {found["notes"]}')
+        with tempfile.TemporaryDirectory() as scratch:
+            make_gpu_traces.write(pathlib.Path(scratch), '2026', seed=11,
+                                  training=Training(*sizes, slow={slow: 1.3}, style='2026', seed=11))
+            named = summary(viewer, sorted(pathlib.Path(scratch).glob('*.pt.trace.json')))
+        for rank, other in zip(found['ranks'], named['ranks']):
+            for peer in {*rank['waits_by_peer'], *other['waits_by_peer']}:
+                mine, its = (microseconds(each['waits_by_peer'].get(peer, 0)) for each in (rank, other))
+                checks.that(abs(mine - its) < 0.05 * its + 150, f'{name}, rank {rank["rank"]}: waits {mine:.0f} us for {peer}, '
+                            f'but {its:.0f} if the groups are named')
     for rank, total in zip(found['ranks'], training.job.waits()):
         # Nothing else runs while a rank waits for a gradient or for an all-reduce, so these waits are exposed.
         waited = {int(peer): microseconds(time) for peer, time in rank['waits_by_peer'].items()}
