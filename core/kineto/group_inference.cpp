@@ -15,7 +15,7 @@ constexpr std::size_t least_calls = 4;       // of a rank in its group
 constexpr std::size_t most_compared = 1000;  // of a pair of ranks
 constexpr double least_time = 2e6;           // picoseconds: twice the resolution of old traces
 
-bool is_message(const Call& call) {
+bool passes_message(const Call& call) {
   return call.kind == CallKind::send || call.kind == CallKind::receive;
 }
 
@@ -54,7 +54,7 @@ class Inference {
         if (const auto differs = difference(family, stride))
           candidates.push_back({stride, *differs});
     std::ranges::stable_sort(candidates, {}, &Candidate::differs);
-    const bool messages = is_message(call(family.sequences[0], 0));
+    const bool messages = passes_message(call(family.sequences[0], 0));
     const auto taken = [&](const Candidate& each) {
       return !messages && taken_.contains({size, each.stride});
     };
@@ -84,8 +84,8 @@ class Inference {
     if (a.calls.size() != b.calls.size()) return false;
     for (std::size_t i = 0; i < a.calls.size(); ++i) {
       const Call &one = call(a, i), &other = call(b, i);
-      if (is_message(one) != is_message(other) || one.step != other.step) return false;
-      if (is_message(one) ? one.kind == other.kind : one.kind != other.kind) return false;
+      if (passes_message(one) != passes_message(other) || one.step != other.step) return false;
+      if (passes_message(one) ? one.kind == other.kind : one.kind != other.kind) return false;
     }
     return true;
   }
@@ -124,7 +124,7 @@ class Inference {
       for (const std::size_t each : family.sequences[rank].calls) {
         Call& found = ranks_[rank].calls[each];
         found.inferred = true;
-        if (is_message(found))
+        if (passes_message(found))
           found.peer = other;
         else
           found.members = "stride " + std::to_string(stride) + " from " + std::to_string(first) +
@@ -148,8 +148,9 @@ void infer_groups(std::vector<RankCalls>& ranks, const std::vector<int>& numbers
     for (std::size_t i = 0; i < ranks[rank].calls.size(); ++i) {
       const Call& call = ranks[rank].calls[i];
       const bool unknown = call.kernel && call.comms_id.empty() && call.members.empty() &&
-                           (!is_message(call) || (call.peer < 0 && !call.label));
-      if (!unknown || call.group_size < 2 || (is_message(call) && call.group_size != 2)) continue;
+                           (!passes_message(call) || (call.peer < 0 && !call.label));
+      if (!unknown || call.group_size < 2 || (passes_message(call) && call.group_size != 2))
+        continue;
       const Track& track = traces[rank].tracks[traces[rank].events[call.event].track];
       Family& family = found[{call.group_size, track.tid}];
       family.size = call.group_size;
