@@ -116,8 +116,7 @@ class RankLanes {
   void number_lanes() {
     lanes_.resize(trace_.tracks.size(), -1);
     if (trace_.tracks.empty()) return;
-    name_lane(0, on_gpu_ ? "compute, " + trace_.tracks[compute_].name
-                         : "compute, " + trace_.tracks[compute_].name);
+    name_lane(0, "compute, " + trace_.tracks[compute_].name);
     lanes_[compute_] = 0;
     std::vector<bool> used(trace_.tracks.size()), python(trace_.tracks.size());
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
@@ -149,7 +148,8 @@ class RankLanes {
     python_lanes_.resize(trace_.tracks.size(), -1);
     for (std::size_t track = 0; track < lanes_.size(); ++track)
       if (python[track])
-        name_lane(python_lanes_[track] = next_lane_++, "Python, " + trace_.tracks[track].name);
+        name_lane(python_lanes_[track] = next_lane_++,
+                  fmt::format("Python {}", trace_.tracks[track].tid));
   }
 
   void name_lane(int lane, const std::string& text) {

@@ -435,9 +435,10 @@ class Reader {
       Track& track = trace_.tracks[i];
       const std::string id = track.tid >= 0 ? std::to_string(track.tid) : "?";
       const auto label = labels_.find(track_keys_[i]);
-      track.name = track.gpu                                          ? "stream " + id
-                   : label != labels_.end() && !label->second.empty() ? label->second
-                                                                      : "thread " + id;
+      // PyTorch appends the name of the program: "thread 7709 (python)".
+      track.name = (track.gpu ? "stream " : "thread ") + id;
+      if (track.gpu || label == labels_.end() || label->second.empty()) continue;
+      if (!label->second.starts_with(track.name)) track.name = label->second;
     }
   }
 
