@@ -82,6 +82,21 @@ TEST_CASE("a lesson's own sizes of its axes apply if no flag gives a size") {
         "--ranks 16");
 }
 
+TEST_CASE("the trace lists the order of the mesh's axes if it is not the usual one") {
+  const LessonInfo lesson{.name = "15 3D",
+                          .question = "?",
+                          .ranks = 8,
+                          .batch = 64,
+                          .axes = {Axis::dp, Axis::pp, Axis::tp}};
+  const auto config = [&](const std::string& order) {
+    return config_json(*parse({"--dp", "2", "--pp", "2", "--tp", "2", "--order", order}, lesson));
+  };
+  CHECK(config("tp,cp,dp,pp").find("order") == std::string::npos);
+  CHECK(config("cp,tp,dp,pp").find("order") == std::string::npos);  // the same places
+  CHECK(config("pp,dp,cp,tp").find(R"("order":"cp,pp,dp,tp")") != std::string::npos);
+  CHECK(config("tp,pp,cp,dp").find(R"("order":"cp,tp,pp,dp")") != std::string::npos);
+}
+
 TEST_CASE("only some lessons have a precision flag") {
   const LessonInfo narrow{
       .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};
