@@ -6,22 +6,10 @@
 
 #include "core/explain/counterfactuals.h"
 #include "core/timeline/step_account.h"
-#include "core/timeline/visit_band.h"
 
 namespace lockstep {
 
 namespace {
-
-/// Returns the stages whose actions a rank runs in a step.
-std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int step) {
-  std::set<int> stages;
-  const StepWindow* window = timeline.find_step(step);
-  if (const Lane* lane = rank.compute(); lane != nullptr && window != nullptr)
-    visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
-      if (span.step == step && is_pipeline_action(timeline, span)) stages.insert(span.stage);
-    });
-  return stages;
-}
 
 /// Adds an estimate if the saving is positive in each step. `savings` holds the saving of each
 /// step.

@@ -3,12 +3,24 @@
 #include <algorithm>
 #include <map>
 
+#include "core/timeline/visit_band.h"
+
 namespace lockstep {
 
 Picoseconds lower_median(std::vector<Picoseconds> values) {
   const auto middle = values.begin() + (static_cast<std::ptrdiff_t>(values.size()) - 1) / 2;
   std::ranges::nth_element(values, middle);
   return *middle;
+}
+
+std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int step) {
+  std::set<int> stages;
+  const StepWindow* window = timeline.find_step(step);
+  if (const Lane* lane = rank.compute(); lane != nullptr && window != nullptr)
+    visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
+      if (span.step == step && is_pipeline_action(timeline, span)) stages.insert(span.stage);
+    });
+  return stages;
 }
 
 std::vector<Slow> compared_with_peers(const std::vector<Picoseconds>& compute,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/time/time.h"
+#include "core/timeline/timeline.h"
 
 namespace lockstep {
 
@@ -19,6 +20,9 @@ struct Slow {
 
 /// Returns the median; of an even number of values, the lower one.
 Picoseconds lower_median(std::vector<Picoseconds> values);
+
+/// Returns the stages whose actions a rank runs in a step: its role, compared with other ranks.
+std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int step);
 
 /// Compares each element of `compute` with the others that have the same role. Those without peers
 /// are left out.

@@ -34,6 +34,7 @@ struct Phase {
   const char* name;
   double seconds;
   Key key, back;
+  bool selects = false;  ///< drags over the whole window instead, and waits for its statistics
 };
 // W and S change the window's width by a factor of 5 per second; A and D pan by 0.9 windows.
 constexpr Phase phases[] = {{"pan, whole run", 3, viz::keys::d, viz::keys::a},
@@ -41,7 +42,8 @@ constexpr Phase phases[] = {{"pan, whole run", 3, viz::keys::d, viz::keys::a},
                             {"pan, single spans", 3, viz::keys::a, viz::keys::d},
                             {"zoom out half-way", 3.5, viz::keys::s, viz::keys::s},
                             {"pan, many steps", 4, viz::keys::d, viz::keys::a},
-                            {"zoom out to the whole run", 4, viz::keys::s, viz::keys::s}};
+                            {"zoom out to the whole run", 4, viz::keys::s, viz::keys::s},
+                            {"statistics of all spans", 8, viz::keys::s, viz::keys::s, true}};
 constexpr std::chrono::milliseconds turn{400};  // until the direction changes
 
 void print_row(const std::string& name, const FrameTimes& times, std::size_t first,
@@ -68,6 +70,7 @@ int navigate(const std::filesystem::path& traces) {
   std::vector<std::size_t> firsts;
   SteadyClock::time_point begun, until;
   std::string renderer;
+  double seconds_to_count = 0;  // from the end of the drag
   app.rehearse([&](viz::Window& window) {
     if (renderer.empty()) {
       renderer = reinterpret_cast<const char*>(glGetString(GL_RENDERER));
@@ -87,6 +90,19 @@ int navigate(const std::filesystem::path& traces) {
       begun = now;
       until = now + std::chrono::milliseconds{static_cast<int>(1000 * phases[phase].seconds)};
     }
+    if (phases[phase].selects) {
+      viz::set_key(viz::keys::s, false);
+      viz::set_key(viz::keys::home, now - begun < std::chrono::milliseconds{50});
+      const bool presses = now - begun > std::chrono::milliseconds{700};
+      const bool moves = now - begun > std::chrono::milliseconds{800};
+      const bool releases = now - begun > std::chrono::milliseconds{900};
+      window.hold_cursor(moves ? 1260 : 240, 300);
+      window.hold_button(presses && !releases);
+      if (releases && seconds_to_count == 0 && app.model().view.range &&
+          !app.model().view.counting())
+        seconds_to_count = std::chrono::duration<double>(now - begun).count() - 0.9;
+      return true;
+    }
     for (const Key key : {viz::keys::a, viz::keys::d, viz::keys::s, viz::keys::w})
       viz::set_key(key, false);
     const bool back = (now - begun) / turn % 2 == 1;
@@ -105,6 +121,7 @@ int navigate(const std::filesystem::path& traces) {
   for (std::size_t i = 0; i + 1 < firsts.size(); ++i)
     print_row(phases[i].name, times, firsts[i], firsts[i + 1]);
   print_row("all", times, firsts.front(), firsts.back());
+  fmt::print("the statistics of all spans were complete after {:.1f} s\n", seconds_to_count);
   return 0;
 }
 

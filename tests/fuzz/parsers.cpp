@@ -28,6 +28,7 @@
 #include "viz/data/advice.h"
 #include "viz/data/hello.h"
 #include "viz/data/perfetto_manifest.h"
+#include "viz/data/run_notes.h"
 
 namespace lockstep::fuzz {
 
@@ -354,6 +355,21 @@ Parser report() {
           }};
 }
 
+Parser notes() {
+  return {
+      .name = "notes",
+      .seeds = {R"({"run":"r","notes":[{"rank":1,"at":5,"text":"late"}],)"
+                R"("bookmarks":[{"number":2,"begin":0,"end":9}]})"},
+      .words = json_words,
+      .costly = costly_json({{R"({"run":"r","notes":[)", R"({"rank":1,"at":1,"text":"a"},)",
+                              R"({"rank":2,"at":1,"text":"a"}]})"},
+                             {R"({"run":"r","bookmarks":[)", R"({"number":1,"begin":0,"end":1},)",
+                              R"({"number":2,"begin":0,"end":1}]})"}}),
+      .parse = [](const std::string& input) {
+        if (viz::parse_notes(input, "r").empty()) throw UsageError{"no notes"};
+      }};
+}
+
 Parser hello() {
   return {.name = "hello",
           .seeds = {hello_line},
@@ -507,6 +523,7 @@ std::vector<Parser> all_parsers(const std::string& folder) {
           report(),
           kineto_traces(),
           perfetto_manifest(),
+          notes(),
           operations(),
           flight_dump()};
 }

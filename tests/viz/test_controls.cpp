@@ -145,7 +145,8 @@ TEST_CASE("the wheel scrolls, with Ctrl it zooms at the cursor, with Shift it pa
   viewer.move(700, 300);
   viewer.wheel(2);
   CHECK(viewer.model.viewport.window() == before);
-  const double share = (700 - 176.0) / (1600 - 176 - 12);
+  const double share = (700 - static_cast<double>(TimelineView::names_width)) /
+                       (1600 - static_cast<double>(TimelineView::names_width) - 12);
   const double under = before.begin + share * before.width();
   viewer.wheel(2, true);
   const TimeWindow zoomed = viewer.model.viewport.window();
@@ -303,7 +304,7 @@ TEST_CASE("a rank's lanes are collapsed, pinned and hidden by its name") {
   viewer.click(60, y_of(1));
   CHECK_FALSE(lanes.find(1)->collapsed);
 
-  viewer.click(156, y_of(1));  // "hide", at the right end
+  viewer.click(TimelineView::names_width - 20, y_of(1));  // "hide", at the right end
   CHECK(lanes.hidden() == std::set<int>{1});
   CHECK(lanes.find(1) == nullptr);
   CHECK(lanes.groups().size() == 3);

@@ -353,7 +353,8 @@ TEST_CASE("idle time has its parts' colours, and --show turns the critical path 
     REQUIRE(picture.pixels);
     int pixels = 0;
     for (int y = 172; y < 480; ++y)
-      for (int x = 176; x < 1354; ++x) pixels += alike(picture.at(x, y), colour);
+      for (int x = static_cast<int>(TimelineView::names_width); x < 1354; ++x)
+        pixels += alike(picture.at(x, y), colour);
     return pixels;
   };
   const auto fill = [](StepPart part) { return mixed(colours::lane, colour_of(part), 0.22f); };

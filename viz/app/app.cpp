@@ -95,6 +95,7 @@ App::App(const ViewerOptions& options, App* before)
     model_.view.theme = before->leading().view.theme;
     model_.view.scale = before->leading().view.scale;
   }
+  model_.patient = options_.screenshot.has_value();
   watch_stop_signals();
   // Fail early: check the files, then the port, then the display.
   if (options_.piped()) {
@@ -116,6 +117,8 @@ App::App(const ViewerOptions& options, App* before)
     window_is_open = true;
   } else {
     runs_ = open_files(options_, model_);
+    if (!options_.remembers) model_.notes_file.clear();
+    notes_ = model_.notes;
     window_ = before ? std::move(before->window_) : open_window();
     window_is_open = true;
   }
@@ -331,6 +334,7 @@ int App::run() {
     }
   }
   preferences_.save(options_, leading().view, window_->size());
+  keep_notes();
   if (options_.stats) write_stats();
   if (options_.screenshot && !screenshot_seconds_) {
     throw RunError("the viewer was closed before it took the picture " +
@@ -338,6 +342,17 @@ int App::run() {
   }
   if (leading().view.open.paths.empty()) finish_with(0);
   return 0;
+}
+
+void App::keep_notes() {
+  if (model_.notes_file.empty() || model_.notes == notes_) return;
+  if (save_notes(model_.notes, model_.notes_file)) {
+    notes_ = model_.notes;
+    return;
+  }
+  model_.source.notice = "can't keep the notes in " + model_.notes_file.string();
+  fmt::print(stderr, "{}\n", printable(model_.source.notice));
+  model_.notes_file.clear();
 }
 
 void App::frame(double seconds) {
@@ -368,10 +383,12 @@ void App::frame(double seconds) {
   window_->render();
   if (due) take_picture();
   if (leading().view.wanted != Export::nothing) export_wanted();
+  keep_notes();
   window_->swap();
   latency_.swapped(model_.timeline, model_.viewport.window(), steady_ns());
-  if (model_.bubbles.behind() || model_.explanations.behind() || model_.view.counting() ||
-      model_.explanations.analyses() || (runs_ && runs_->model(Side::b).explanations.behind()))
+  if (model_.bubbles.behind() || model_.alike.behind() || model_.explanations.behind() ||
+      model_.view.counting() || model_.explanations.analyses() ||
+      (runs_ && runs_->model(Side::b).explanations.behind()))
     frames_due_ = std::max(frames_due_, 2);
   ++frames_;
   last_frame_seconds_ = seconds_between(begin, Clock::now());
@@ -401,7 +418,10 @@ void App::click() {
 }
 
 void App::draw() {
-  if (options_.screenshot) model_.retiming.wait();
+  if (options_.screenshot) {
+    model_.retiming.wait();
+    model_.view.wait();
+  }
   if (runs_) {
     runs_->advance(0);
     comparison_screen_.draw(*runs_, window_->look());

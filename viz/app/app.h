@@ -67,6 +67,8 @@ class App {
   const Model& leading() const;
   std::unique_ptr<Window> open_window() const;
   void draw();
+  /// Writes the notes and bookmarks if they have changed.
+  void keep_notes();
   /// Draws frames that the user does not see, in which the pixel of --click is clicked.
   void click();
   bool picture_is_due() const;
@@ -83,6 +85,7 @@ class App {
   std::unique_ptr<LiveFeed> feed_;
   std::unique_ptr<InputFeed> input_;  ///< set if a trace is piped in; replaces server_ and feed_
 
+  RunNotes notes_;                      ///< as they are on the disk
   std::unique_ptr<ComparedRuns> runs_;  ///< set if two runs are compared; model_ is the first
 
   Screen screen_;

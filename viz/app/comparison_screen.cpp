@@ -50,7 +50,11 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
     middle.top = warning.bottom;
   }
   choose_leader(painter, middle, runs);
-  for (const Side side : both_sides) runs.model(side).view.refresh(runs.model(side).timeline);
+  for (const Side side : both_sides) {
+    Model& model = runs.model(side);
+    model.places = MeshPlaces{model.timeline.run()};
+    model.view.refresh(model.timeline);
+  }
   const Side leads = runs.leads();
   runs.leader().contents = contents_of(runs.leader().timeline);
   const int jump = toolbar_.draw(painter, toolbar, runs.leader());

@@ -27,8 +27,20 @@ std::string export_view(Export what, const ViewerOptions& options, Model& model,
     if (what == Export::svg) {
       write_text(file, timeline_svg(model, lanes, options.width));
     } else if (what == Export::csv) {
-      write_text(file,
-                 statistics_csv(model.timeline, model.viewport.window(), selection_of(model)));
+      const auto range = selection_of(model);
+      std::string written = "wrote ";
+      try {
+        write_text(file, statistics_csv(model.timeline, model.viewport.window(), range));
+        written += file.string() + (range ? " and " : "");
+      } catch (const RunError& error) {
+        if (!range) throw;
+        written = std::string{error.what()} + "; wrote ";  // the names can still be counted
+      }
+      if (!range) return written;
+      auto names = file;
+      names.replace_filename(file.stem().string() + "-names.csv");
+      write_text(names, names_csv(model.timeline, *range));
+      return written + names.string();
     } else {
       std::error_code ignored;
       std::filesystem::create_directories(options.export_folder, ignored);

@@ -99,6 +99,8 @@ std::unique_ptr<ComparedRuns> open_files(const ViewerOptions& options, Model& mo
   read_run(given.a, options.memory, model);
   model.source.notice = notice_words(given);
   if (!model.source.notice.empty()) fmt::print(stderr, "{}\n", printable(model.source.notice));
+  model.notes_file = notes_file(given.a.front());
+  model.notes = load_notes(model.notes_file, model.timeline.run().run);
   if (!given.b.empty()) {
     auto other = std::make_unique<Model>();
     read_run(given.b, options.memory, *other);

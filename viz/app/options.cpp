@@ -145,7 +145,7 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("DIR");
   app.add_flag("--no-settings", forgets,
                "Neither read nor write the settings file, lockstep/viewer.json in "
-               "$XDG_CONFIG_HOME or ~/.config");
+               "$XDG_CONFIG_HOME or ~/.config; keep no notes and bookmarks beside the trace");
   app.add_flag("--exit-when-done", options.exit_when_done, "Exit when the run ends");
   app.add_option(
          "--stats", stats,

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "viz/app/screen_parts.h"
@@ -51,6 +53,7 @@ void Screen::draw(Model& model, const Look& look) {
   model.stall.update(model.timeline, model.source.live);
   model.contents.waits = model.stall.picture() != nullptr;
   model.panels = panels_for(model.contents);
+  model.places = MeshPlaces{model.timeline.run()};
   model.view.refresh(model.timeline);
   const auto described = described_step(model);
   model.described = described ? model.bubbles.find(model.timeline, *described) : nullptr;
@@ -66,6 +69,8 @@ void Screen::draw(Model& model, const Look& look) {
   const int jump = toolbar_.draw(painter, toolbar, model);
   timeline_.draw(painter, middle, model);
   if (jump != 0) timeline_.go_to_match(jump, model);
+  if (const auto rank = std::exchange(model.view.wanted_rank, std::nullopt))
+    timeline_.go_to_rank(*rank, model);
   draw_cards(painter, cards, column, model);
   status_.draw_bar(painter, bar, model);
   status_.draw_line(painter, line, model, axes);
@@ -99,7 +104,7 @@ void Screen::draw_cards(const Painter& painter, const Rect& rect, bool column, M
   if (const auto last = model.panels.shown(model.view.panel)) panels.push_back(*last);
   rings_.follow_selection(model);
   if (panels.empty()) {
-    if (DetailsView::has_selection(model)) details_.draw_selection(painter, rect, model);
+    if (DetailsView::has_selection(model)) draw_selection(painter, rect, model);
   } else if (column) {
     draw_column(painter, rect, panels, model);
   } else {
@@ -107,8 +112,15 @@ void Screen::draw_cards(const Painter& painter, const Rect& rect, bool column, M
   }
 }
 
+void Screen::draw_selection(const Painter& painter, const Rect& card, Model& model) {
+  if (!model.view.range) return details_.draw_selection(painter, card, model);
+  if (const auto found = names_.draw(painter, card, model)) timeline_.go_to(*found, model, true);
+}
+
 void Screen::draw_row(const Painter& painter, const Rect& row, const std::vector<Panel>& panels,
                       Model& model) {
+  // The statistics of a range take the place of two cards.
+  const std::size_t covered = model.view.range && panels.size() > 2 ? 2 : 1;
   float shares = 0;
   for (const Panel panel : panels) shares += info_of(panel).share;
   const float gaps = static_cast<float>(panels.size()) - 1;
@@ -117,6 +129,8 @@ void Screen::draw_row(const Painter& painter, const Rect& row, const std::vector
     const float width = (row.width() - gaps * painter.px(edge)) * info_of(panels[i]).share / shares;
     const Rect card{left, row.top, left + width, row.bottom};
     left = card.right + painter.px(edge);
+    if (covered > 1 && i + covered == panels.size())
+      return draw_selection(painter, {card.left, card.top, row.right, card.bottom}, model);
     draw_card(painter, card, panels[i], i + 1 == panels.size(), model);
   }
 }
@@ -161,7 +175,7 @@ void Screen::draw_column(const Painter& painter, const Rect& column,
              colours::text_dim);
   const ImGuiIO& io = ImGui::GetIO();
   if (io.MouseWheel != 0 && !io.KeyCtrl && column.contains(io.MousePos) &&
-      !(memory_shown_ && memory_.scrolled()))
+      !(memory_shown_ && memory_.scrolled()) && !(model.view.range && names_.scrolled()))
     by = io.MouseWheel < 0 ? 1 : -1;
   if (by > 0) first_card_ = std::min(first + 1, last);
   if (by < 0) first_card_ = first - std::min<std::size_t>(first, 1);
@@ -170,7 +184,7 @@ void Screen::draw_column(const Painter& painter, const Rect& column,
 void Screen::draw_card(const Painter& painter, const Rect& card, Panel panel, bool last,
                        Model& model) {
   if (last && DetailsView::has_selection(model)) {
-    details_.draw_selection(painter, card, model);
+    draw_selection(painter, card, model);
   } else {
     draw_panel(panel, painter, card, model);
   }

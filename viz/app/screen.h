@@ -11,6 +11,7 @@
 #include "viz/views/lab_view.h"
 #include "viz/views/loss_view.h"
 #include "viz/views/memory_view.h"
+#include "viz/views/names_view.h"
 #include "viz/views/open_view.h"
 #include "viz/views/plan_view.h"
 #include "viz/views/retime_view.h"
@@ -43,6 +44,8 @@ class Screen {
   const PlanView& plan() const { return plan_; }
   const StallView& stall() const { return stall_; }
   const OpenView& open() const { return open_; }
+  const NamesView& names() const { return names_; }
+  StripLayout& lanes() { return timeline_.lanes(); }
 
  private:
   static void draw_recent(const Look& look, float middle, float top, float bottom, Model& model);
@@ -56,6 +59,7 @@ class Screen {
   /// Draws a panel, or the selection, which takes the place of the last one so that it covers no
   /// lane.
   void draw_card(const Painter& painter, const Rect& card, Panel panel, bool last, Model& model);
+  void draw_selection(const Painter& painter, const Rect& card, Model& model);
   void draw_panel(Panel panel, const Painter& painter, const Rect& card, Model& model);
 
   StatusView status_;
@@ -77,6 +81,7 @@ class Screen {
   std::size_t first_card_ = 0;  ///< of a column
   bool had_selection_ = false;  ///< in the last frame
   DetailsView details_;
+  NamesView names_;
   HelpView help_;
   ExportView export_;
   OpenView open_;

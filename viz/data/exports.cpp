@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 
 #include "core/base/error.h"
 #include "viz/data/mean_step.h"
+#include "viz/data/name_statistics.h"
 #include "viz/data/range_statistics.h"
 
 namespace lockstep::viz {
@@ -122,6 +125,31 @@ std::string statistics_csv(const Timeline& timeline, const TimeWindow& window,
                           bytes_sent(timeline, *timeline.find_rank(rank.rank), account.step)))
                  .end();
     }
+  return csv;
+}
+
+std::string names_csv(const Timeline& timeline, const Interval& selection) {
+  NameStatistics names;
+  names.update(timeline, selection, true, std::chrono::hours{1});
+  Line head;
+  for (const char* column :
+       {"selection_start", "selection_seconds", "rank", "name", "category", "group", "stage",
+        "count", "total_seconds", "share", "mean_seconds", "min_seconds", "max_seconds"})
+    head.add(column);
+  std::string csv = head.end();
+  for (const NameTotal& total :
+       sorted_totals(timeline, names.totals(), NameColumn::total, false, names.totals().size())) {
+    const SpanKind& kind = total.kind;
+    Line line;
+    line.add(selection.start).add(selection.end - selection.start).add(std::to_string(kind.rank));
+    line.add(cell(kind.name == 0 ? name_of(kind.category) : timeline.name(kind.name)));
+    line.add(name_of(kind.category)).add(cell(timeline.name(kind.group)));
+    line.add(kind.stage < 0 ? std::string{} : std::to_string(kind.stage));
+    line.add(std::to_string(total.count)).add(total.inside);
+    line.add(fmt::format("{}", share_of_time(total, selection, 1)));
+    line.add(static_cast<Picoseconds>(std::llround(total.mean())));
+    csv += line.add(total.shortest).add(total.longest).end();
+  }
   return csv;
 }
 

@@ -16,6 +16,10 @@ namespace lockstep::viz {
 std::string statistics_csv(const Timeline& timeline, const TimeWindow& window,
                            const std::optional<Interval>& selection);
 
+/// Returns the statistics by name of a range as CSV: a line per rank and name (NameStatistics).
+/// Times are in seconds; `total_seconds` counts only the parts of the spans inside the range.
+std::string names_csv(const Timeline& timeline, const Interval& selection);
+
 /// Returns folder/stem-N.extension with the least N for which there is no such file. Characters of
 /// `stem` that are unusual in file names become '-'.
 std::filesystem::path free_name(const std::filesystem::path& folder, const std::string& stem,

@@ -15,6 +15,14 @@ void forget_run(Model& model) {
   model.playback = {};
   model.view.locked_step.reset();
   model.view.range.reset();
+  model.view.names.clear();
+  model.view.durations.clear();
+  model.view.chosen_kind.reset();
+  model.view.wanted_rank.reset();
+  model.view.marked_rank.reset();
+  model.alike.clear();
+  model.history.clear();
+  model.notes = {};
   model.view.marks.clear();
   model.view.set_query(model.view.query, model.timeline);  // the names have other ids
   model.viewport.follow(true);

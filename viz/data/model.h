@@ -1,13 +1,18 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 
 #include "viz/data/advice.h"
+#include "viz/data/alike_ranks.h"
 #include "viz/data/finding.h"
 #include "viz/data/ghost.h"
+#include "viz/data/mesh_places.h"
 #include "viz/data/playback.h"
 #include "viz/data/retiming.h"
+#include "viz/data/run_notes.h"
+#include "viz/data/selection_history.h"
 #include "viz/data/series.h"
 #include "viz/data/stall_of_run.h"
 #include "viz/data/view_state.h"
@@ -45,10 +50,22 @@ struct Model {
   StallOfRun stall;
   Source source;
   ViewState view;
+  AlikeRanks alike;
+  Likeness likeness;  ///< with which identical ranks are folded
+  SelectionHistory history;
+  RunNotes notes;
+  std::filesystem::path notes_file;  ///< "" if there is no trace file to put one beside
+  bool patient =
+      false;  ///< whether a frame may take as long as its analyses need, as for a picture
   /// The step that panels describe, if it is analysed; valid in this frame.
   const BubbleSeries::Point* described = nullptr;
+  MeshPlaces places;  ///< of the run's ranks; valid in this frame
   RunContents contents;
-  PanelRow panels;                            ///< those that fit the contents
+  PanelRow panels;  ///< those that fit the contents
+  /// Returns the straggler of the described step, or null.
+  const Straggler* straggler() const {
+    return described && described->straggler ? &*described->straggler : nullptr;
+  }
   Picoseconds origin = 0;                     ///< the time that the views show as 0
   SelectedChain chain;                        ///< of `selected`
   Finding hovered;                            ///< under the cursor in this frame

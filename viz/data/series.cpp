@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/explain/slow.h"
+
 namespace lockstep::viz {
 
 std::vector<LossPoint> loss_series(const Timeline& timeline) {
@@ -41,7 +43,12 @@ const BubbleSeries::Point* BubbleSeries::find(const Timeline& timeline, std::siz
   if (behind_) return nullptr;
   computed_ = true;
   Point point{.step = step, .account = step_account(timeline, step)};
-  for (RankAccount& rank : point.account.ranks) rank.pieces = {};  // the sums suffice
+  std::vector<std::set<int>> stages;
+  for (RankAccount& rank : point.account.ranks) {
+    rank.pieces = {};  // the sums suffice
+    stages.push_back(stages_of(timeline, *timeline.find_rank(rank.rank), step));
+  }
+  point.straggler = straggler_of(point.account, stages);
   if (const auto found = bubble(timeline, step)) {
     point.bubble = *found;
     for (const auto& rank : timeline.ranks()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/timeline/step_account.h"
+#include "viz/data/straggler.h"
 #include "viz/data/viewport.h"
 
 namespace lockstep::viz {
@@ -27,8 +28,9 @@ class BubbleSeries {
     int step = 0;
     StepAccount account{};  ///< without pieces
     // The schedule's figures for a pipeline's actions; their windows differ from the step.
-    Bubble bubble{};        ///< its window is 0 without a pipeline
-    Bubble internal{};      ///< of `longest_rank`
+    Bubble bubble{};    ///< its window is 0 without a pipeline
+    Bubble internal{};  ///< of `longest_rank`
+    std::optional<Straggler> straggler{};
     int longest_rank = -1;  ///< the rank whose pipeline actions extend over the longest time
   };
   /// Counts the steps that have ended. Until the next call, find() spends about `budget` on

@@ -6,10 +6,15 @@
 #include <charconv>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "core/base/printable.h"
 #include "viz/data/folding.h"
 
 namespace lockstep::viz {
 namespace {
+
+constexpr std::size_t longest_key = 40;
 
 char lower(char character) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(character)));
@@ -30,14 +35,15 @@ std::optional<int> number_in(std::string_view text) {
 
 }  // namespace
 
+const std::array<std::pair<std::string_view, SpanSearch::Kind>, 6> SpanSearch::fields{
+    {{"rank:", Kind::rank},
+     {"step:", Kind::step},
+     {"stage:", Kind::stage},
+     {"microbatch:", Kind::microbatch},
+     {"layer:", Kind::layer},
+     {"peer:", Kind::peer}}};
+
 SpanSearch::SpanSearch(std::string_view query) {
-  static constexpr std::array<std::pair<std::string_view, Kind>, 6> fields{
-      {{"rank:", Kind::rank},
-       {"step:", Kind::step},
-       {"stage:", Kind::stage},
-       {"microbatch:", Kind::microbatch},
-       {"layer:", Kind::layer},
-       {"peer:", Kind::peer}}};
   for (std::size_t at = 0; at < query.size();) {
     const std::size_t begin = query.find_first_not_of(' ', at);
     if (begin == std::string_view::npos) break;
@@ -56,6 +62,27 @@ SpanSearch::SpanSearch(std::string_view query) {
     }
     words_.push_back(std::move(word));
   }
+}
+
+std::string SpanSearch::trouble(const Timeline& timeline) const {
+  for (const Word& word : words_) {
+    if (word.kind != Kind::text) continue;
+    const std::size_t colon = word.text.find(':');
+    // "c10d::allreduce_" and ":0" have no key.
+    if (colon == std::string::npos || colon == 0 || word.text.find(':', colon + 1) == colon + 1)
+      continue;
+    bool is_name = false;
+    for (NameId id = 0; id < timeline.name_count() && !is_name; ++id)
+      is_name = in_name(timeline, word, id);
+    if (is_name) continue;
+    const std::string key = excerpt(word.text.substr(0, colon), longest_key);
+    std::vector<std::string> keys;
+    for (const auto& [name, kind] : fields) keys.emplace_back(name.substr(0, name.size() - 1));
+    if (std::ranges::count(keys, word.text.substr(0, colon)) > 0)
+      return fmt::format("{0} needs a number, such as {0}:0", key);
+    return fmt::format("unknown key {}; the keys are {}", key, list_words(keys));
+  }
+  return {};
 }
 
 bool SpanSearch::matches(const Timeline& timeline, int rank, const TimelineSpan& span) const {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "viz/data/finding.h"
@@ -15,13 +17,17 @@ namespace lockstep::viz {
 ///   - "F3", "B0", "W12": the pipeline action of that kind and microbatch;
 ///   - "rank:1", "step:2", "stage:0", "microbatch:5", "layer:4", "peer:3": that number;
 ///   - any other word: a part of the span's name, its category or its process group's name,
-///     in upper or lower case.
+///     in upper or lower case. "nccl:all_reduce" is such a word, too.
 class SpanSearch {
  public:
   SpanSearch() = default;
   explicit SpanSearch(std::string_view query);
 
   bool empty() const { return words_.empty(); }
+  /// Returns what is wrong with the search: "unknown key foo; the keys are rank, step...", or "rank
+  /// needs a number, such as rank:0". "" if nothing is. A word with a colon is a name, and not
+  /// wrong, if a name in the timeline contains it.
+  std::string trouble(const Timeline& timeline) const;
   bool matches(const Timeline& timeline, int rank, const TimelineSpan& span) const;
   /// The number of spans that match, in the action and kernel bands of all lanes, and how far they
   /// have been counted.
@@ -38,6 +44,7 @@ class SpanSearch {
 
  private:
   enum class Kind : std::uint8_t { text, label, rank, step, stage, microbatch, layer, peer };
+  static const std::array<std::pair<std::string_view, Kind>, 6> fields;
   struct Word {
     Kind kind = Kind::text;
     std::string text{};  ///< lower case; for a label, its letter

@@ -12,7 +12,8 @@ constexpr float most_share = 0.11f;  // of the available height, for a compute s
 constexpr float least_communication = 6, most_communication = 14;
 constexpr float kernel_share = 0.35f;  // relative to a compute strip
 constexpr float strip_gap = 2;
-constexpr float group_gap = 10;
+constexpr float group_gap = 10, tight_gap = 4;  // the latter if the rows scroll
+constexpr float heading_height = 18;
 
 bool has_spans(const Lane& lane, Band band) {
   return !lane.rows(band).empty();
@@ -24,80 +25,133 @@ bool is_empty(const Lane& lane) {
 
 }  // namespace
 
-float StripLayout::collect(const Timeline& timeline, const std::function<bool(int)>& is_collapsed,
+void StripLayout::collect_rank(const Timeline& timeline, std::size_t index, bool collapsed) {
+  constexpr float communication_units = most_communication / most_compute;
+  const auto& rank = timeline.ranks()[index];
+  RankGroup group{.rank = rank.get(), .first = strips_.size(), .collapsed = collapsed};
+  std::unordered_map<std::string_view, std::size_t> by_name;  // communication strips
+  const auto add = [&](const Lane& lane, StripKind kind, float height) {
+    if (kind == StripKind::communication) {
+      const auto [at, fresh] = by_name.try_emplace(lane.name(), strips_.size());
+      if (!fresh) {
+        strips_[at->second].lanes.push_back(&lane);
+        return;
+      }
+    }
+    strips_.push_back({rank.get(), index, {&lane}, kind, 0, height});
+    units_ += height;
+    gaps_ += strip_gap;
+  };
+  for (const auto& lane : rank->lanes) {
+    if (lane->is_compute()) {
+      add(*lane, StripKind::compute, 1);
+      if (has_spans(*lane, Band::kernel) && !group.collapsed)
+        add(*lane, StripKind::kernels, kernel_share);
+    } else if (!group.collapsed && !is_empty(*lane)) {
+      const bool communicates = has_spans(*lane, Band::action) || !has_spans(*lane, Band::kernel);
+      add(*lane, communicates ? StripKind::communication : StripKind::kernels,
+          communicates ? communication_units : kernel_share);
+    }
+  }
+  group.count = strips_.size() - group.first;
+  if (group.count == 0) return;
+  group_of_.emplace(rank->rank, groups_.size());
+  items_.push_back({.heading = false, .index = groups_.size()});
+  groups_.push_back(std::move(group));
+  gaps_ += tight_ ? tight_gap : group_gap;
+}
+
+float StripLayout::collect(const Timeline& timeline, const RowPlan& plan,
+                           const std::function<bool(int)>& is_collapsed, int straggler,
                            float scale) {
   strips_.clear();
   groups_.clear();
-  // Heights are in units of a compute strip; sum the requested heights first.
-  float units = 0, fixed = 0;
-  constexpr float communication_units = most_communication / most_compute;
+  headings_.clear();
+  items_.clear();
   group_of_.clear();
-  const auto add_rank = [&](std::size_t index) {
-    const auto& rank = timeline.ranks()[index];
-    RankGroup group{.rank = rank.get(),
-                    .first = strips_.size(),
-                    .collapsed = is_collapsed(rank->rank),
-                    .pinned = pinned_.contains(rank->rank)};
-    std::unordered_map<std::string_view, std::size_t> by_name;  // communication strips
-    const auto add = [&](const Lane& lane, StripKind kind, float height) {
-      if (kind == StripKind::communication) {
-        const auto [at, fresh] = by_name.try_emplace(lane.name(), strips_.size());
-        if (!fresh) {
-          strips_[at->second].lanes.push_back(&lane);
-          return;
-        }
-      }
-      strips_.push_back({rank.get(), index, {&lane}, kind, 0, height});
-      units += height;
-      fixed += strip_gap;
-    };
-    for (const auto& lane : rank->lanes) {
-      if (lane->is_compute()) {
-        add(*lane, StripKind::compute, 1);
-        if (has_spans(*lane, Band::kernel) && !group.collapsed) {
-          add(*lane, StripKind::kernels, kernel_share);
-        }
-      } else if (!group.collapsed && !is_empty(*lane)) {
-        const bool communicates = has_spans(*lane, Band::action) || !has_spans(*lane, Band::kernel);
-        add(*lane, communicates ? StripKind::communication : StripKind::kernels,
-            communicates ? communication_units : kernel_share);
-      }
-    }
-    group.count = strips_.size() - group.first;
-    if (group.count == 0) return;
-    group_of_.emplace(rank->rank, groups_.size());
-    groups_.push_back(group);
-    fixed += group_gap;
+  units_ = gaps_ = 0;
+  const auto add = [&](std::size_t index, bool pinned, const std::vector<std::size_t>& alike) {
+    const int rank = timeline.ranks()[index]->rank;
+    const std::size_t before = groups_.size();
+    collect_rank(timeline, index, is_collapsed(rank));
+    if (groups_.size() == before) return;
+    groups_.back().pinned = pinned;
+    groups_.back().straggler = rank == straggler;
+    groups_.back().alike = alike;
   };
-  for (const bool pinned : {true, false}) {
-    if (pinned && pinned_.empty()) continue;
-    for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
-      const int rank = timeline.ranks()[i]->rank;
-      if (pinned_.contains(rank) == pinned && !hidden_.contains(rank)) add_rank(i);
+  for (const std::size_t index : plan.pinned) add(index, true, {});
+  for (const PlannedGroup& planned : plan.groups) {
+    if (choices_.axis) {
+      items_.push_back({.heading = true, .index = headings_.size()});
+      headings_.push_back({.coordinate = planned.coordinate,
+                           .ranks = planned.ranks,
+                           .folded = planned.folded,
+                           .height = heading_height * scale});
+      gaps_ += heading_height + strip_gap;
     }
+    for (const PlannedRow& row : planned.rows) add(row.rank, false, row.alike);
   }
-  units_ = units;
-  fixed *= scale;
-  float least = fixed;
-  for (const Strip& strip : strips_) {
+  shown_ = plan.shown;
+  filtered_ = plan.filtered;
+  float least = gaps_ * scale;
+  for (const Strip& strip : strips_)
     least += std::max(strip.height * least_compute, least_communication) * scale;
-  }
-  fixed_ = fixed;
   return least;
 }
 
-void StripLayout::update(const Timeline& timeline, float available, float scale) {
-  const bool crowded = collect(
-                           timeline, [](int) { return false; }, scale) > available;
-  collect(
-      timeline, [&](int rank) { return crowded != toggled_.contains(rank); }, scale);
-  const float room = available - fixed_;
+void StripLayout::update(const Timeline& timeline, float available, float scale,
+                         const RowContext& context) {
+  using Fold = RowChoices::Fold;
+  const int straggler = context.straggler;
+  const auto plan = [&](bool folds) {
+    return plan_rows(timeline, context.places, choices_, folds ? context.leaders : nullptr,
+                     straggler);
+  };
+  const auto fits = [&](const RowPlan& rows, const std::function<bool(int)>& is_collapsed) {
+    return collect(timeline, rows, is_collapsed, straggler, scale) <= available;
+  };
+  const auto expanded = [](int) { return false; };
+  const auto collapsed = [](int) { return true; };
+  RowPlan rows = plan(choices_.fold == Fold::on);
+  folds_ = choices_.fold == Fold::on;
+  tight_ = false;
+  bool crowded = !fits(rows, expanded);
+  if (crowded && choices_.fold == Fold::automatic && !fits(rows, collapsed)) {
+    folds_ = true;
+    rows = plan(true);
+    crowded = !fits(rows, expanded);
+  }
+  const auto is_collapsed = [&](int rank) { return crowded != toggled_.contains(rank); };
+  if (!fits(rows, is_collapsed)) {
+    // The rows scroll. The straggler stays where the user sees it.
+    tight_ = true;
+    for (PlannedGroup& group : rows.groups)
+      for (const PlannedRow& row : group.rows)
+        if (timeline.ranks()[row.rank]->rank == straggler) rows.pinned.push_back(row.rank);
+    for (PlannedGroup& group : rows.groups)
+      std::erase_if(group.rows, [&](const PlannedRow& row) {
+        return timeline.ranks()[row.rank]->rank == straggler;
+      });
+    collect(timeline, rows, is_collapsed, straggler, scale);
+  }
+  place(available, scale);
+}
+
+void StripLayout::place(float available, float scale) {
+  const float room = available - gaps_ * scale;
   // On a large screen, strips may grow further.
   const float most = std::max(most_compute * scale, available * most_share);
   const float unit = std::clamp(units_ > 0 ? room / units_ : 0, least_compute * scale, most);
-  float y = group_gap / 2 * scale;
+  const float gap = (tight_ ? tight_gap : group_gap) * scale;
+  float y = gap / 2;
   pinned_height_ = 0;
-  for (RankGroup& group : groups_) {
+  for (const Item& item : items_) {
+    if (item.heading) {
+      headings_[item.index].top = y;
+      y += (heading_height + strip_gap) * scale;
+      continue;
+    }
+    RankGroup& group = groups_[item.index];
     group.top = y;
     for (std::size_t i = group.first; i < group.first + group.count; ++i) {
       Strip& strip = strips_[i];
@@ -106,10 +160,10 @@ void StripLayout::update(const Timeline& timeline, float available, float scale)
       y = strip.bottom() + strip_gap * scale;
     }
     group.height = y - strip_gap * scale - group.top;
-    y += group_gap * scale;
-    if (group.pinned) pinned_height_ = y - group_gap / 2 * scale;
+    y += gap;
+    if (group.pinned) pinned_height_ = y - gap / 2;
   }
-  height_ = y - group_gap / 2 * scale;
+  height_ = y - gap / 2;
 }
 
 const Strip* StripLayout::strip_at(float y) const {
@@ -142,8 +196,33 @@ const RankGroup* StripLayout::find(int rank) const {
   return found != group_of_.end() ? &groups_[found->second] : nullptr;
 }
 
+const RowHeading* StripLayout::heading_at(float y) const {
+  for (const RowHeading& heading : headings_)
+    if (y >= heading.top && y < heading.top + heading.height) return &heading;
+  return nullptr;
+}
+
 void StripLayout::pin(int rank) {
-  if (!pinned_.insert(rank).second) pinned_.erase(rank);
+  if (!choices_.pinned.insert(rank).second) choices_.pinned.erase(rank);
+}
+
+void StripLayout::reveal(int rank, const MeshPlaces& places) {
+  choices_.hidden.erase(rank);
+  if (group_of_.contains(rank)) return;
+  if (choices_.axis) choices_.folded.erase(places.coordinate(rank, *choices_.axis));
+  choices_.unfolded.insert(rank);
+  choices_.filter = {};
+  choices_.filter_text.clear();
+}
+
+void StripLayout::toggle_alike(const RankGroup& group, const Timeline& timeline) {
+  if (group.alike.empty()) {
+    choices_.unfolded.clear();
+    return;
+  }
+  choices_.unfolded.insert(group.rank->rank);
+  for (const std::size_t index : group.alike)
+    choices_.unfolded.insert(timeline.ranks()[index]->rank);
 }
 
 void StripLayout::toggle(int rank) {

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/timeline/pipeline_analysis.h"
+#include "viz/data/name_statistics.h"
 #include "viz/data/panels.h"
 #include "viz/data/range_statistics.h"
 #include "viz/data/settings.h"
@@ -49,9 +51,18 @@ struct ViewState : Controls {
   std::string query{};           ///< in the search box
   SpanSearch search{};           ///< the same, parsed: other spans are dimmed
   std::int64_t found = 0;        ///< number of spans that match, as last counted or counted so far
+  std::string search_trouble{};  ///< what is wrong with the search, or ""
   std::optional<int> locked_step{};  ///< the step that panels describe, wherever the window is
-  std::optional<RangeStatistics> range{};  ///< of the range selected by dragging
-  std::vector<Interval> marks{};           ///< a mark at one time has no length
+  /// Of the range selected by dragging. Without ranks while it is being dragged or computed.
+  std::optional<RangeStatistics> range{};
+  NameStatistics names{};         ///< of the same range
+  DurationHistogram durations{};  ///< of the spans of `chosen_kind` in it
+  std::optional<SpanKind> chosen_kind{};
+  bool by_name = true;         ///< whether the range's card shows its names rather than its ranks
+  bool names_by_rank = false;  ///< whether they are counted separately for each rank
+  std::optional<int> wanted_rank{};  ///< a rank that the user wants to see
+  std::optional<int> marked_rank{};  ///< the last one, whose name stands out
+  std::vector<Interval> marks{};     ///< a mark at one time has no length
   LessonWish lesson_wish = LessonWish::none;
   bool lab = false;            ///< whether the lab is shown instead of the run
   bool lab_takes_run = false;  ///< whether the lab is to take over the run's values
@@ -60,19 +71,41 @@ struct ViewState : Controls {
   /// Adds a mark, or removes it if there is one within `near` of it.
   void mark(const Interval& time, Picoseconds near);
   void set_query(std::string_view text, const Timeline& timeline);
+  /// Shows a range that is still being dragged.
+  void drag_range(const Interval& time) {
+    range = RangeStatistics{.range = time};
+    wants_job_ = false;
+    names.clear();
+    chosen_kind.reset();
+  }
+  bool dragging() const { return range && range->ranks.empty() && !wants_job_; }
+  bool computing() const { return wants_job_; }  ///< whether another thread computes the range
+  /// Selects a range. If it has many spans and the timeline does not change any more (`fixed`),
+  /// another thread computes the statistics, and refresh() takes them over.
+  void select_range(const Timeline& timeline, const Interval& time, bool fixed);
+  /// Waits for the other thread.
+  void wait();
   /// Counts the matching spans again, and recomputes the range's statistics, if spans have arrived.
   /// Waits for the run to end if that takes too long for every frame.
   void refresh(const Timeline& timeline);
   /// Returns whether the next refresh() continues to count.
-  bool counting() const { return !search.empty() && !count_.complete; }
+  bool counting() const { return searches() || counts_range(); }
+  bool searches() const { return !search.empty() && !count_.complete; }
 
  private:
   void count(const Timeline& timeline);
+  void refresh_range(const Timeline& timeline);
+  bool counts_range() const {
+    return job_.valid() || wants_job_ ||
+           (range && by_name && (!names.complete() || (chosen_kind && !durations.complete())));
+  }
 
   SpanSearch::Count count_{};  ///< of the search
   bool recounts_ = false;      ///< whether `found` is of an earlier, complete count
   std::int64_t counted_spans_ = 0;
   std::chrono::steady_clock::duration took_{};
+  std::future<RangeStatistics> job_;  ///< of this range, or of one that was selected before
+  bool wants_job_ = false;            ///< whether `range` is still to be computed
 };
 
 /// The chain of the selected action, kept until another action is selected.

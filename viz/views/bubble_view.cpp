@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "viz/data/mean_step.h"
 #include "viz/data/panels.h"
@@ -72,6 +73,12 @@ void explain_part(const Painter& painter, const Rect& row, const StepAccount& ac
   tip(painter, row, lines);
 }
 
+/// Begins a sentence with a capital letter.
+std::string in_upper_case(std::string sentence) {
+  sentence.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(sentence.front())));
+  return sentence;
+}
+
 double share_of(const MeanPart& part, const StepAccount& account) {
   const double length = static_cast<double>(account.length);
   return length > 0 ? mean_of(part.sum, account) / length : 0;
@@ -107,9 +114,11 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   std::vector<std::string> sentences = step_sentences(point);
   if (model.advice.step == point.step && !model.advice.sentences.empty())
     sentences.insert(sentences.begin(), model.advice.sentences.front());
+  if (point.straggler)
+    sentences.insert(sentences.begin(), in_upper_case(straggler_words(*point.straggler)) + ".");
   for (const std::string& sentence : sentences)
     if (rest.top + paragraph_height(painter, sentence, rest.width()) <= bottom)
-      rest.top = explain(painter, rest, {sentence}, colours::text_dim);
+      rest.top = explain(painter, rest, {sentence}, colours::text_dim, &model.view.wanted_rank);
   rest.top += painter.px(3);
   draw_trend(painter, rest, model, point.step, pipeline);
 }

@@ -132,7 +132,7 @@ std::optional<Finding> BucketsView::draw(const Painter& painter, const Rect& rec
   }
   Rect words = words_room;
   words.top = bars_.bottom + line + painter.px(5);
-  explain(painter, words, explanation_);
+  explain(painter, words, explanation_, colours::text, &model.view.wanted_rank);
   if (!hovered || !ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return std::nullopt;
   const Bucket& bucket = buckets_.buckets[*hovered];
   const RankTimeline* found = model.timeline.find_rank(buckets_.rank);

@@ -1,6 +1,7 @@
 #include "viz/views/details_view.h"
 #include "viz/data/mean_step.h"
 #include "viz/data/words.h"
+#include "viz/views/paragraph.h"
 #include "viz/views/tip.h"
 
 #include <fmt/format.h>
@@ -64,17 +65,18 @@ std::vector<RangeColumn> range_columns(const RangeStatistics& range, std::size_t
   return parts;
 }
 
-/// Draws a table of each rank's activity in a range: shares of the range's length, which add up to
-/// it, and bytes.
-void draw_range(const Painter& painter, const Rect& card, const RangeStatistics& range,
-                Picoseconds origin) {
+ImU32 mark_of(const Finding& finding) {
+  if (finding.piece) return colour_of(finding.piece->part);
+  if (finding.kind == Finding::Kind::idle) return colours::text_faint;
+  if (finding.span.category == Category::wait) return colours::trouble;
+  return colour_of(finding.span.category);
+}
+
+}  // namespace
+
+void DetailsView::draw_ranks(const Painter& painter, const Rect& inside,
+                             const RangeStatistics& range) {
   const Look& look = painter.look();
-  const auto start = static_cast<double>(range.range.start - origin);
-  const auto end = static_cast<double>(range.range.end - origin);
-  const double grain = std::max((end - start) / 100, 1.0);
-  const Rect inside =
-      painter.card(card, "Range of " + duration_words(end - start),
-                   fmt::format("{} to {}", axis_words(start, grain), axis_words(end, grain)));
   if (range.ranks.empty()) return;  // while it is being dragged
   if (!range.added_up) {
     painter.text(inside.left, inside.top,
@@ -117,33 +119,42 @@ void draw_range(const Painter& painter, const Rect& card, const RangeStatistics&
     sum.sent = plus(sum.sent, each.sent);
   }
   row("all", sum, static_cast<double>(range.ranks.size()));
-  for (const RankStatistics& each : range.ranks) {
-    if (y + 2 * line > inside.bottom) break;
-    row(fmt::format("rank {}", each.rank), each, 1);
+  for (std::size_t i = 0; i < range.ranks.size(); ++i) {
+    const std::size_t left = range.ranks.size() - i;
+    if (y + (left > 1 ? 3 : 2) * line > inside.bottom) {
+      painter.text(inside.left, y + line,
+                   painter.fitted(fmt::format("and {} more; the exported CSV has all ranks", left),
+                                  look.small, inside.width()),
+                   colours::text_faint, look.small);
+      break;
+    }
+    row(fmt::format("rank {}", range.ranks[i].rank), range.ranks[i], 1);
   }
 }
-
-ImU32 mark_of(const Finding& finding) {
-  if (finding.piece) return colour_of(finding.piece->part);
-  if (finding.kind == Finding::Kind::idle) return colours::text_faint;
-  if (finding.span.category == Category::wait) return colours::trouble;
-  return colour_of(finding.span.category);
-}
-
-}  // namespace
 
 bool DetailsView::has_selection(const Model& model) {
   return model.view.range || model.selected.kind != Finding::Kind::nothing;
 }
 
 void DetailsView::draw_selection(const Painter& painter, const Rect& card, Model& model) const {
-  if (model.view.range) return draw_range(painter, card, *model.view.range, model.origin);
+  if (model.view.range) {
+    const RangeStatistics& range = *model.view.range;
+    const auto start = static_cast<double>(range.range.start - model.origin);
+    const auto end = static_cast<double>(range.range.end - model.origin);
+    const double grain = std::max((end - start) / 100, 1.0);
+    return draw_ranks(
+        painter,
+        painter.card(card, "Range of " + duration_words(end - start),
+                     fmt::format("{} to {}", axis_words(start, grain), axis_words(end, grain))),
+        range);
+  }
   const Look& look = painter.look();
   const auto lines = all_words(model, model.selected);
   const Rect inside = painter.card(card, lines.front(), "Esc clears");
   float y = inside.top;
   for (std::size_t i = 1; i < lines.size(); ++i) {
-    painter.text(inside.left, y, lines[i], colours::text_dim, look.small);
+    text_with_links(painter, inside.left, y, lines[i], colours::text_dim, look.small,
+                    model.view.wanted_rank);
     y += size_of(look.small) + painter.px(line_gap);
   }
   if (!model.chain.chain) return;

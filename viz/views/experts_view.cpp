@@ -107,7 +107,7 @@ void ExpertsView::draw(const Painter& painter, const Rect& rect, Model& model) {
   explain(
       painter,
       {inside.left, plot_.bottom + line + painter.px(4), inside.right, rect.bottom - painter.px(4)},
-      explanation_);
+      explanation_, colours::text, &model.view.wanted_rank);
   if (!hovered || load_.layers.size() < 2 || !ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return;
   if (only)
     model.view.expert_layer.reset();

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::viz {
@@ -11,90 +13,179 @@ namespace {
 
 enum class With { any, one_run, two_runs };
 
+/// A key or a mouse action, and what it does. Both the help in the window and --help show these.
 struct Control {
+  const char* section;
   const char* keys;
   const char* effect;
   With with = With::any;
 };
+constexpr const char *move = "Move in time", *select = "Select", *jump = "Jump",
+                     *rows = "Rows of ranks", *show = "Show", *runs_of_two = "Two runs",
+                     *program = "The viewer";
 constexpr Control controls[] = {
-    {"Wheel", "scroll"},
-    {"Ctrl+wheel, W S", "zoom at the cursor"},
-    {"Shift+wheel, A D", "pan"},
-    {"Drag", "select a range of time and see its statistics"},
-    {"Shift+drag, middle drag", "pan"},
-    {"Click", "select a span; a rank's name collapses its lanes"},
-    {"Click on a step", "lock the cards to it and see its statistics; again: unlock",
+    {move, "Ctrl+wheel, W S", "zoom at the cursor"},
+    {move, "Shift+wheel, A D", "pan"},
+    {move, "Shift+drag, middle drag", "pan"},
+    {move, "Drag in the overview", "move the window through the run", With::one_run},
+    {move, "F", "focus on the selection, or show the whole run"},
+    {move, "Home", "show the whole run"},
+    {move, "Page up, Page down", "previous and next step"},
+    {move, "L", "follow a live run", With::one_run},
+    {move, "Space", "replay the run slowly, or pause"},
+    {move, "Drag in the time axis", "scrub through the replay"},
+    {select, "Click", "select a span or idle time"},
+    {select, "Drag", "select a range of time: its statistics"},
+    {select, "Click on a step", "lock the cards to it: its statistics; again: unlock",
      With::one_run},
-    {"← →", "previous and next span of the lane"},
-    {"↑ ↓", "span of the lane above and below"},
-    {"Page up, Page down", "previous and next step"},
-    {"F", "focus on the selection, or show the whole run"},
-    {"Home", "show the whole run"},
-    {"L", "follow a live run", With::one_run},
-    {"Space", "replay the run slowly, or pause; drag in the time axis to scrub"},
-    {"R", "next panel in the last card", With::one_run},
-    {"P", "critical path"},
-    {"G", "predicted schedule, below the observed one"},
-    {"M", "mark the selection or the time at the cursor; again: remove the mark"},
-    {"/", "search: F3, rank:1, step:2, stage:0, microbatch:5, or a part of a name"},
-    {"N, Shift+N", "next and previous span that the search finds"},
-    {"C", "collapse the lanes of all ranks"},
-    {"T, H", "pin the rank under the cursor to the top; hide it"},
-    {"Shift+H", "show all ranks"},
-    {"V", "with two runs: both, or one at a time", With::two_runs},
-    {"X", "with two runs: exchange A and B in the same place", With::two_runs},
-    {"Shift+Page up, down", "with two runs: step of the run under the cursor only", With::two_runs},
-    {"Click on a step", "with two runs: compare this step", With::two_runs},
-    {"Ctrl+O, drop a file", "open another run, or compare it with this one"},
-    {"Ctrl+Z, Ctrl+Y", "on the lab's board: undo, redo", With::one_run},
-    {"E", "export: a picture, the timeline as SVG, or the statistics as CSV"},
-    {"B", "dark or light background"},
-    {"+, -, 0", "larger, smaller, or as the screen asks"},
-    {"Esc", "clear the selection, the range, the search and the playback"},
-    {"?", "this list"},
-    {"Q", "quit"},
+    {select, "Click in the statistics", "heading: sort; name or bin: jump to the next such span",
+     With::one_run},
+    {select, "Wheel in the statistics", "scroll through the names", With::one_run},
+    {select, "← →", "previous and next span of the lane"},
+    {select, "↑ ↓", "span of the lane above and below"},
+    {select, "M", "mark the selection or the time at the cursor, or remove the mark"},
+    {select, "Ctrl+C", "copy the name of the selection", With::one_run},
+    {select, "Ctrl+Shift+C", "copy the values of the selection", With::one_run},
+    {select, "U", "write a note at the cursor's rank and time", With::one_run},
+    {select, "Esc", "clear the selection, the search and the replay"},
+    {jump, "J", "to what the selection waited for", With::one_run},
+    {jump, "Shift+J", "to what it led to", With::one_run},
+    {jump, "Backspace", "back to where you were", With::one_run},
+    {jump, "Shift+Backspace", "forward again", With::one_run},
+    {jump, "Ctrl+1 to Ctrl+9", "set a bookmark, or remove it", With::one_run},
+    {jump, "1 to 9", "go to a bookmark", With::one_run},
+    {jump, "/", "search: F3, rank:1, step:2, stage:0, or a part of a name"},
+    {jump, "N, Shift+N", "next and previous span that the search finds"},
+    {jump, "Click on \"rank 3\"", "in a sentence: go to its row", With::one_run},
+    {rows, "Wheel", "scroll"},
+    {rows, "Click on a name", "show or collapse its lanes"},
+    {rows, "Drag a name", "move the row", With::one_run},
+    {rows, "Right click", "menu of the span and the row under the cursor", With::one_run},
+    {rows, "C", "collapse the lanes of all ranks, or show them"},
+    {rows, "T, H", "pin the rank under the cursor to the top; hide it"},
+    {rows, "Shift+H", "show all ranks"},
+    {rows, "I", "one row for identical ranks, or a row for each", With::one_run},
+    {rows, "O", "group the rows by the next axis of the mesh", With::one_run},
+    {rows, "Click on a heading", "fold the rows of a group", With::one_run},
+    {rows, "Shift+F", "filter: 5, 4-7, pp:0, or a part of a name", With::one_run},
+    {show, "R", "next panel in the last card", With::one_run},
+    {show, "P", "critical path"},
+    {show, "G", "predicted schedule, below the observed one"},
+    {runs_of_two, "V", "both, or one at a time", With::two_runs},
+    {runs_of_two, "X", "exchange A and B in the same place", With::two_runs},
+    {runs_of_two, "Shift+Page up, down", "step of the run under the cursor only", With::two_runs},
+    {runs_of_two, "Click on a step", "compare this step", With::two_runs},
+    {program, "Ctrl+O, drop a file", "open another run, or compare it with this one"},
+    {program, "Ctrl+Z, Ctrl+Y", "on the lab's board: undo, redo", With::one_run},
+    {program, "E", "export: a picture, SVG, or the statistics as CSV"},
+    {program, "B", "dark or light background"},
+    {program, "+, -, 0", "larger, smaller, or as the screen asks"},
+    {program, "?", "this list"},
+    {program, "Q", "quit"},
 };
 constexpr float padding = 20;
-constexpr float line_gap = 6;
-constexpr float column_gap = 24;
+constexpr float line_gap = 5;
+constexpr float column_gap = 18, between_columns = 36;
+constexpr float screen_share = 0.96f;
+constexpr float least_shrink = 0.5f;
+
+/// A line of the list: a section's title, a control, or nothing.
+struct HelpLine {
+  const Control* control = nullptr;
+  const char* title = nullptr;
+};
+
+/// Divides the controls into columns of about equal height, without separating a title from its
+/// first control.
+std::vector<std::vector<HelpLine>> columns_of(const std::vector<HelpLine>& lines,
+                                              std::size_t count) {
+  std::vector<std::vector<HelpLine>> columns(1);
+  const std::size_t most = (lines.size() + count - 1) / count + 1;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::vector<HelpLine>& column = columns.back();
+    const bool full = column.size() >= most || (lines[i].title && column.size() + 2 > most);
+    const bool blank = !lines[i].control && !lines[i].title;
+    if (full && columns.size() < count) columns.emplace_back();
+    if (blank && columns.back().empty()) continue;
+    columns.back().push_back(lines[i]);
+  }
+  return columns;
+}
 
 }  // namespace
 
 void HelpView::draw(const Painter& painter, ImVec2 size, Runs runs) const {
   const Look& look = painter.look();
-  const float line = size_of(look.small) + painter.px(line_gap);
-  std::vector<Control> shown;
-  std::ranges::copy_if(controls, std::back_inserter(shown), [&](const Control& each) {
-    return each.with == With::any || (each.with == With::two_runs) == (runs == Runs::two);
-  });
-  float keys = 0, effects = 0;
-  for (const Control& each : shown) {
-    keys = std::max(keys, painter.text_width(each.keys, look.small));
-    effects = std::max(effects, painter.text_width(each.effect, look.small));
+  std::vector<HelpLine> lines;
+  const char* section = nullptr;
+  for (const Control& each : controls) {
+    if (each.with != With::any && (each.with == With::two_runs) != (runs == Runs::two)) continue;
+    if (!section || std::strcmp(section, each.section) != 0) {
+      if (section) lines.push_back({});
+      lines.push_back({.title = section = each.section});
+    }
+    lines.push_back({.control = &each});
   }
-  const float width = keys + effects + painter.px(column_gap + 2 * padding);
-  const float height =
-      line * static_cast<float>(shown.size() + 2) + painter.px(2 * padding - line_gap);
+  const float line = size_of(look.small) + painter.px(line_gap);
+  float keys = 0, effects = 0;
+  for (const HelpLine& each : lines) {
+    if (!each.control) continue;
+    keys = std::max(keys, painter.text_width(each.control->keys, look.small));
+    effects = std::max(effects, painter.text_width(each.control->effect, look.small));
+  }
+  // As many columns as the height requires. Where the list is still too large, its text shrinks.
+  const float width_of_column = keys + effects + painter.px(column_gap);
+  std::vector<std::vector<HelpLine>> columns;
+  float width = 0, height = 0;
+  for (const std::size_t count : {1, 2}) {
+    columns = columns_of(lines, count);
+    std::size_t most = 0;
+    for (const auto& column : columns) most = std::max(most, column.size());
+    const auto number = static_cast<float>(columns.size());
+    width = number * width_of_column + (number - 1) * painter.px(between_columns) +
+            2 * painter.px(padding);
+    height = line * static_cast<float>(most + 2) + 2 * painter.px(padding);
+    if (height <= screen_share * size.y) break;
+  }
+  const float shrink = std::clamp(
+      std::min(screen_share * size.x / width, screen_share * size.y / height), least_shrink, 1.0f);
+  width *= shrink;
+  height *= shrink;
   const Rect card{(size.x - width) / 2, (size.y - height) / 2, (size.x + width) / 2,
                   (size.y + height) / 2};
   painter.fill({0, 0, size.x, size.y}, faded(colours::background, 0.6f));
   painter.fill(card, colours::tip, painter.px(6));
   painter.frame(card, colours::text_faint, painter.px(6));
-  const float left = card.left + painter.px(padding);
-  float y = card.top + painter.px(padding);
-  painter.text(left, y, "Keys and mouse", colours::text, look.bold);
-  y += 2 * line;
-  for (const Control& each : shown) {
-    painter.text(left, y, each.keys, colours::text, look.small);
-    painter.text(left + keys + painter.px(column_gap), y, each.effect, colours::text_dim,
-                 look.small);
-    y += line;
+  const auto text = [&](float x, float y, std::string_view words, ImU32 colour, ImFont* font) {
+    painter.list()->AddText(font, shrink * size_of(font), {x, y}, colour, words.data(),
+                            words.data() + words.size());
+  };
+  float left = card.left + shrink * painter.px(padding);
+  const float top = card.top + shrink * painter.px(padding);
+  text(left, top, "Keys and mouse", colours::text, look.bold);
+  for (const auto& column : columns) {
+    float y = top + 2 * shrink * line;
+    for (const HelpLine& each : column) {
+      if (each.title) text(left, y, each.title, colours::accent, look.small);
+      if (each.control) {
+        text(left, y, each.control->keys, colours::text, look.small);
+        text(left + shrink * (keys + painter.px(column_gap)), y, each.control->effect,
+             colours::text_dim, look.small);
+      }
+      y += shrink * line;
+    }
+    left += shrink * (width_of_column + painter.px(between_columns));
   }
 }
 
 std::string help_text() {
   std::string text = "Keys and mouse:\n";
-  for (const Control& each : controls) text += fmt::format("  {:<25} {}\n", each.keys, each.effect);
+  const char* section = nullptr;
+  for (const Control& each : controls) {
+    if (!section || std::strcmp(section, each.section) != 0)
+      text += fmt::format("\n  {}:\n", section = each.section);
+    text += fmt::format("  {:<25} {}\n", each.keys, each.effect);
+  }
   return text;
 }
 

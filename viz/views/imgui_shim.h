@@ -36,12 +36,17 @@ inline void set_modifiers(bool ctrl, bool shift) {
 namespace keys {
 constexpr int a = GLFW_KEY_A, b = GLFW_KEY_B, c = GLFW_KEY_C, d = GLFW_KEY_D, e = GLFW_KEY_E,
               f = GLFW_KEY_F, g = GLFW_KEY_G, h = GLFW_KEY_H, l = GLFW_KEY_L, m = GLFW_KEY_M,
-              n = GLFW_KEY_N, o = GLFW_KEY_O, p = GLFW_KEY_P, q = GLFW_KEY_Q, r = GLFW_KEY_R,
-              s = GLFW_KEY_S, t = GLFW_KEY_T, v = GLFW_KEY_V, w = GLFW_KEY_W, x = GLFW_KEY_X,
-              y = GLFW_KEY_Y, z = GLFW_KEY_Z, left = GLFW_KEY_LEFT, right = GLFW_KEY_RIGHT,
-              up = GLFW_KEY_UP, down = GLFW_KEY_DOWN, page_up = GLFW_KEY_PAGE_UP,
-              page_down = GLFW_KEY_PAGE_DOWN, home = GLFW_KEY_HOME, space = GLFW_KEY_SPACE,
-              escape = GLFW_KEY_ESCAPE;
+              i = GLFW_KEY_I, j = GLFW_KEY_J, n = GLFW_KEY_N, o = GLFW_KEY_O, p = GLFW_KEY_P,
+              q = GLFW_KEY_Q, r = GLFW_KEY_R, s = GLFW_KEY_S, t = GLFW_KEY_T, u = GLFW_KEY_U,
+              v = GLFW_KEY_V, w = GLFW_KEY_W, x = GLFW_KEY_X, y = GLFW_KEY_Y, z = GLFW_KEY_Z,
+              left = GLFW_KEY_LEFT, right = GLFW_KEY_RIGHT, up = GLFW_KEY_UP, down = GLFW_KEY_DOWN,
+              page_up = GLFW_KEY_PAGE_UP, page_down = GLFW_KEY_PAGE_DOWN, home = GLFW_KEY_HOME,
+              space = GLFW_KEY_SPACE, escape = GLFW_KEY_ESCAPE, backspace = GLFW_KEY_BACKSPACE,
+              enter = GLFW_KEY_ENTER;
+}
+/// Returns the key of a digit above the letters.
+inline int digit_key(int digit) {
+  return GLFW_KEY_0 + digit;
 }
 inline bool key_down(int key) {
   return ImGui::IsKeyDown(key);
@@ -69,13 +74,17 @@ inline void set_modifiers(bool ctrl, bool shift) {
 }
 namespace keys {
 constexpr ImGuiKey a = ImGuiKey_A, b = ImGuiKey_B, c = ImGuiKey_C, d = ImGuiKey_D, e = ImGuiKey_E,
-                   f = ImGuiKey_F, g = ImGuiKey_G, h = ImGuiKey_H, l = ImGuiKey_L, m = ImGuiKey_M,
-                   n = ImGuiKey_N, o = ImGuiKey_O, p = ImGuiKey_P, q = ImGuiKey_Q, r = ImGuiKey_R,
-                   s = ImGuiKey_S, t = ImGuiKey_T, v = ImGuiKey_V, w = ImGuiKey_W, x = ImGuiKey_X,
-                   y = ImGuiKey_Y, z = ImGuiKey_Z, left = ImGuiKey_LeftArrow,
-                   right = ImGuiKey_RightArrow, up = ImGuiKey_UpArrow, down = ImGuiKey_DownArrow,
-                   page_up = ImGuiKey_PageUp, page_down = ImGuiKey_PageDown, home = ImGuiKey_Home,
-                   space = ImGuiKey_Space, escape = ImGuiKey_Escape;
+                   f = ImGuiKey_F, g = ImGuiKey_G, h = ImGuiKey_H, i = ImGuiKey_I, j = ImGuiKey_J,
+                   l = ImGuiKey_L, m = ImGuiKey_M, n = ImGuiKey_N, o = ImGuiKey_O, p = ImGuiKey_P,
+                   q = ImGuiKey_Q, r = ImGuiKey_R, s = ImGuiKey_S, t = ImGuiKey_T, u = ImGuiKey_U,
+                   v = ImGuiKey_V, w = ImGuiKey_W, x = ImGuiKey_X, y = ImGuiKey_Y, z = ImGuiKey_Z,
+                   left = ImGuiKey_LeftArrow, right = ImGuiKey_RightArrow, up = ImGuiKey_UpArrow,
+                   down = ImGuiKey_DownArrow, page_up = ImGuiKey_PageUp,
+                   page_down = ImGuiKey_PageDown, home = ImGuiKey_Home, space = ImGuiKey_Space,
+                   escape = ImGuiKey_Escape, backspace = ImGuiKey_Backspace, enter = ImGuiKey_Enter;
+}
+inline ImGuiKey digit_key(int digit) {
+  return static_cast<ImGuiKey>(static_cast<int>(ImGuiKey_0) + digit);
 }
 inline bool key_down(ImGuiKey key) {
   return ImGui::IsKeyDown(key);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "viz/data/rank_mention.h"
+
 namespace lockstep::viz {
 namespace {
 
@@ -29,8 +31,34 @@ std::string_view take_line(const Painter& painter, std::string_view& words, ImFo
 
 }  // namespace
 
+float text_with_links(const Painter& painter, float x, float y, std::string_view words,
+                      ImU32 colour, ImFont* font, std::optional<int>& link) {
+  const float left = x;
+  for (const RankMention& part : rank_mentions(words)) {
+    const std::string_view text = words.substr(part.begin, part.size);
+    if (part.rank < 0) {
+      x += painter.text(x, y, text, colour, font);
+      continue;
+    }
+    const float width = painter.text_width(text, font);
+    ImGui::PushID(static_cast<int>(y));
+    ImGui::PushID(static_cast<int>(x));
+    ImGui::SetCursorScreenPos({x, y});
+    const bool clicked = ImGui::InvisibleButton("rank", {std::max(width, 1.0f), size_of(font)});
+    const bool hovered = ImGui::IsItemHovered();
+    ImGui::PopID();
+    ImGui::PopID();
+    if (clicked) link = part.rank;
+    painter.text(x, y, text, hovered ? colours::text : colours::accent, font);
+    const float below = y + size_of(font);
+    if (hovered) painter.line(x, below, x + width, below, colours::text);
+    x += width;
+  }
+  return x - left;
+}
+
 float paragraph(const Painter& painter, const Rect& rect, std::string_view words, ImU32 colour,
-                ImFont* font) {
+                ImFont* font, std::optional<int>* link) {
   font = font_or_small(painter, font);
   words = beginning(words);
   const float height = size_of(font) + painter.px(between_lines);
@@ -40,7 +68,11 @@ float paragraph(const Painter& painter, const Rect& rect, std::string_view words
     std::string_view line = take_line(painter, words, font, rect.width());
     const bool last = y + 2 * height > rect.bottom;
     if (last) line = rest;
-    painter.text(rect.left, y, painter.fitted(line, font, rect.width()), colour, font);
+    const std::string shown = painter.fitted(line, font, rect.width());
+    if (link)
+      text_with_links(painter, rect.left, y, shown, colour, font, *link);
+    else
+      painter.text(rect.left, y, shown, colour, font);
     y += height;
   }
   return y;
@@ -55,11 +87,12 @@ float paragraph_height(const Painter& painter, std::string_view words, float wid
 }
 
 float explain(const Painter& painter, const Rect& rect, const std::vector<std::string>& sentences,
-              ImU32 first) {
+              ImU32 first, std::optional<int>* link) {
   Rect rest = rect;
   for (const std::string& sentence : sentences) {
     const ImU32 colour = &sentence == &sentences.front() ? first : colours::text_dim;
-    rest.top = paragraph(painter, rest, sentence, colour) + painter.px(between_paragraphs);
+    rest.top =
+        paragraph(painter, rest, sentence, colour, nullptr, link) + painter.px(between_paragraphs);
   }
   return rest.top;
 }

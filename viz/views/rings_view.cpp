@@ -116,7 +116,7 @@ void RingsView::draw(const Painter& painter, const Rect& rect, Model& model) {
                  : link ? link_words(*ring_, *link)
                         : ring_sentences(*ring_);
   explain(painter, {body.right + painter.px(gap), body.top, inside.right, inside.bottom},
-          explanation_);
+          explanation_, colours::text, &model.view.wanted_rank);
 }
 
 void RingsView::draw_list(const Painter& painter, const Rect& rect, const Model& model) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "viz/views/paragraph.h"
 #include "viz/views/tip.h"
 
 namespace lockstep::viz {
@@ -27,6 +28,12 @@ std::string mesh_words(const RunInfo& run) {
   if (words.empty() && run.ranks > 0)
     words = fmt::format("{} rank{}", run.ranks, run.ranks == 1 ? "" : "s");
   return words;
+}
+
+/// Names the straggler of the described step: "straggler: rank 13 (1.50×)"; "" if there is none.
+std::string words_of_straggler(const Model& model) {
+  const Straggler* slow = model.straggler();
+  return slow ? fmt::format("{} ({:.2f}×)", straggler_name(*slow), slow->ratio()) : std::string{};
 }
 
 }  // namespace
@@ -165,15 +172,33 @@ std::string StatusView::notice_words(const Model& model, const Model* compared) 
 
 float StatusView::height_of_line(const Painter& painter, float width, const Model& model,
                                  const std::vector<std::string>& axes, const Model* compared) {
+  const std::string straggler = compared ? std::string{} : words_of_straggler(model);
+  if (!straggler.empty())
+    width -= painter.text_width(straggler, painter.look().small) + painter.px(edge);
   const int rows = draw_legend(painter, {0, 0, width, 0}, legend_of(model, axes), false) +
                    (notice_words(model, compared).empty() ? 0 : 1);
   return painter.px(line_height * static_cast<float>(rows) + line_margin);
 }
 
-void StatusView::draw_line(const Painter& painter, const Rect& rect, const Model& model,
+float StatusView::draw_straggler(const Painter& painter, const Rect& rect, Model& model) const {
+  const std::string words = words_of_straggler(model);
+  if (words.empty()) return rect.right;
+  ImFont* small = painter.look().small;
+  const float right = rect.right - painter.px(edge);
+  const float left = right - painter.text_width(words, small);
+  const float top = rect.top + (painter.px(line_height) - size_of(small)) / 2;
+  text_with_links(painter, left, top, words, colours::trouble, small, model.view.wanted_rank);
+  tip(painter, {left, rect.top, right, rect.bottom},
+      {straggler_words(*model.straggler()), "click: go to its row"});
+  return left;
+}
+
+void StatusView::draw_line(const Painter& painter, const Rect& rect, Model& model,
                            const std::vector<std::string>& axes, const Model* compared) const {
   const Look& look = painter.look();
-  draw_legend(painter, rect, legend_of(model, axes), true);
+  Rect left = rect;
+  if (!compared) left.right = draw_straggler(painter, rect, model);
+  draw_legend(painter, left, legend_of(model, axes), true);
   const std::string notice = notice_words(model, compared);
   const float top = rect.bottom - (painter.px(line_height) + size_of(look.small)) / 2;
   painter.text(rect.left + painter.px(edge), top,

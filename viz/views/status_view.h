@@ -21,9 +21,10 @@ class StatusView {
   void draw_bar(const Painter& painter, const Rect& rect, const Model& model);
   /// Explains how the trace of another tool was read, if the cursor is on "inferred".
   void draw_notes(const Painter& painter, const Model& model) const;
-  /// Draws the legend of `model`, for a step with these axes of communication. The notes about data
+  /// Names the straggler of the step, if there is one; a click on it goes to the rank. Draws the
+  /// legend of `model`, for a step with these axes of communication. The notes about data
   /// that is not shown cover both runs.
-  void draw_line(const Painter& painter, const Rect& rect, const Model& model,
+  void draw_line(const Painter& painter, const Rect& rect, Model& model,
                  const std::vector<std::string>& axes, const Model* compared = nullptr) const;
 
  private:
@@ -32,6 +33,8 @@ class StatusView {
   static int draw_legend(const Painter& painter, const Rect& rect,
                          const std::vector<LegendEntry>& legend, bool draws);
   static std::string notice_words(const Model& model, const Model* compared);
+  /// Returns the x at which the straggler's name begins.
+  float draw_straggler(const Painter& painter, const Rect& rect, Model& model) const;
 
   Rect notes_pill_{};  ///< in this frame; empty if the trace is Lockstep's
 };

@@ -32,6 +32,10 @@ void TimelineView::take_input(const Painter& painter, const Rect& rect, const Fr
                          ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonMiddle);
   const bool hovered = ImGui::IsItemHovered();
   take_drag(painter, frame, model);
+  if (hovered && !compared_ && ImGui::IsMouseClicked(ImGuiMouseButton_Right)) {
+    menu_ = place_under_cursor(frame, model);
+    opens_menu_ = true;
+  }
   if (hovered) take_wheel(painter, frame, model);
   keys_held_ = false;
   if (!io.WantTextInput && (!compared_ || compared_->takes_keys)) {
@@ -51,7 +55,10 @@ void TimelineView::take_drag(const Painter& painter, const Frame& frame, Model& 
             : frame.axis.contains(io.MousePos)   ? Drag::scrub
             : pans                               ? Drag::pan
             : io.MousePos.x > frame.lanes.left   ? Drag::range
+            : frame.names.contains(io.MousePos)  ? Drag::row
                                                  : Drag::none;
+    const RankGroup* group = layout_.group_at(layout_y(frame, io.MousePos.y));
+    dragged_rank_ = drag_ == Drag::row && group && !compared_ ? group->rank->rank : -1;
     dragged_ = false;
     drag_from_ = frame.time(io.MousePos.x);
   }
@@ -79,10 +86,14 @@ void TimelineView::take_drag(const Painter& painter, const Frame& frame, Model& 
     select({}, model);
     // While the range grows, only its length is shown.
     if (active) {
-      model.view.range = RangeStatistics{.range = range};
-    } else if (range.start < range.end) {
+      model.view.drag_range(range);
+    } else if (range.start < range.end && compared_) {
       model.view.range = range_statistics(model.timeline, range);
+    } else if (range.start < range.end) {
+      model.view.select_range(model.timeline, range, !model.source.live);
     }
+  } else if (drag_ == Drag::row && dragged_ && ImGui::IsItemDeactivated()) {
+    drop_row(frame, model);
   } else if (ImGui::IsItemDeactivated() && !dragged_ && drag_ != Drag::overview &&
              drag_ != Drag::scrub) {
     click(painter, frame, model);
@@ -90,7 +101,7 @@ void TimelineView::take_drag(const Painter& painter, const Frame& frame, Model& 
 }
 
 void TimelineView::click(const Painter& painter, const Frame& frame, Model& model) {
-  if (ImGui::GetIO().MousePos.x < frame.lanes.left) return click_name(painter, frame);
+  if (ImGui::GetIO().MousePos.x < frame.lanes.left) return click_name(painter, frame, model);
   if (compared_ && frame.steps.contains(ImGui::GetIO().MousePos)) {
     chosen_time_ = frame.time(ImGui::GetIO().MousePos.x);
     return;
@@ -103,7 +114,10 @@ void TimelineView::click(const Painter& painter, const Frame& frame, Model& mode
   const Finding& found = model.hovered;
   const bool worth = found.kind == Finding::Kind::span ||
                      (found.kind == Finding::Kind::idle && found.lane && found.lane->is_compute());
+  if (worth || model.selected.kind != Finding::Kind::nothing)
+    model.history.leave({model.selected, model.viewport.window()});
   select(worth ? found : Finding{}, model);
+  model.view.marked_rank.reset();
 }
 
 void TimelineView::take_wheel(const Painter& painter, const Frame& frame, Model& model) {
@@ -135,24 +149,26 @@ void TimelineView::take_zoom_keys(const Frame& frame, bool inside, Model& model)
 
 void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool inside,
                              Model& model) {
+  const bool ctrl = ImGui::GetIO().KeyCtrl;
+  if (!compared_) take_jump_keys(model);
+  if (!ctrl) take_plain_keys(painter, frame, inside, model);
+  if (!ctrl) take_row_keys(frame, model);
+  if (typed('/')) model.view.searching = true;
+  if (typed('?')) model.view.help = !model.view.help;
+  if (key_pressed(keys::escape, false)) escape(model);
+}
+
+void TimelineView::take_plain_keys(const Painter& painter, const Frame& frame, bool inside,
+                                   Model& model) {
   Viewport& viewport = model.viewport;
   ViewState& view = model.view;
-  if (key_pressed(keys::f, false)) focus(model);
+  const bool shift = ImGui::GetIO().KeyShift;
+  if (key_pressed(keys::f, false) && !shift) focus(model);
   if (key_pressed(keys::home, false)) viewport.fit(model.timeline);
   if (key_pressed(keys::l, false)) follow(model, !viewport.following());
   if (key_pressed(keys::space, false) && !model.timeline.empty()) {
     model.playback.toggle(model.timeline, viewport);
     viewport.follow(false);
-  }
-  if (key_pressed(keys::c, false)) layout_.toggle_all();
-  const RankGroup* under = layout_.group_at(layout_y(frame, ImGui::GetIO().MousePos.y));
-  if (key_pressed(keys::t, false) && under) layout_.pin(under->rank->rank);
-  if (key_pressed(keys::h, false)) {
-    if (ImGui::GetIO().KeyShift) {
-      layout_.show_all();
-    } else if (under) {
-      layout_.hide(under->rank->rank);
-    }
   }
   if (key_pressed(keys::p, false)) view.critical_path = !view.critical_path;
   if (key_pressed(keys::g, false)) view.ghost = !view.ghost;
@@ -162,7 +178,7 @@ void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool in
   if (key_pressed(keys::right)) go_along(frame, 1, model);
   if (key_pressed(keys::up)) go_across(frame, -1, model);
   if (key_pressed(keys::down)) go_across(frame, 1, model);
-  if (key_pressed(keys::n)) go_to_match(ImGui::GetIO().KeyShift ? -1 : 1, model);
+  if (key_pressed(keys::n)) go_to_match(shift ? -1 : 1, model);
   if (key_pressed(keys::m, false)) {
     const double cursor = inside ? frame.time(ImGui::GetIO().MousePos.x)
                                  : (frame.window.begin + frame.window.end) / 2;
@@ -173,19 +189,24 @@ void TimelineView::take_keys(const Painter& painter, const Frame& frame, bool in
     view.mark(at,
               whole(static_cast<double>(painter.px(mark_pixels)) / frame.pixels_per_picosecond));
   }
-  if (typed('/')) view.searching = true;
-  if (typed('?')) view.help = !view.help;
-  if (key_pressed(keys::escape, false)) {
-    if (view.help || view.exports) {
-      view.help = view.exports = false;
-      return;
-    }
-    select({}, model);
-    view.range.reset();
-    view.searching = false;
-    view.set_query({}, model.timeline);
-    model.playback.stop();
+  if (key_pressed(keys::u, false) && !compared_) {
+    noted_ = place_under_cursor(frame, model);
+    opens_note_ = noted_.time.has_value();
   }
+}
+
+void TimelineView::escape(Model& model) {
+  ViewState& view = model.view;
+  if (view.help || view.exports) {
+    view.help = view.exports = false;
+    return;
+  }
+  select({}, model);
+  view.range.reset();
+  view.marked_rank.reset();
+  view.searching = false;
+  view.set_query({}, model.timeline);
+  model.playback.stop();
 }
 
 void TimelineView::focus(Model& model) const {
@@ -198,25 +219,8 @@ void TimelineView::focus(Model& model) const {
   model.viewport.go_to({begin - margin, end + margin});
 }
 
-void TimelineView::go_to(const Finding& finding, Model& model) {
-  model.view.range.reset();
-  select(finding, model);
-  // Brings the span into the window, without zooming unless it is wider than the window.
-  const TimeWindow& window = model.viewport.window();
-  const auto begin = static_cast<double>(finding.span.start);
-  const auto end = static_cast<double>(finding.span.end);
-  model.viewport.follow(false);
-  if (begin < window.begin || end > window.end) {
-    if (end - begin > window.width()) return focus(model);
-    const double middle = (begin + end) / 2, half = window.width() / 2;
-    model.viewport.go_to({middle - half, middle + half});
-  }
-  for (const Strip& strip : layout_.strips())
-    if (strip.shows(finding.lane)) reveal_ = strip.rank->rank;
-}
-
 void TimelineView::go_along(const Frame& frame, int by, Model& model) {
-  const Finding& from = model.selected;
+  const Finding from = model.selected;
   if (from.kind == Finding::Kind::nothing || !from.lane) return go_across(frame, 0, model);
   const Band band = band_of(from.span.category) == Band::kernel ? Band::kernel : Band::action;
   const auto span =

@@ -14,6 +14,7 @@ constexpr float not_yet = 0.88f;          // opacity over the part that a playba
 constexpr float path_thickness = 3;
 constexpr float arrow_size = 4.5f;
 constexpr std::size_t most_open = 64;  // in a run, a lane has at most 8
+constexpr float least_outline = 7;     // pixels of width of the outline of a selected span
 constexpr float least_open = 6;        // minimum width in pixels of an open span
 
 }  // namespace
@@ -186,19 +187,30 @@ void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
 
 void TimelineView::draw_idle_outlines(const Painter& painter, const Frame& frame,
                                       const Model& model) const {
-  const auto outline = [&](const Finding& finding, float thickness) {
-    if (finding.kind != Finding::Kind::idle) return;
+  const auto outline = [&](const Finding& finding, float thickness, float least) {
+    const Band band = band_of(finding.span.category);
     for (const Strip& strip : layout_.strips()) {
-      if (!strip.shows(finding.lane) || strip.kind == StripKind::kernels) continue;
+      if (!strip.shows(finding.lane)) continue;
+      const bool idle = finding.kind == Finding::Kind::idle;
+      if ((strip.kind == StripKind::kernels) != (!idle && band == Band::kernel)) continue;
       Rect at = place(frame, strip);
-      at.left = std::max(at.left, frame.x(static_cast<double>(finding.span.start)));
-      at.right = std::min(at.right, frame.x(static_cast<double>(finding.span.end)));
+      at.left = frame.x(static_cast<double>(finding.span.start));
+      at.right = frame.x(static_cast<double>(finding.span.end));
+      const float missing = least - at.width();
+      if (missing > 0) {
+        at.left -= missing / 2;
+        at.right += missing / 2;
+      }
+      at.left = std::max(at.left, frame.lanes.left);
+      at.right = std::min(at.right, frame.lanes.right);
       if (at.left < at.right)
         painter.frame(at, faded(colours::highlight, 0.8f), 0, painter.px(thickness));
     }
   };
-  outline(model.hovered, 1);
-  outline(model.selected, 2);
+  if (model.hovered.kind == Finding::Kind::idle) outline(model.hovered, 1, 0);
+  // A selected span is outlined, too, however narrow it is: after a jump, one looks for it.
+  if (model.selected.kind == Finding::Kind::idle || model.selected.kind == Finding::Kind::span)
+    outline(model.selected, 2, painter.px(least_outline));
 }
 
 }  // namespace lockstep::viz

@@ -59,9 +59,10 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
                         const ComparedTimeline* compared) {
   compared_ = compared;
   Frame frame = arrange(painter, rect, model);
-  layout_.update(model.timeline, frame.lanes.height(), painter.look().scale);
+  lay_out(painter, frame, model);
   if (reveal_ >= 0) scroll_to(std::exchange(reveal_, -1), frame.lanes.height());
   scroll_ = std::clamp(scroll_, 0.0f, std::max(0.0f, layout_.height() - frame.lanes.height()));
+  if (!compared_) draw_row_controls(painter, frame, model);
   take_input(painter, rect, frame, model);
   explain_steps(painter, frame, model);
   hover(frame, model);
@@ -78,6 +79,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
     const float top = pinned ? frame.lanes.top : pinned_bottom;
     painter.list()->PushClipRect({rect.left, top}, {rect.right, rect.bottom}, true);
     draw_names(painter, frame, model, pinned);
+    if (!pinned) draw_headings(painter, frame, model);
     painter.list()->PushClipRect({frame.lanes.left, top}, frame.lanes.max(), true);
     for (const RankGroup& group : layout_.groups()) {
       if (group.pinned != pinned) continue;
@@ -100,10 +102,14 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
   draw_chain(painter, frame, model);
   draw_playback(painter, frame, model);
   draw_marks(painter, frame, model);
+  if (!compared_) draw_notes(painter, frame, model);
   draw_idle_outlines(painter, frame, model);
   if (compared_) draw_compared(painter, frame);
   painter.list()->PopClipRect();
-  if (compared_) draw_rank_marks(painter, frame);
+  if (compared_) return draw_rank_marks(painter, frame);
+  draw_row_drag(painter, frame);
+  draw_menu(painter, model);
+  draw_note_box(painter, model);
 }
 
 void TimelineView::draw_step_lines(const Painter& painter, const Frame& frame,
@@ -176,10 +182,13 @@ void TimelineView::select_step(const Frame& frame, Model& model) const {
     model.viewport.follow(false);
     if (model.view.locked_step == step.step) {
       model.view.locked_step.reset();
-    } else {
-      model.view.locked_step = step.step;
-      model.view.range = range_statistics(model.timeline, range);
+      return;
     }
+    model.view.locked_step = step.step;
+    if (compared_)
+      model.view.range = range_statistics(model.timeline, range);
+    else
+      model.view.select_range(model.timeline, range, !model.source.live);
     return;
   }
 }

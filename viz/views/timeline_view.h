@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "viz/data/causes.h"
 #include "viz/data/folding.h"
 #include "viz/data/model.h"
 #include "viz/data/open_spans.h"
@@ -37,7 +38,7 @@ struct ComparedTimeline {
 class TimelineView {
  public:
   /// Width of the lane names on the left, and the margin on the right.
-  static constexpr float names_width = 176;
+  static constexpr float names_width = 228;
   static constexpr float right_edge = 12;
   static constexpr float axis_height = 24;
 
@@ -51,6 +52,7 @@ class TimelineView {
   /// Returns whether a span on the screen is still running, so that it grows without new events.
   bool growing() const { return growing_; }
   const StripLayout& lanes() const { return layout_; }
+  StripLayout& lanes() { return layout_; }
 
   /// Returns the time of a click on the steps of a comparison's timeline, once.
   std::optional<double> take_chosen_time() { return std::exchange(chosen_time_, std::nullopt); }
@@ -63,8 +65,14 @@ class TimelineView {
 
   /// Goes to the next (1) or previous (-1) span that the search finds.
   void go_to_match(int by, Model& model);
-  /// Selects a span and brings it into view.
-  void go_to(const Finding& finding, Model& model);
+  /// Selects a span and brings it into view. The selected range goes, unless `keeps_range`.
+  void go_to(const Finding& finding, Model& model, bool keeps_range = false);
+  /// Brings a rank's row into view, and marks its name.
+  void go_to_rank(int rank, Model& model);
+  /// Goes to what the selected object waited for (`by` = -1), or to what it led to (1).
+  void go_to_cause(int by, Model& model);
+  /// Goes to the place that the user came from (-1), or forward again (1).
+  void go_in_history(int by, Model& model);
 
  private:
   /// The share of a compute strip's height that shows the predicted schedule.
@@ -89,12 +97,23 @@ class TimelineView {
     }
   };
 
+  /// What the context menu or the box for a note is about.
+  struct Place {
+    Finding finding;
+    int rank = -1;
+    std::optional<Picoseconds> time{};
+  };
+
   Frame arrange(const Painter& painter, const Rect& rect, const Model& model) const;
   void take_input(const Painter& painter, const Rect& rect, const Frame& frame, Model& model);
   void take_drag(const Painter& painter, const Frame& frame, Model& model);
   void take_wheel(const Painter& painter, const Frame& frame, Model& model);
   void take_zoom_keys(const Frame& frame, bool inside, Model& model);
   void take_keys(const Painter& painter, const Frame& frame, bool inside, Model& model);
+  void take_plain_keys(const Painter& painter, const Frame& frame, bool inside, Model& model);
+  void take_row_keys(const Frame& frame, Model& model);
+  void take_jump_keys(Model& model);
+  void escape(Model& model);
   void click(const Painter& painter, const Frame& frame, Model& model);
   /// Shows the selected range or span with a margin, or else the whole run.
   void focus(Model& model) const;
@@ -124,16 +143,40 @@ class TimelineView {
   void draw_name(const Painter& painter, const Frame& frame, const Model& model,
                  const RankGroup& group) const;
   void draw_hidden(const Painter& painter, const Frame& frame) const;
+  void draw_headings(const Painter& painter, const Frame& frame, const Model& model) const;
+  /// The buttons and the filter above the names; submitted before the timeline's own button.
+  void draw_row_controls(const Painter& painter, const Frame& frame, Model& model);
+  void draw_filter(const Painter& painter, const Rect& rect, Model& model);
+  void draw_row_drag(const Painter& painter, const Frame& frame) const;
+  void drop_row(const Frame& frame, const Model& model);
+  void lay_out(const Painter& painter, const Frame& frame, Model& model);
+  void toggle_folding();
+  void next_axis(const Model& model);
+  /// The words and the tooltip of a rank's name.
+  struct NameWords {
+    std::string name, places, note;
+    std::string brief;  ///< the note, where there is less room
+    ImU32 colour = 0;  ///< of the note
+  };
+  NameWords name_words(const Model& model, const RankGroup& group) const;
+  void draw_name_tip(const Painter& painter, const Rect& rect, const Model& model,
+                     const RankGroup& group) const;
+  Place place_under_cursor(const Frame& frame, const Model& model) const;
+  void draw_menu(const Painter& painter, Model& model);
+  void draw_note_box(const Painter& painter, Model& model);
+  void draw_notes(const Painter& painter, const Frame& frame, const Model& model) const;
+  void set_bookmark(int number, Model& model) const;
+  void go_to_bookmark(int number, Model& model);
   /// The buttons beside a rank's name, and the one that shows hidden ranks again.
   struct NameButtons {
-    Rect pin, hide;
+    Rect pin, hide, open;  ///< `open` is empty unless the row stands for identical ranks
   };
   NameButtons name_buttons(const Painter& painter, const Frame& frame,
                            const RankGroup& group) const;
   static Rect show_all_button(const Frame& frame) {
     return {frame.names.left, frame.steps.top, frame.names.right, frame.steps.bottom};
   }
-  void click_name(const Painter& painter, const Frame& frame);
+  void click_name(const Painter& painter, const Frame& frame, const Model& model);
   void draw_strip(const Painter& painter, const Frame& frame, const Model& model,
                   const Strip& strip);
   void draw_row(const Painter& painter, const Frame& frame, const Model& model, int rank,
@@ -198,10 +241,17 @@ class TimelineView {
   bool growing_ = false;
   OpenSpans open_spans_;
   /// The effect of dragging, which depends on where it began.
-  enum class Drag { none, overview, scrub, pan, range };
+  enum class Drag { none, overview, scrub, pan, range, row };
   Drag drag_ = Drag::none;
   double drag_from_ = 0;  ///< time
   int reveal_ = -1;       ///< the rank to scroll to in the next frame; -1: none
+  int dragged_rank_ = -1;
+  Place menu_;  ///< what the context menu is about
+  bool opens_menu_ = false;
+  Place noted_;  ///< where the note goes that is being typed
+  bool opens_note_ = false;
+  std::string note_text_;
+  bool filters_ = false, opens_filter_ = false;  ///< whether the filter is being typed
   bool dragged_ = false;  ///< whether the mouse moved while the button was down
   /// The number of boxes that this frame may still draw. The limit matters only for a window full
   /// of overlapping spans.

@@ -59,4 +59,11 @@ void draw_tip(const Painter& painter, float above, float below,
              colour);
 }
 
+void draw_tip(const Painter& painter, const Rect& rect, const std::vector<std::string>& lines,
+              ImU32 colour) {
+  const ImVec2 display = ImGui::GetIO().DisplaySize;
+  draw_lines(painter, {rect.left, rect.bottom + painter.px(padding) / 2},
+             {0, 0, display.x, display.y}, lines, colour);
+}
+
 }  // namespace lockstep::viz

@@ -12,4 +12,8 @@ namespace lockstep::viz {
 void draw_tip(const Painter& painter, float above, float below,
               const std::vector<std::string>& lines, ImU32 colour);
 
+/// The same, below a rectangle.
+void draw_tip(const Painter& painter, const Rect& rect, const std::vector<std::string>& lines,
+              ImU32 colour);
+
 }  // namespace lockstep::viz

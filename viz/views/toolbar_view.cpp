@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "viz/views/imgui_shim.h"
+#include "viz/views/tip.h"
 
 namespace lockstep::viz {
 namespace {
@@ -162,9 +163,12 @@ int ToolbarView::draw_search(ButtonRow& row, Model& model) {
     text.fill(0);
   }
   if (view.query != text.data()) view.set_query(text.data(), model.timeline);
-  if (!view.search.empty()) {
-    row.text(fmt::format("{} found{}", view.found, view.counting() ? " ..." : ""),
-             view.found > 0 || view.counting() ? colours::text_dim : colours::trouble);
+  if (!view.search_trouble.empty()) {
+    draw_tip(Painter{ImGui::GetForegroundDrawList(), row.painter().look()}, rect,
+             {view.search_trouble}, colours::trouble);
+  } else if (!view.search.empty()) {
+    row.text(fmt::format("{} found{}", view.found, view.searches() ? " ..." : ""),
+             view.found > 0 || view.searches() ? colours::text_dim : colours::trouble);
     if (row.button("<", false, "previous (Shift+N)")) jump = -1;
     if (row.button(">", false, "next (N or Enter)")) jump = 1;
   }

@@ -70,7 +70,7 @@ void TrafficView::draw(const Painter& painter, const Rect& rect, Model& model) {
           fmt::format("the matrix shows {} of {} ranks", shown_, matrix_.ranks.size()));
   }
   explain(painter, {cells_.right + painter.px(gap), inside.top, inside.right, inside.bottom},
-          explanation_);
+          explanation_, colours::text, &model.view.wanted_rank);
 }
 
 std::optional<std::pair<int, int>> TrafficView::draw_cells(const Painter& painter) {

@@ -1,0 +1,50 @@
+#include "viz/data/straggler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/explain/slow.h"
+#include "viz/data/words.h"
+
+namespace lockstep::viz {
+
+std::optional<Straggler> straggler_of(const StepAccount& account,
+                                      const std::vector<std::set<int>>& stages) {
+  std::vector<Picoseconds> compute;
+  for (const RankAccount& rank : account.ranks)
+    compute.push_back(plus(rank.sums.compute, rank.sums.optimizer));
+  std::vector<Slow> all = compared_with_peers(compute, stages);
+  const bool compares_stages = all.empty();
+  if (compares_stages)
+    all = compared_with_peers(compute, std::vector<std::set<int>>(compute.size()));
+  std::optional<Straggler> worst;
+  for (const Slow& slow : all) {
+    const auto index = static_cast<std::size_t>(slow.number);
+    Straggler found{.rank = account.ranks[index].rank,
+                    .compute = slow.compute,
+                    .usual = slow.usual,
+                    .peers = slow.peers};
+    if (compares_stages && stages[index].size() == 1) found.stage = *stages[index].begin();
+    if (found.usual <= 0 || found.ratio() < least_straggler) continue;
+    if (!worst || found.ratio() > worst->ratio()) worst = found;
+  }
+  return worst;
+}
+
+std::string straggler_name(const Straggler& straggler) {
+  return fmt::format("{}: rank {}", straggler.stage >= 0 ? "slow stage" : "straggler",
+                     straggler.rank);
+}
+
+std::string straggler_words(const Straggler& straggler) {
+  const std::string peers =
+      straggler.stage >= 0   ? fmt::format("the median of the {} other stages", straggler.peers)
+      : straggler.peers == 1 ? std::string{"the time of its only peer"}
+                             : fmt::format("the median of its {} peers", straggler.peers);
+  return fmt::format("rank {} computes for {} in this step, {:.2f} times {} ({})", straggler.rank,
+                     duration_words(straggler.compute), straggler.ratio(), peers,
+                     duration_words(straggler.usual));
+}
+
+}  // namespace lockstep::viz

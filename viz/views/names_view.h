@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "viz/data/model.h"
+#include "viz/views/draw.h"
+
+namespace lockstep::viz {
+
+/// The card of a selected range: its statistics by name, with a histogram of the durations of the
+/// chosen name, or by rank.
+class NamesView {
+ public:
+  /// Returns the span that the user wants to jump to: the next one of the name or of the bin that
+  /// was clicked.
+  std::optional<Finding> draw(const Painter& painter, const Rect& card, Model& model);
+
+  /// The places of rows, headings and bins in the last frame, for tests.
+  const std::vector<Rect>& rows() const { return row_rects_; }
+  const std::vector<Rect>& headings() const { return heading_rects_; }
+  const std::vector<Rect>& bins() const { return bin_rects_; }
+  NameColumn sorted_by() const { return sort_; }
+  /// Returns whether the wheel has scrolled the names in the last frame.
+  bool scrolled() const { return scrolled_; }
+
+ private:
+  Rect draw_tabs(const Painter& painter, const Rect& card, Model& model) const;
+  std::optional<Finding> draw_table(const Painter& painter, const Rect& rect, Model& model);
+  void draw_headings(const Painter& painter, const Rect& rect, const std::vector<float>& rights);
+  std::optional<Finding> draw_histogram(const Painter& painter, const Rect& rect, Model& model);
+  void sort(const Model& model);
+
+  NameColumn sort_ = NameColumn::total;
+  bool reversed_ = false;
+  std::size_t first_ = 0;  ///< the row at the top
+  bool scrolled_ = false;
+  std::vector<NameTotal> rows_;
+  std::int64_t version_ = -1;  ///< of the statistics that rows_ are sorted from
+  std::vector<Rect> row_rects_, heading_rects_, bin_rects_;
+};
+
+}  // namespace lockstep::viz
