@@ -10,6 +10,7 @@
 
 #include "core/flight_recorder/mismatch.h"
 #include "core/flight_recorder/places.h"
+#include "core/flight_recorder/rank_list.h"
 
 namespace lockstep::flight {
 namespace {
@@ -41,6 +42,7 @@ class Analysis {
         fmt::format("{} {}{}", job_.dumps.size(), dumps ? "flight-recorder dump" : "trace",
                     job_.dumps.size() == 1 ? "" : "s");
     stall_.notes = job_.notes;
+    note_old_dumps();
     add_ranks();
     collect();
     for (std::size_t group = 0; group < groups_.all.size(); ++group) {
@@ -54,6 +56,25 @@ class Analysis {
   }
 
  private:
+  /// Notes dumps that end long before the others: an earlier run may have left them in the folder.
+  void note_old_dumps() {
+    constexpr std::int64_t hour = 3'600'000'000'000, longest = 2 * hour;
+    std::int64_t latest = -1;
+    std::vector<std::int64_t> last(job_.dumps.size(), -1);
+    for (std::size_t i = 0; i < last.size(); ++i)
+      for (const Entry& entry : job_.dumps[i].dump.entries)
+        last[i] = std::max(last[i], entry.created_ns);
+    for (const std::int64_t each : last) latest = std::max(latest, each);
+    std::vector<int> old;
+    for (std::size_t i = 0; i < last.size(); ++i)
+      if (last[i] > 0 && last[i] < latest - longest) old.push_back(job_.dumps[i].rank);
+    if (!old.empty())
+      stall_.notes.push_back(fmt::format(
+          "By the hosts' clocks, the last call of {} was more than {} hours before that "
+          "of others: are all dumps of one run?",
+          rank_words(old), longest / hour));
+  }
+
   void add_ranks() {
     std::size_t next = 0;
     const auto places = places_of(groups_);

@@ -156,6 +156,15 @@ TEST_CASE("operations of a coalesced batch have the state of the batch") {
   REQUIRE(stall.waits.size() == 1);
   CHECK(stall.waits[0].to == std::vector{0});
 
+  HandMade buffered;  // the send has completed, so it does not wait for its receiver
+  buffered.group("p", "pp", "[0, 1]");
+  buffered.call(0, "p", 1, "send 0->1", "scheduled");
+  DumpJson& sent = buffered.call(0, "p", 1, "coalesced", "completed");
+  sent["p2p_seq_id"] = 1;
+  sent["is_p2p"] = true;
+  buffered.silent(1);
+  CHECK(buffered.stall().waits.empty());
+
   HandMade collectives;
   collectives.group("0", "dp", "[0, 1]");
   for (const int rank : {0, 1})
@@ -229,6 +238,20 @@ TEST_CASE("dumps of two runs contradict one another") {
       "according "
       "to that of rank 2: these are dumps of different runs; give those of one run",
       UsageError);
+}
+
+TEST_CASE("a dump that ends hours before the others is noted") {
+  HandMade run;
+  run.group("0", "dp", "[0, 1]");
+  const std::int64_t hour = 3'600'000'000'000, now = 1'700'000'000'000'000'000;
+  run.call(0, "0", 1, "all_reduce", "started")["time_created_ns"] = now;
+  DumpJson& old = run.call(1, "0", 1, "all_reduce", "started");
+  old["time_created_ns"] = now - hour;
+  CHECK(run.stall().notes.empty());
+  old["time_created_ns"] = now - 3 * hour;
+  REQUIRE(run.stall().notes.size() == 1);
+  CHECK(run.stall().notes[0].find("the last call of rank 1 was more than 2 hours before") !=
+        std::string::npos);
 }
 
 TEST_CASE("a missing dump is named") {

@@ -1,5 +1,5 @@
-// The picture of who waits for whom: where the ranks are, which arrows are drawn, and the card and the screen that
-// show it, in a context without a window.
+// The picture of who waits for whom: where the ranks are, which arrows are drawn, and the card and
+// the screen that show it, in a context without a window.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -105,7 +105,8 @@ TEST_CASE("the end of a trace shows the same picture") {
   REQUIRE(stall->sinks.size() == 1);
   CHECK(stall->sinks[0].ranks == std::vector{3});
   CHECK(stall->sinks[0].waiters == std::vector{0, 1, 2});
-  CHECK(flight::stall_sentences(*stall)[0].find("Ranks 0-2 wait, directly or not, for rank 3") == 0);
+  CHECK(flight::stall_sentences(*stall)[0].find("Ranks 0-2 wait, directly or not, for rank 3") ==
+        0);
   // A message that has been sent is not waited for: rank 1 has it, and only has to take it.
   TimelineSpan sent = run.span(4, "send", "", 1, -1);
   run.timeline.add(3, 2, sent);

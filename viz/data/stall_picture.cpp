@@ -16,7 +16,7 @@ using flight::Stall;
 using flight::StalledRank;
 
 constexpr std::size_t most_arrows = 4096;
-constexpr std::size_t most_targets = 3;  // of one wait, unless these are awaited
+constexpr std::size_t most_targets = 3;  // of a wait, if none of them is awaited
 
 using Place = std::vector<std::pair<std::string, int>>;
 
@@ -109,9 +109,9 @@ class Arrows {
       std::vector<std::size_t> targets;
       for (const int rank : wait.to)
         if (is_awaited(index_.at(rank))) targets.push_back(index_.at(rank));
-      for (const int rank : wait.to)
-        if (targets.size() < most_targets && !is_awaited(index_.at(rank)))
-          targets.push_back(index_.at(rank));
+      if (targets.empty())
+        for (const int rank : wait.to)
+          if (targets.size() < most_targets) targets.push_back(index_.at(rank));
       const std::string label = label_of(stall_, wait);
       picture_.left_out += (wait.to.size() - targets.size()) * wait.from.size();
       for (const int from : wait.from)

@@ -38,7 +38,9 @@ struct StallPicture {
   std::vector<std::string> column_names, row_names;  ///< "pp0"; empty if the mesh is unknown
   std::vector<StallNode> nodes;                      ///< by rank
   std::vector<StallArrow> arrows;
-  std::size_t left_out = 0;  ///< arrows that are not drawn, because there are too many
+  /// Arrows that are not drawn: those to ranks that only wait themselves, if the same operation
+  /// also waits for an awaited rank; and those beyond the limit.
+  std::size_t left_out = 0;
   std::vector<std::string> sentences;
   std::vector<std::vector<std::string>> groups;  ///< see group_table()
 };

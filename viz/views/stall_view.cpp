@@ -277,6 +277,10 @@ void StallView::draw_legend(const Painter& painter, const Rect& rect,
     painter.text(x + size + painter.px(5), top, name_of(role), colours::text_dim, font);
     x += width;
   }
+  if (picture.left_out == 0) return;
+  const std::string rest = fmt::format("{} more waits are not drawn", picture.left_out);
+  if (x + painter.text_width(rest, font) < rect.right)
+    painter.text(x, top, rest, colours::text_faint, font);
 }
 
 void StallView::draw_table(const Painter& painter, const Rect& rect,
