@@ -180,6 +180,9 @@ TEST_CASE("jumps visit each span of a kind and a bin once, in order, and begin a
         const auto next = next_of_kind(timeline, search, at);
         REQUIRE(next);
         CHECK(next->span.start >= last);
+        const bool stays = i > 0 && next->lane == at.lane && next->span.start == at.span.start &&
+                           next->span.end == at.span.end;
+        CHECK_FALSE(stays);
         last = next->span.start;
         at = *next;
       }
