@@ -7,7 +7,7 @@ namespace lockstep {
 const char* name_of(Category category) {
   constexpr const char* names[category_count] = {
       "forward",       "backward", "backward_input", "backward_weight", "recompute", "optimizer",
-      "communication", "wait",     "step",           "kernel", "copy", "host"};
+      "communication", "wait",     "step",           "kernel",          "copy",      "host"};
   return names[static_cast<std::size_t>(category)];
 }
 

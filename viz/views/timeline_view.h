@@ -156,7 +156,7 @@ class TimelineView {
   struct NameWords {
     std::string name, places, note;
     std::string brief;  ///< the note, where there is less room
-    ImU32 colour = 0;  ///< of the note
+    ImU32 colour = 0;   ///< of the note
   };
   NameWords name_words(const Model& model, const RankGroup& group) const;
   void draw_name_tip(const Painter& painter, const Rect& rect, const Model& model,
