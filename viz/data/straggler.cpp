@@ -42,8 +42,8 @@ std::string straggler_words(const Straggler& straggler) {
       straggler.stage >= 0   ? fmt::format("the median of the {} other stages", straggler.peers)
       : straggler.peers == 1 ? std::string{"the time of its only peer"}
                              : fmt::format("the median of its {} peers", straggler.peers);
-  return fmt::format("rank {} computes for {} in this step, {:.2f} times {} ({})", straggler.rank,
-                     duration_words(straggler.compute), straggler.ratio(), peers,
+  return fmt::format("rank {} computes for {} in this step, {} times {} ({})", straggler.rank,
+                     duration_words(straggler.compute), ratio_words(straggler.ratio()), peers,
                      duration_words(straggler.usual));
 }
 

@@ -49,6 +49,7 @@ class Summariser {
     for (const auto& rank : timeline_.ranks()) {
       summary.ranks.push_back(of_rank(*rank));
       summary.moved[rank->rank] = rank->clock_moved;
+      summary.drift[rank->rank] = rank->clock_drift;
     }
     for (auto& [name, kernel] : kernels_) summary.kernels.push_back(std::move(kernel));
     for (auto& [key, each] : collectives_) summary.collectives.push_back(std::move(each));
@@ -290,9 +291,10 @@ std::string summary_json(const Summary& summary) {
                {"bubble", seconds_of(rank.bubble)},
                {"waits_by_peer", waits},
                {"actions", rank.actions}};
-    const auto moved = summary.moved.find(rank.rank);
-    if (!run.tool.empty() && moved != summary.moved.end())
-      entry["clock_moved"] = seconds_of(moved->second);
+    if (!run.tool.empty()) {
+      entry["clock_moved"] = seconds_of(summary.moved.at(rank.rank));
+      entry["clock_drift"] = summary.drift.at(rank.rank);
+    }
     ranks.push_back(std::move(entry));
   }
   Json kernels = Json::array(), collectives = Json::array();

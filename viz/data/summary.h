@@ -56,6 +56,7 @@ struct Summary {
   std::vector<CollectiveSummary> collectives;  ///< the longest total first
   std::optional<double> bubble;                ///< the mean of the steps' bubbles
   std::map<int, Picoseconds> moved;            ///< by rank: how far its clock was moved
+  std::map<int, double> drift;                 ///< by rank: of its clock, in seconds per second
 };
 
 Summary summarise(const Timeline& timeline);

@@ -33,7 +33,8 @@ std::string mesh_words(const RunInfo& run) {
 /// Names the straggler of the described step: "straggler: rank 13 (1.50×)"; "" if there is none.
 std::string words_of_straggler(const Model& model) {
   const Straggler* slow = model.straggler();
-  return slow ? fmt::format("{} ({:.2f}×)", straggler_name(*slow), slow->ratio()) : std::string{};
+  return slow ? fmt::format("{} ({}×)", straggler_name(*slow), ratio_words(slow->ratio()))
+              : std::string{};
 }
 
 }  // namespace
