@@ -6,6 +6,8 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 THEME = Path(__file__).resolve().parents[2] / 'viz/views/theme.h'
+# The names of MemoryCategory, in its order (core/base/memory_use.h).
+MEMORY = ('parameters', 'gradients', 'optimizer', 'activations', 'communication')
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
 INK, DIM, LINE, PALE = '#1f2630', '#5b6675', '#c5ccd6', '#eef1f5'
 
@@ -16,8 +18,8 @@ def viewer_colours():
     rgb = r'IM_COL32\((\d+), (\d+), (\d+), 255\)'
     dark = re.search(r'dark_palette\{.*?\n\n', text, re.DOTALL)[0]
     found = re.findall(r'\.(\w+) = ' + rgb, dark)
-    found += [('memory ' + name, *values)
-              for name, *values in re.findall(r'case MemoryCategory::(\w+):\s*return ' + rgb, text)]
+    memory = re.findall(rgb, re.search(r'\.memory = \{(.*?)\}', dark, re.DOTALL)[1])
+    found += [('memory ' + name, *values) for name, values in zip(MEMORY, memory, strict=True)]
     return {name: '#' + ''.join(f'{int(value):02x}' for value in values) for name, *values in found}
 
 
