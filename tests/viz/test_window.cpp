@@ -102,6 +102,17 @@ void write_run(const SampleRun& run, const fs::path& folder) {
 
 }  // namespace
 
+TEST_CASE("flight-recorder dumps, which have no timeline, are drawn at once") {
+  if (!has_xvfb()) return;
+  const Folder folder;
+  const fs::path png = folder.path / "stall.png";
+  const std::string dumps = LOCKSTEP_SOURCE_DIR "/tests/golden/flight_recorder/nccl";
+  const Outcome outcome = view(dumps + " --screenshot " + png.string(), true, folder.path);
+  INFO(outcome.output);
+  CHECK(outcome.code == 0);
+  CHECK(Picture{png}.pixels);
+}
+
 TEST_CASE("the picture of a run has every action at its place in its colour") {
   if (!has_xvfb()) return;
   const Folder folder;

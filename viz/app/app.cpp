@@ -148,7 +148,8 @@ void App::listen(const Endpoint& endpoint) {
 }
 
 void App::listen_if_empty() {
-  if (model_.view.lab || live() || !model_.timeline.empty()) return;
+  const bool dumps = model_.stall.picture() != nullptr;
+  if (model_.view.lab || live() || !model_.timeline.empty() || dumps) return;
   try {
     listen({});
   } catch (const UsageError&) {
