@@ -1,7 +1,8 @@
 // Measures the viewer's speed; viewer_speed.sh starts it.
-//   viewer_speed navigate TRACES                        pans and zooms through traces as a user
-//   would viewer_speed send HOST:PORT RATE SECONDS RANKS DIR  sends spans of ranks to a viewer, as
-//   a run would
+//   viewer_speed navigate TRACES
+//     pans and zooms through traces as a user would
+//   viewer_speed send HOST:PORT RATE SECONDS RANKS DIR
+//     sends spans of ranks to a viewer, as a run would
 #include <GL/gl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -28,13 +29,13 @@ namespace {
 
 using Key = decltype(viz::keys::w);
 
-/// The user's input for some seconds: holds a key of the timeline. Panning goes back and forth, so
-/// that the window stays within the run.
+/// Simulated user input for some seconds: holds down one of the timeline's keys. Panning goes back
+/// and forth, so that the window stays within the run.
 struct Phase {
   const char* name;
   double seconds;
   Key key, back;
-  bool selects = false;  ///< drags over the whole window instead, and waits for its statistics
+  bool selects = false;  ///< instead, drags across the whole window and waits for its statistics
 };
 // W and S change the window's width by a factor of 5 per second; A and D pan by 0.9 windows.
 constexpr Phase phases[] = {{"pan, whole run", 3, viz::keys::d, viz::keys::a},
@@ -76,7 +77,7 @@ int navigate(const std::filesystem::path& traces) {
       renderer = reinterpret_cast<const char*>(glGetString(GL_RENDERER));
       window.hold_cursor(700, 300);
     }
-    // At first, let the viewer glide to the whole run.
+    // First, let the viewer glide to the whole run.
     viz::set_key(viz::keys::home, warm == 0);
     if (warm < 60) {
       ++warm;
@@ -143,8 +144,8 @@ int send(const std::string& viewer, double rate, double seconds, int ranks,
                 .clock_offset_ns = clock.start_nanoseconds()},
                recorder);
   }
-  // Every millisecond, each rank records the spans of that millisecond: forward and backward
-  // actions in turn, half of them with a message, and every 50 ms a step.
+  // Every millisecond, each rank records the spans of that millisecond: alternating forward and
+  // backward actions, half of them with a message, and a step every 50 ms.
   constexpr Picoseconds tick = 1'000'000'000;
   const int per_tick = std::max(2, static_cast<int>(rate / 1000 / ranks));
   const auto ticks = static_cast<int>(seconds * 1000);

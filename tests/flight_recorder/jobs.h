@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-/// Dumps written by hand: the entries of each rank, in one or two process groups.
+/// Hand-written dumps: the entries of each rank, in one or two process groups.
 class HandMade {
  public:
-  /// A group of all dumps, unless `ranks` says otherwise.
+  /// Adds a process group to all dumps; `ranks` lists its members as torch writes them: "[0, 1]".
   void group(const std::string& name, const std::string& description, const std::string& ranks) {
     config_[name] = {{"name", name}, {"desc", description}, {"ranks", ranks}};
   }
@@ -30,7 +30,7 @@ class HandMade {
                        {"is_p2p", p2p}});
     return entries.back();
   }
-  /// A dump without entries.
+  /// Adds a dump without entries.
   void silent(int rank) {
     if (dumps_.size() <= static_cast<std::size_t>(rank))
       dumps_.resize(static_cast<std::size_t>(rank) + 1, DumpJson::array());

@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-/// Values of a dump, in the order in which they are written. Lists with the key `tuple` first are
-/// written as tuples: process_group is one.
+/// Values of a dump, in the order in which they are written. A list that begins with "tuple" is
+/// written as a tuple, as in process_group.
 using DumpJson = nlohmann::ordered_json;
 
-/// Writes a document as a pickle: protocol 2 as torch writes it (each text is stored in the memo
-/// and referred to again), or protocol 4 as Python's pickle.dump does.
+/// Writes a document as a pickle: protocol 2 as torch writes it (each string is memoized, and
+/// repeated by reference), or protocol 4 as Python's pickle.dump does.
 class PickleWriter {
  public:
   explicit PickleWriter(int protocol) : protocol_(protocol) {}

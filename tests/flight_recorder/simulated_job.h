@@ -12,19 +12,19 @@
 namespace lockstep {
 
 /// A training run on tp 2 × pp 4 × dp 2 whose ranks call operations in program order, until one or
-/// two ranks stall in their own code and the others wait. The dumps are written from what each rank
-/// has called; the truth comes from the simulation, not from the dumps.
+/// two ranks stall in their own code and the others wait. The dumps record the calls of each rank;
+/// the ground truth comes from the simulation, not from the dumps.
 class SimulatedJob {
  public:
   static constexpr int tp = 2, pp = 4, dp = 2, ranks = tp * pp * dp;
   enum class Sends { rendezvous, buffered };
   struct Style {
     Sends sends = Sends::rendezvous;
-    bool gloo = false;           ///< states are never updated; `retired` says what has completed
+    bool gloo = false;           ///< states are never updated; `retired` marks completed calls
     bool config = true;          ///< the dumps list the groups' ranks
-    bool status = true;          ///< and how far each group has come
-    bool all_scheduled = false;  ///< no device has started anything that is pending
-    std::size_t kept = 1000;     ///< entries of the ring buffer
+    bool status = true;          ///< the dumps state each group's progress
+    bool all_scheduled = false;  ///< no device has started a pending operation
+    std::size_t kept = 1000;     ///< capacity of the ring buffer, in entries
     int form = 2;                ///< the pickle's protocol; 0: JSON
   };
 
@@ -37,7 +37,7 @@ class SimulatedJob {
     run();
   }
 
-  /// The ranks that reached the place where they stall, if another rank waits for one.
+  /// The ranks that have reached the point at which they stall and that another rank waits for.
   std::set<int> awaited_stalled() const {
     std::set<int> awaited;
     for (int rank = 0; rank < ranks; ++rank)
@@ -62,7 +62,7 @@ class SimulatedJob {
     return stop != stops_.end() && at(rank).next == stop->second && !at(rank).called;
   }
 
-  /// The dump of a rank, as a file's content.
+  /// Returns the content of a rank's dump file.
   std::string dump(int rank) const {
     DumpJson document = {{"version", "2.10"}};
     DumpJson config = DumpJson::object();
@@ -129,8 +129,8 @@ class SimulatedJob {
     bool completed = false;
   };
   struct Rank {
-    std::size_t next = 0;  ///< the operation that it executes
-    bool called = false;   ///< whether it has called it
+    std::size_t next = 0;  ///< index of the current operation
+    bool called = false;   ///< whether the rank has called this operation
     std::vector<Made> calls;
   };
 
@@ -186,7 +186,7 @@ class SimulatedJob {
     programs_.push_back(std::move(ops));
   }
 
-  /// Executes the programs until nothing changes.
+  /// Executes the programs until no rank can proceed.
   void run() {
     for (bool changed = true; changed;) {
       changed = false;
@@ -211,7 +211,7 @@ class SimulatedJob {
     return true;
   }
 
-  /// The ranks that have not come to the operation that this rank has called.
+  /// The ranks that have not reached the operation that this rank has called.
   std::set<int> waits_for(int rank) const {
     const Rank& self = at(rank);
     if (!self.called) return {};

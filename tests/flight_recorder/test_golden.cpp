@@ -1,4 +1,4 @@
-// Dumps that torch's gloo wrote in a run that stalled, as pickles and as JSON, and those of 16
+// Dumps of a stalled run, written by torch's gloo backend as pickles and as JSON, and dumps of 16
 // ranks in the NCCL backend's format (tests/golden/make_flight_recorder.py).
 #include <doctest/doctest.h>
 
@@ -48,7 +48,7 @@ std::string refusal_of(const std::vector<fs::path>& paths) {
 
 }  // namespace
 
-TEST_CASE("dumps of torch's gloo: the rank that stalled is named") {
+TEST_CASE("dumps of torch's gloo: the stalled rank is named") {
   const Stall pickled = read("gloo"), json = read("gloo_json");
   for (const Stall* stall : {&pickled, &json}) {
     REQUIRE(stall->sinks.size() == 1);
@@ -56,7 +56,7 @@ TEST_CASE("dumps of torch's gloo: the rank that stalled is named") {
     CHECK(stall->sinks[0].waiters == std::vector{0, 1, 3});
   }
   CHECK(stall_sentences(pickled) == stall_sentences(json));
-  // gloo lists no members, so they are those ranks that called something.
+  // gloo does not list a group's members, so they are the ranks that called something in it.
   for (const StalledGroup& group : pickled.groups) CHECK(group.members.size() == 2);
   CHECK(place_words(*pickled.find(3)) == "dp1 tp1");
 }
@@ -75,12 +75,12 @@ TEST_CASE("dumps of 16 ranks, pickled with protocols 2 and 4") {
   CHECK(summary.find("'tp' of ranks 6 and 7") != std::string::npos);
 }
 
-TEST_CASE("a folder in which dumps are missing, damaged or of two runs") {
+TEST_CASE("a folder whose dumps are missing, damaged or from two runs") {
   const Scratch scratch;
   for (const int rank : {0, 1, 3})
     scratch.copy(golden / "gloo" / ("nccl_trace_rank_" + std::to_string(rank)),
                  "nccl_trace_rank_" + std::to_string(rank));
-  // Without rank 2's dump, nobody knows that rank 0's group has another member.
+  // Without rank 2's dump, nothing shows that rank 0's group has another member.
   CHECK(dump_files({scratch.path}).size() == 3);
   scratch.write("nccl_trace_rank_2", "\x80\x02}X\x07");
   const Job job = read_job(dump_files({scratch.path}));
@@ -104,7 +104,7 @@ TEST_CASE("a folder in which dumps are missing, damaged or of two runs") {
   CHECK(refusal_of({only->path / "hostile"}).find("rank_0: has the opcode GLOBAL at byte 3") == 0);
 }
 
-TEST_CASE("the rank in a file's name, or in its content") {
+TEST_CASE("the rank comes from a file's name or its content") {
   CHECK(rank_in_name("nccl_trace_rank_3") == 3);
   CHECK(rank_in_name("/tmp/x/rank12.pkl") == 12);
   CHECK(rank_in_name("trace_rank_7.json") == 7);

@@ -1,5 +1,5 @@
-// Pickles by hand and by Python's format: the values, the opcodes that are refused, and files that
-// are damaged or hostile.
+// Pickles written by hand and in Python's format: their values, refused opcodes, and damaged or
+// hostile files.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 const std::string start = "\x80\x02"s;
 
-/// Returns the message with which a file is refused; "" if it is read.
+/// Returns the error message for a refused file, or "" if the file is read.
 std::string refusal(const std::string& content) {
   try {
     read_dump(content);
@@ -93,7 +93,7 @@ TEST_CASE("values of every kind are read from a pickle") {
   CHECK(values.kind(all[13]) == Values::Kind::list);
 }
 
-TEST_CASE("the memo refers to values that are stored before") {
+TEST_CASE("the memo refers to values stored earlier") {
   // x = 'ab'; [x, x]
   const Pickle pickle = read_pickle(start + "](X\x02\0\0\0abq\0h\0e."s);
   CHECK(pickle.values.size(pickle.root) == 2);
@@ -102,7 +102,7 @@ TEST_CASE("the memo refers to values that are stored before") {
   CHECK(refuses(start + "]r\xff\xff\xff\xff."s, "stores value 4294967295"));
 }
 
-TEST_CASE("an opcode that is no plain data is refused with its name and offset") {
+TEST_CASE("an opcode other than plain data is refused with its name and offset") {
   CHECK(refuses(start + "cos\nsystem\n(X\x02\0\0\0lstR."s, "the opcode GLOBAL at byte 2"));
   CHECK(refuses(start + "NR."s, "the opcode REDUCE at byte 3"));
   CHECK(refuses(start + "Nb."s, "the opcode BUILD at byte 3"));
@@ -132,30 +132,30 @@ TEST_CASE("a damaged pickle is refused at every length, and with every byte chan
       for (const char bits : {'\x01', '\x20', '\xff'}) {
         std::string changed = whole;
         changed[at] = static_cast<char>(changed[at] ^ bits);
-        refusal(changed);  // read or refused, but in one line
+        refusal(changed);  // reads the file, or refuses it in one line
       }
   }
   CHECK(refuses(pickle_of(small_dump()).substr(0, 60), "is cut off"));
   CHECK(refuses("", "is empty"));
 }
 
-TEST_CASE("nesting, marks and texts without end are refused or read in bounded memory") {
+TEST_CASE("endless nesting, marks and texts are refused or read in bounded memory") {
   constexpr std::size_t million = 1'000'000;
   CHECK(!refusal(start + std::string(million, '(')).empty());
   CHECK(!refusal(start + std::string(million, ']')).empty());
   CHECK(!refusal(start + std::string(million, '}') + std::string(million, 'a')).empty());
-  // Lists inside one another: a million levels, and no recursion.
+  // A million levels of nested lists are read without recursion.
   std::string deep = start + std::string(million, ']');
   for (std::size_t i = 1; i < million; ++i) deep += 'a';
   CHECK(refuses(deep + '.', "its outermost value is a list"));
   CHECK(refuses(start + "X\xff\xff\xff\xff"s, "is cut off"));
   CHECK(refuses(start + "\x8d\xff\xff\xff\xff\xff\xff\xff\xff"s, "is cut off"));
   CHECK(refuses(start + "\x8b\xff\xff\xff\x7f"s, "is cut off"));
-  // Entries that the memo repeats: a dump has each once.
+  // Entries repeated through the memo: a real dump contains each entry once.
   std::string repeated = start + "}X\x07\0\0\0entries](}q\0"s;
   for (std::size_t i = 0; i < million; ++i) repeated += "h\0"s;
   CHECK(refuses(repeated + "es.", "too many for its size"));
-  // A list that contains itself, and one that another contains very often.
+  // A list that contains itself.
   CHECK(refuses(start + "}X\x07\0\0\0entries]q\0h\0as."s, "must be a list of dictionaries"));
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("a dump has the same entries as a pickle of any protocol, and as JSON"
   CHECK(!is_dump("PK\x03\x04"));
 }
 
-TEST_CASE("every field of a wrong type is refused in one line that names it") {
+TEST_CASE("every field with a wrong type is refused in one line that names the field") {
   const std::vector<DumpJson> wrong = {
       "a text",
       -3,

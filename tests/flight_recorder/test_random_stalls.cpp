@@ -40,14 +40,14 @@ SimulatedJob::Style random_style(std::mt19937_64& random) {
 
 }  // namespace
 
-TEST_CASE("the ranks that stalled are named in each of 500 random stalls") {
+TEST_CASE("the stalled ranks are named in each of 500 random stalls") {
   int waited = 0, two = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random{seed};
     SimulatedJob::Style style = random_style(random);
-    // Without a list, the members of a group are those that have called something in it, and p2p
-    // needs all of them.
+    // Without a list, a group's members are the ranks that have called something in it. Finding the
+    // peers of p2p calls requires all members, so keep all entries.
     if (!style.config) style.kept = 1000;
     const SimulatedJob simulated{random, seed % 3 == 0 ? 2 : 1, style};
     const std::set<int> stalled = simulated.awaited_stalled();
@@ -82,7 +82,7 @@ TEST_CASE("a rank whose dump is missing is named if all others wait for it") {
     const std::set<int> stalled = simulated.awaited_stalled();
     if (stalled.empty()) continue;
     const flight::Stall stall = flight::stall_of(read(simulated, stalled));
-    // The dead rank's members of collectives all came, except for it.
+    // All other members of the dead rank's collectives have called them.
     CHECK(named(stall) == stalled);
     const auto* row = stall.find(*stalled.begin());
     REQUIRE(row != nullptr);

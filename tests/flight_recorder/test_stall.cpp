@@ -105,7 +105,7 @@ TEST_CASE("calls of one collective that differ") {
                "1 called"));
     CHECK(says(stall, "wait for one another: "));
   }
-  HandMade uneven;  // the sizes of an all_to_all may differ, and so may the root's of a scatter
+  HandMade uneven;  // an all_to_all's sizes may differ, as may those of a scatter's root
   uneven.group("0", "ep", "[0, 1, 2]");
   for (const int rank : {0, 1}) {
     uneven.call(rank, "0", 1, "all_to_all", "started")["input_sizes"] =
@@ -126,7 +126,8 @@ TEST_CASE("sends and receives without partners") {
   run.call(11, "p", 2, "recv 1<-0", "started");
   run.call(11, "p", 3, "recv 1<-2", "started");
   const Stall stall = run.stall();
-  // The second send and its receive are both there; what 0 receives, nobody has sent.
+  // Both ranks have called the second send and its receive, but nobody has sent what rank 10
+  // receives.
   REQUIRE(stall.waits.size() == 2);
   CHECK(stall.waits[0].operation == "recv from rank 11");
   CHECK(stall.waits[0].from == std::vector{10});
@@ -174,14 +175,14 @@ TEST_CASE("operations of a coalesced batch have the state of the batch") {
   CHECK(collectives.stall().groups[0].operation == "2 coalesced _all_gather_base #3");
 }
 
-TEST_CASE("a rank's device that has not started what others run") {
+TEST_CASE("a rank whose device has not started an operation that others run") {
   HandMade run;
   run.group("0", "dp", "[0, 1, 2]");
   run.call(0, "0", 9, "all_reduce", "started");
   run.call(1, "0", 9, "all_reduce", "started");
   run.call(2, "0", 8, "all_reduce", "completed");
   run.call(2, "0", 9, "all_reduce", "scheduled");
-  DumpJson& older = run.call(2, "0", 7, "all_reduce", "started");  // so the dump knows starts
+  DumpJson& older = run.call(2, "0", 7, "all_reduce", "started");  // so that the dump records starts
   older["retired"] = true;
   older["time_discovered_completed_ns"] = 5;
   const Stall stall = run.stall();
@@ -262,7 +263,8 @@ TEST_CASE("a missing dump is named") {
   const Stall stall = run.stall({1});
   CHECK(first_sentence(stall) ==
         "Ranks 0 and 2 wait, directly or not, for rank 1, whose dump is missing.");
-  // If another rank is known not to have come, nobody guesses about the missing dump.
+  // If another rank is known not to have arrived, the analysis does not guess about the missing
+  // dump.
   HandMade late;
   late.group("0", "dp", "[0, 1, 2]");
   late.call(0, "0", 4, "all_reduce", "started");

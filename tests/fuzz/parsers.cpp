@@ -39,7 +39,7 @@ const std::string shard = "rank-00000-of-00001.safetensors";
 const std::vector<std::string> json_words = {
     "{", "}", "[", "]", ",", ":", "\"", "\"\"", "{}", "[]", "null", "true", "\\u0000", "\\ud800"};
 
-/// JSON that is costly, whatever its keys mean.
+/// JSON that is costly to parse, whatever its keys mean.
 std::vector<Costly> costly_json(std::vector<Costly> more) {
   std::vector<Costly> all = {{"", "[", ""},         {"[", "[],", "0]"},
                              {"", "{\"a\":", ""},   {"{", "\"%\":0,", "\"a\":0}"},
@@ -49,7 +49,7 @@ std::vector<Costly> costly_json(std::vector<Costly> more) {
   return all;
 }
 
-/// Writes each input to a file, and has a function read it.
+/// Writes each input to a file and calls a function that reads the file.
 std::function<void(const std::string&)> by_file(const std::string& path,
                                                 const std::function<void()>& read) {
   return [path, read](const std::string& input) {
@@ -273,7 +273,7 @@ Parser trace(const std::string& name, TraceReader::Form form) {
           }};
 }
 
-/// Two ranks' traces of PyTorch's profiler, separated by a form feed, which JSON has not.
+/// Two ranks' traces of PyTorch's profiler, separated by a form feed, which JSON does not contain.
 Parser kineto_traces() {
   const auto trace_of = [](int rank) {
     return fmt::format(
@@ -450,7 +450,7 @@ Parser operations() {
           }};
 }
 
-/// A flight-recorder dump of a rank, whose peer in the analysis is always the same.
+/// A flight-recorder dump of one rank, analysed together with a fixed dump of its peer.
 Parser flight_dump() {
   const auto entry = [](int sequence, const char* name, const char* state) {
     return DumpJson{{"record_id", sequence},

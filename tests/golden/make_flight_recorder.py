@@ -29,7 +29,7 @@ TP, PP, DP = 2, 4, 2
 
 
 def gloo_rank(rank, store, folder):
-    """Trains nothing, but calls what a step calls; writes the dumps once the others must be waiting."""
+    """Calls a step's operations without training; writes the dumps once the other ranks must be waiting."""
     os.environ['TORCH_FR_BUFFER_SIZE'] = '100'
     import threading
     import torch
@@ -102,14 +102,14 @@ def program(rank, steps=2, microbatches=2):
 
 
 def execute(stop):
-    """Runs the programs until all ranks have finished or wait. STUCK executes `stop` operations. Returns each rank's
-    calls: [axis, operation, peer, sequence number, completed]."""
+    """Runs the programs until all ranks have finished or wait. Rank STUCK executes only `stop` operations. Returns
+    each rank's calls: [axis, operation, peer, sequence number, completed]."""
     programs = [list(program(rank)) for rank in range(TP * PP * DP)]
     calls = [[] for _ in programs]
     number = lambda rank, axis, p2p: sum(c[0] == axis and (c[2] is not None) == p2p for c in calls[rank])
     count = lambda rank, operation, peer: sum(c[1:3] == [operation, peer] for c in calls[rank])
 
-    def is_there(rank):  # whether all others have come to the rank's last call
+    def is_there(rank):  # whether all others have reached the rank's last call
         axis, operation, peer, sequence, _ = calls[rank][-1]
         if peer is not None:
             other = 'recv' if operation == 'send' else 'send'
@@ -170,7 +170,7 @@ def write_nccl():
 
 
 def check_with_torch():
-    """torch's own analysis of the dumps must find their groups and match their collectives."""
+    """Checks that torch's own analysis finds the dumps' groups and matches their collectives."""
     from torch.distributed.flight_recorder.components.builder import build_db
     from torch.distributed.flight_recorder.components.config_manager import JobConfig
     from torch.distributed.flight_recorder.components.loader import read_dir

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes traces as PyTorch's profiler writes them on GPUs, of a simulated job of which the truth is known.
+"""Writes traces of a simulated job with known ground truth, in the format of PyTorch's profiler on GPUs.
 
     tests/golden/make_gpu_traces.py FOLDER [--style bare|2023|2024|2026] [--seed N]      (needs only Python)
 
-FOLDER/ has one file per rank: dp 2 x pp 2 x tp 2 on four hosts, whose clocks differ and drift; rank 5 is slow. truth.json
-beside them, which no trace reader reads, has each rank's host, clock offset and drift, and its waits by peer.
-FOLDER/dualpipe64/ has one file of a job of 64 ranks.
+FOLDER/ gets one file per rank: dp 2 x pp 2 x tp 2 on four hosts, whose clocks differ and drift; rank 5 is slow. It also
+gets truth.json, which trace readers ignore: each rank's host, clock offset and drift, and its waits by peer.
+FOLDER/dualpipe64/ gets one file of a job of 64 ranks.
 """
 
 import argparse

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the profiler's traces of small training runs of PyTorch on gloo, four processes each.
+"""Writes the profiler's traces of small PyTorch training runs on gloo, with four processes each.
 
     tests/golden/make_torch_traces.py FOLDER [KIND ...]      (needs torch; the files here come from torch 2.15)
 
 Writes FOLDER/KIND/: one trace per rank, as tensorboard_trace_handler names it, and for a pipeline also schedule.csv, the
-order of torch's own schedule class: each row is a rank, each cell an action. tests/golden/pack_torch_traces.py makes the
-files in tests/golden/torch_traces of them.
+order of torch's own schedule class: each row is a rank, each cell an action. tests/golden/pack_torch_traces.py turns
+these traces into the files in tests/golden/torch_traces.
 
 In each run one rank is slower than the others: in a pipeline, the one that holds stage SLOW, whose forward pass sleeps;
-otherwise rank SLOW, which sleeps before its forward pass, as if it waited for its data. Sleeping is slow on a busy
-machine, too.
+otherwise rank SLOW, which sleeps before its forward pass, as if it waited for its data. Sleeping
+slows the rank down even on a busy machine.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import time
 
 RANKS = 4
 MICROBATCHES = {'pp_1f1b': 8, 'pp_dualpipev': 8}      # other kinds: 4
-STEPS = 2                # recorded, after one step without the profiler and one that warms it up
+STEPS = 2                # recorded, after one step without the profiler and one warm-up step
 WIDTH = 256
 SLOW = 2
 PAUSE = {'pass': 0.004, 'input': 0.03}         # seconds
@@ -32,7 +32,7 @@ PIPELINES = {
     # kind: (class, chunks per rank)
     'pp_gpipe': ('ScheduleGPipe', 1),
     'pp_1f1b': ('Schedule1F1B', 1),
-    'pp_1f1b_runtime': ('_PipelineScheduleRuntime', 1),      # the same order, but by the runtime that annotates actions
+    'pp_1f1b_runtime': ('_PipelineScheduleRuntime', 1),      # the same order, run by the runtime that annotates actions
     'pp_interleaved': ('ScheduleInterleaved1F1B', 2),
     'pp_interleaved_zb': ('ScheduleInterleavedZeroBubble', 2),
     'pp_zbv': ('ScheduleZBVZeroBubble', 2),

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the small files in tests/golden/torch_traces of those that make_torch_traces.py wrote.
+"""Shrinks the traces that make_torch_traces.py wrote to the small files in tests/golden/torch_traces.
 
     tests/golden/pack_torch_traces.py FROM [TO]      (needs only Python)
 
-Times, names and arguments stay as torch wrote them. Operations inside another aten:: operation are left out, and of
-Python's functions those shorter than 20 microseconds; flows between operations remain. File names keep their form, but
-name no host.
+Times, names and arguments stay as torch wrote them. Operations inside another aten:: operation and Python functions
+shorter than 20 microseconds are left out; flows between operations remain. File names keep their form but do not name
+the host.
 """
 
 import gzip
@@ -52,7 +52,7 @@ def main():
             document['traceEvents'] = slim(document['traceEvents'])
             document['host_name'] = 'host'
             document['traceName'] = name
-            # one event a line, so that a difference can be read
+            # one event per line, so that diffs are readable
             events = ',\n'.join(json.dumps(event, separators=(',', ':')) for event in document.pop('traceEvents'))
             head = json.dumps(document, separators=(',', ':'))[:-1]
             text = f'{head},"traceEvents":[\n{events}\n]}}\n'

@@ -6,7 +6,7 @@
 Without FILE: simulated jobs in each style of tests/golden/make_gpu_traces.py. HTA defines, for the GPU events of a rank
 (https://hta.readthedocs.io, "Temporal Breakdown" and "Communication Computation Overlap"):
 
-- kernel time: from the begin of the first kernel to the end of the last; idle time: no kernel runs; compute time: a
+- kernel time: from the beginning of the first kernel to the end of the last; idle time: no kernel runs; compute time: a
   computation kernel runs; non-compute time: the rest, in which only communication or memory kernels run;
 - overlap: the time in which computation and communication run, divided by the time in which communication runs.
 
@@ -64,7 +64,7 @@ def ask_truth(paths):
 
 
 def ask_viewer(viewer, paths):
-    """The same from the viewer's summary. Its times by kernel are of all ranks together, so they are not compared here."""
+    """The same from the viewer's summary. Its times by kernel cover all ranks together, so they are not compared."""
     found = summary(viewer, paths)
     figures = {}
     for rank in found['ranks']:
@@ -79,12 +79,12 @@ def ask_viewer(viewer, paths):
 
 
 def differences(name, expected, found):
-    """Prints what differs by more than HTA's rounding (0.01 percent; a microsecond of total time, 0.1 per kernel)."""
+    """Prints the figures that differ by more than HTA's rounding (0.01 percent; a microsecond of total time, 0.1 per kernel)."""
     wrong = 0
     for rank, figures in expected[0].items():
         for key, value in figures.items():
             other = found[0][rank][key]
-            if value != value and other is None:        # HTA's overlap without communication is not a number
+            if value != value and other is None:        # without communication, HTA's overlap is NaN
                 continue
             if other is None or abs(value - other) > (1 if key == 'kernel_time' else 0.011):
                 wrong += 1

@@ -1,7 +1,7 @@
 """Files that no profiler writes, or that were damaged on the way, for test_hostile.py.
 
-Each case is a function that writes files into an empty folder and returns the paths to give to the viewer. `case` says
-which exit code is right: 2 with one line that says what is wrong, 0 if the files can be read, or either.
+Each case is a function that writes files into an empty folder and returns the paths to give to the viewer. `case` gives
+the correct exit codes: 2 with one line that says what is wrong, 0 if the files can be read, or either.
 """
 
 import gzip
@@ -15,7 +15,7 @@ CASES = {}
 
 
 def case(*codes, says=''):
-    """Registers a case: the exit codes that are right, and a part of the message of code 2."""
+    """Registers a case: the correct exit codes, and a part of the message for code 2."""
     def register(function):
         CASES[function.__name__] = (function, codes, says)
         return function
@@ -475,7 +475,7 @@ RAW = ['1e400', '-1e400', 'NaN', '1e', '00', '"\\ud800"']      # not what json.d
 
 
 def fields():
-    """Every field of the small trace, as a path: of the top level, of one event of each kind, of its arguments."""
+    """The paths of the small trace's fields: at the top level, in one event of each kind, and in its arguments."""
     document = trace()
     found = [[key] for key in document]
     found += [['distributedInfo', key] for key in document['distributedInfo']]
@@ -501,7 +501,7 @@ def with_value(path, value):
 
 
 def wrong_values():
-    """(name, text) of each field with each value."""
+    """Yields (name, text) for each field with each wrong value."""
     for path in fields():
         for index, value in enumerate([json.dumps(value) for value in VALUES] + RAW):
             yield '.'.join(map(str, path)) + f' = {value[:24]}', with_value(path, value)

@@ -1,4 +1,4 @@
-"""Writes a simulated job's rank as PyTorch's profiler (Kineto) would: Chrome Trace Events, with the arguments of a year.
+"""Writes a simulated job's rank as PyTorch's profiler (Kineto) would: Chrome Trace Events, with a given year's arguments.
 
 `style` is '2023' (collective name, size, group size and dtype; whole microseconds since 1970), '2024' (also the group and
 its ranks; times relative to baseTimeNanoseconds), '2026' (also Seq and Comms Id, and PP: annotations) or 'bare' (as 2023,
@@ -17,12 +17,12 @@ NAME_GROUPS = ('2024', '2026')  # their collectives name their groups
 
 @dataclasses.dataclass
 class HostClock:
-    """What a host's clock shows at a common time t: t + offset + drift * t."""
+    """A host's clock, which shows t + offset + drift * t at common time t."""
     host: str
     offset: float = 0.0         # microseconds
     drift: float = 0.0          # microseconds per second, which is parts per million
     epoch: int = 1790857026000000        # of t = 0, microseconds since 1970
-    base_ns: int = 1790857026000000000   # baseTimeNanoseconds, for styles that have it
+    base_ns: int = 1790857026000000000   # baseTimeNanoseconds, for styles that write it
 
     def read(self, t):
         """Microseconds since the epoch."""
@@ -30,13 +30,13 @@ class HostClock:
 
 
 def comms_id(call, is_p2p):
-    """As torch does: a hash of the group's name, the number of the call, and the group's ranks."""
+    """As in torch, a hash of the group's name, the call's number and the group's ranks."""
     text = f'{call.group.name} {call.seq} {is_p2p} {call.group.ranks[0]} {len(call.group.ranks)}'
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], 'little')
 
 
 class KinetoFile:
-    """One rank's file. `number` and `world`: what the file says about them, if the job is a part of a larger one."""
+    """One rank's file. `number` and `world`: the rank and world size to write if the job is part of a larger one."""
 
     def __init__(self, job, rank, clock, style='2026', groups=(), gpu=0, with_stack=False, number=None, world=None,
                  on_demand=False):

@@ -1,4 +1,4 @@
-"""Simulates a training job on GPUs whose ranks disagree about the time, and knows who waited for whom.
+"""Simulates a training job on GPUs whose clocks disagree, and knows which rank waited for which.
 
 A Job holds one program per rank: kernels in the order in which the host launches them. `run` computes when each kernel
 begins and ends on a common clock. The members of a collective begin when their own stream reaches it, and end together.
@@ -19,7 +19,7 @@ class Collective:
     seq: int
     elements: int
     dtype: str
-    duration: float             # from the last member's begin
+    duration: float             # from the beginning of the last member's kernel
     kernel: str
     members: tuple              # global ranks; for a message: (sender, receiver)
     kernels: dict = dataclasses.field(default_factory=dict)     # by rank
@@ -49,7 +49,7 @@ class Kernel:
     category: str = 'kernel'
     collective: Collective = None
     host_op: str = 'aten::mm'
-    forward_of: int = None      # a forward operation: its number; the backward operation of the same number follows it
+    forward_of: int = None      # a forward operation's number, which its backward operation shares
     backward_of: int = None
     bytes: int = 0
     launch: float = None
@@ -65,7 +65,7 @@ class Job:
         self.random = random.Random(seed)
         self.programs = [[] for _ in range(ranks)]
         self.collectives = []
-        self.pending = {}       # of the current call per group, those whose members have not all called
+        self.pending = {}       # calls that some of their members have not made yet
 
     def launch(self, kernel):
         self.programs[kernel.rank].append(('launch', kernel))
@@ -97,11 +97,11 @@ class Job:
         self.programs[rank].append(('close', None))
 
     def sync(self, rank):
-        """The host waits until its GPU has done everything."""
+        """Makes the host wait until its GPU has finished all its work."""
         self.programs[rank].append(('sync', None))
 
     def run(self):
-        """Computes all times. Sets launch, begin, end of the kernels; self.host has each rank's annotations and syncs."""
+        """Computes all times. Sets the kernels' launch, begin and end; self.host lists each rank's annotations and syncs."""
         self.host = [[] for _ in range(self.ranks)]     # (kind, name, begin, end)
         clock = [10 + self.random.uniform(0, 40) for _ in range(self.ranks)]
         place = [0] * self.ranks
@@ -144,7 +144,7 @@ class Job:
                 raise RuntimeError(f'not all members called {calls.name} of {calls.group.name}')
 
     def _advance(self, kernels, ready, stream):
-        """Computes the times of `stream`'s next kernels as far as possible. Returns whether there was something to do."""
+        """Computes the times of `stream`'s next kernels as far as possible. Returns whether any time was computed."""
         moved = False
         while ready.get(stream, 0) < len(kernels):
             index = ready.get(stream, 0)
@@ -169,7 +169,7 @@ class Job:
         return moved
 
     def waits(self):
-        """Of each rank, microseconds that its communication kernels waited, by the rank that they waited for."""
+        """For each rank, the microseconds that its communication kernels waited for each other rank."""
         total = [{} for _ in range(self.ranks)]
         for call in self.collectives:
             for rank, (wait, peer) in call.waits().items():

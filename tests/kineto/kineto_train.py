@@ -45,7 +45,7 @@ class Training:
             members = {'tp': [self.rank(d, p, i) for i in range(tp)], 'pp': [self.rank(d, i, t) for i in range(pp)],
                        'dp': [self.rank(i, p, t) for i in range(dp)]}
             for axis, group in members.items():
-                # as user-given names do, the name is the same for all groups of an axis
+                # like a name that a user gives, the name is the same for all groups of an axis
                 self.groups[axis].setdefault(tuple(group), Group(f'mesh_{axis}', f'mesh_{axis}', tuple(group)))
         for step in range(first_step, first_step + steps):
             for rank in ranks:

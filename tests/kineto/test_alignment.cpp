@@ -10,7 +10,7 @@ using namespace lockstep::kineto;
 
 namespace {
 
-/// A run whose ranks have clocks of their own.
+/// A run in which each rank has its own clock.
 struct Run {
   std::vector<double> offsets,
       drifts;  // of each rank's clock: local = true + offset + drift * true
@@ -39,7 +39,7 @@ constexpr double microsecond = 1e6, millisecond = 1e9, second = 1e12;  // in pic
 
 }  // namespace
 
-TEST_CASE("made-up offsets and drifts are found within the residual") {
+TEST_CASE("simulated offsets and drifts are found within the residual") {
   for (unsigned seed = 0; seed < 300; ++seed) {
     std::mt19937 random{seed};
     const auto below = [&](std::size_t n) {
@@ -81,7 +81,7 @@ TEST_CASE("made-up offsets and drifts are found within the residual") {
         CHECK(found.ranks[member.rank].aligned);
         REQUIRE(std::abs(found.ranks[member.rank].apply(end) - wanted) <= found.residual);
       }
-    // The residual is of the order of what is unknown, and not of the offsets.
+    // The residual is of the order of the uncertainty, not of the offsets.
     CHECK(static_cast<double>(found.residual) <= 12 * jitter + 1e3);
   }
 }
@@ -113,7 +113,7 @@ TEST_CASE("ranks without a collective in common are not aligned") {
   CHECK(found.ranks[1].aligned);
   CHECK_FALSE(found.ranks[2].aligned);
   CHECK_FALSE(found.ranks[3].aligned);
-  // Within their island, ranks 2 and 3 are aligned all the same.
+  // Even so, ranks 2 and 3 are aligned with each other.
   const Picoseconds end2 = run.ranks[2].calls[5].time.end, end3 = run.ranks[3].calls[5].time.end;
   CHECK(std::abs(found.ranks[2].apply(end2) - found.ranks[3].apply(end3)) <= found.residual);
 }

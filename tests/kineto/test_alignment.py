@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Random jobs on hosts whose clocks are wrong and drift: the viewer finds the offsets, and says how well.
+"""Random jobs on hosts whose clocks are wrong and drift: the viewer must find the offsets and state its accuracy.
 
     tests/kineto/test_alignment.py --viewer LOCKSTEP_VIEW [--count N] [--seed S]
 
-Of each job, the clocks, and who waited for whom, are known (kineto_job.py). The viewer must correct each rank's clock to
-within the residual that it shows. Without a collective in common it must say so, and move nothing.
+kineto_job.py knows each job's clocks and which rank waited for which. The viewer must correct each rank's clock to within
+the residual that it shows. If ranks have no collective in common, it must say so and move nothing.
 """
 
 import argparse
@@ -37,14 +37,14 @@ def random_clocks(draw, hosts):
 
 
 def correction(clocks, rank_clock, first):
-    """By how much the event that this rank's clock shows at `first` must move, to be on the first rank's clock."""
+    """The shift that moves an event at `first` on this rank's clock to its time on the first rank's clock."""
     def common(clock, shown):
         return (shown - clock.offset) / (1 + clock.drift * 1e-6)
     return clocks[0].read(common(rank_clock, first)) - first
 
 
 def one_job(viewer, draw, index):
-    """Returns what is wrong, a list of lines."""
+    """Returns a list of faults, one line each."""
     sizes = draw.choice([(2, 1, 1), (4, 1, 1), (2, 2, 1), (1, 2, 2), (2, 2, 2), (1, 1, 4), (2, 4, 1), (1, 4, 1)])
     style = draw.choice(list(WRITTEN))
     ranks = sizes[0] * sizes[1] * sizes[2]
@@ -81,14 +81,15 @@ def one_job(viewer, draw, index):
             continue
         if abs(moved - expected) > residual + WRITTEN[style] + 1e-9 * abs(expected):
             wrong.append(f'{name}: rank {rank["rank"]} moved by {moved:.3f} us, truth {expected:.3f}, residual {residual:.3f}')
-    # Each collective leaves 0.4 us unknown, few of them leave the drift unknown, and errors add up along a chain of ranks.
+    # Each collective leaves 0.4 us of uncertainty, a few cannot determine the drift, and errors add up along chains of
+    # ranks.
     if residual > 60 * (0.4 + WRITTEN[style]) + 1e-9 * max(abs(clock.offset) for clock in clocks):
         wrong.append(f'{name}: residual {residual:.3f} us, but members end within 0.4 us')
     return wrong
 
 
 def no_collective(viewer, draw, index):
-    """Two jobs that share nothing, as the ranks of one: no collective joins the second half to the first."""
+    """Two jobs that share nothing, written as one job's ranks: no collective joins the second half to the first."""
     style = draw.choice(list(WRITTEN))
     half = draw.choice([1, 2])          # of one rank, which calls nothing, or of two, which reduce their gradients
     with tempfile.TemporaryDirectory() as scratch:
@@ -96,7 +97,7 @@ def no_collective(viewer, draw, index):
         for part in (0, 1):
             training = Training(half, 1, 1, style=style, seed=draw.randrange(10**6))
             clock = HostClock(f'host{part}', draw.uniform(-1e6, 1e6))
-            # The groups' ranks, too, are numbered within the whole.
+            # The groups' ranks are also numbered within the whole job.
             for group in training.all_groups():
                 group.ranks = tuple(rank + half * part for rank in group.ranks)
                 group.name += f' of half {part}'
@@ -109,7 +110,7 @@ def no_collective(viewer, draw, index):
         found = summary(viewer, [folder])
     wrong = []
     if style not in NAME_GROUPS and half == 2:
-        # Without the groups' ranks in the file, nothing says that the halves share nothing.
+        # Without the groups' ranks in the file, nothing shows that the halves share no collective.
         return wrong
     if not any('not aligned' in note for note in found['notes']):
         wrong.append(f'nothing in common {index}: the notes do not say so: {found["notes"]}')

@@ -4,9 +4,9 @@
     tests/kineto/test_golden.py --viewer LOCKSTEP_VIEW [KIND...]
 
 The traces are tests/golden/torch_traces (torch on gloo, four processes) and, simulated, those of
-tests/golden/make_gpu_traces.py. Of the first: every action of the pipeline is found, in the order of torch's CSV; each
+tests/golden/make_gpu_traces.py. In the first, every action of the pipeline is found, in the order of torch's CSV; each
 rank waits for the peers from which it receives, and about as long as truth.py says; the slow rank is the one that the
-others wait for. Of the second: HolisticTraceAnalysis' figures (check_hta.py compares truth.py with HTA itself).
+others wait for. The second must give HolisticTraceAnalysis' figures (check_hta.py compares truth.py with HTA itself).
 """
 
 import argparse
@@ -60,7 +60,7 @@ def check_pipeline(checks, kind, found, traces):
 
 
 def check_waits(checks, kind, found, traces):
-    """Against the sends and receives in which truth.py finds the main thread blocked."""
+    """Compares the waits with the sends and receives in which truth.py finds the main thread blocked."""
     for trace, rank in zip(traces, found['ranks']):
         expected = truth.message_waits(trace, trace.members)
         waits = {int(peer): microseconds(time) for peer, time in rank['waits_by_peer'].items()}
@@ -100,7 +100,7 @@ def check_torch(checks, viewer, kind):
 
 
 def check_breakdown(checks, name, found, traces):
-    """HolisticTraceAnalysis' figures, from truth.py."""
+    """Compares with HolisticTraceAnalysis' figures, which truth.py computes."""
     by_name = {}
     for trace, rank in zip(traces, found['ranks']):
         own = truth.breakdown(trace)
@@ -125,7 +125,7 @@ def check_breakdown(checks, name, found, traces):
 
 
 def check_gpu(checks, viewer, style, sizes):
-    """A simulated job on dp x pp x tp ranks of which one is slow."""
+    """A simulated job on dp x pp x tp ranks, one of which is slow."""
     slow = 5
     name = f'gpu {style} {sizes}'
     training = Training(*sizes, slow={slow: 1.3}, style=style, seed=11)

@@ -21,7 +21,7 @@ import warnings
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import hostile          # noqa: E402
 
-ALLOWED = '256MB'       # what the viewer may unpack
+ALLOWED = '256MB'       # the most that the viewer may unpack
 MEMORY = 2 << 30        # of address space, most of which the libraries and the allocator only reserve
 SECONDS = 120
 LONGEST_LINE = 400
@@ -42,7 +42,7 @@ def attempt(viewer, paths, limit):
 
 
 def fault(code, output, error, codes, says):
-    """What is wrong with the answer, or None."""
+    """The fault of the viewer's answer, or None."""
     if code is None or code < 0 or code > 2:
         return f'exit code {code}: {error.strip()[-300:]}'
     if code not in codes:
@@ -74,7 +74,7 @@ def main():
     parser.add_argument('--verbose', action='store_true', help='print what the viewer says')
     parser.add_argument('cases', nargs='*')
     given = parser.parse_args()
-    warnings.simplefilter('ignore')         # zipfile's, on a name that occurs twice
+    warnings.simplefilter('ignore')         # zipfile warns about a name that occurs twice
     faults = []
 
     def one(name, build, codes, says):

@@ -93,7 +93,7 @@ TEST_CASE("a rank waits in a collective for the member that starts last") {
   const StepAccount account = step_account(timeline, 4);
   REQUIRE(account.ranks.size() == 2);
   REQUIRE(account.axes == std::vector<std::string>{"default_pg"});
-  // Rank 0 computes for 25 us, waits 40 us for rank 1, and 10 us for the bytes.
+  // Rank 0 computes for 25 us, waits 40 us for rank 1, and then 10 us for the transfer.
   const StepSums& first = account.ranks[0].sums;
   CHECK(first.compute == 25 * us);
   CHECK(first.axes[0].late_peer == 40 * us);
@@ -176,7 +176,7 @@ TEST_CASE("fields of the wrong type count as absent, and no event is lost") {
   REQUIRE(good.events.size() == 6);
 }
 
-TEST_CASE("what is no trace of PyTorch is refused in one line") {
+TEST_CASE("a file that is not a PyTorch trace is refused in one line") {
   CHECK_THROWS_AS(read_trace("", "f"), UsageError);
   CHECK_THROWS_AS(read_trace("[]", "f"), UsageError);
   CHECK_THROWS_AS(read_trace("{}", "f"), UsageError);
@@ -225,7 +225,7 @@ TEST_CASE("messages between replicas of a pipeline are matched within a replica"
 }
 
 TEST_CASE("stages of an unlabelled pipeline follow from its messages") {
-  // Autograd's flows: two microbatches per rank, the messages between them.
+  // Autograd's flows link two microbatches per rank, with messages between the ranks.
   const auto trace_of = [](int rank) {
     std::string events;
     int flow = 0;

@@ -26,7 +26,7 @@ TEST_CASE("annotations of torch.distributed.pipelining are actions and messages"
                     PipelineLabel{Kind::action, Category::backward, 7, 1}});
 }
 
-TEST_CASE("other annotations are not") {
+TEST_CASE("other annotations are neither actions nor messages") {
   for (const char* name :
        {"", "PP:", "PP:F0", "PP:1F", "PP:1X2", "PP:1F0x", "PP:2UNSHARD3", "1F0", "PP:-1F0",
         "PP:99999999999F0", "PP:(0F4;7B1)", "PP:(0F4)OVERLAP_F_B", "PP:;)(", "PP:(;)OVERLAP_F_B"})

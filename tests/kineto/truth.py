@@ -1,4 +1,4 @@
-"""An independent reading of PyTorch's traces: what a viewer of them must find. Uses only Python's library.
+"""Reads PyTorch's traces independently and finds what a viewer must find. Uses only Python's standard library.
 
     tests/kineto/truth.py FILE...       prints what it finds, one JSON document
 
@@ -54,7 +54,7 @@ class Trace:
         return [event for event in self.events if event['cat'] in ('kernel', 'gpu_memcpy', 'gpu_memset')]
 
     def kernels_of_steps(self):
-        """Those that HolisticTraceAnalysis counts: of two or more steps, the ones launched before the end of the last."""
+        """The kernels that HolisticTraceAnalysis counts: with two or more steps, those launched before the last one's end."""
         if len({number for number, _, _ in self.steps}) < 2:
             return self.kernels()
         last = max(end for _, _, end in self.steps)
@@ -123,7 +123,7 @@ def breakdown(trace):
 
 
 def time_by_kernel(trace):
-    """For each name of a GPU event: how many there are, and their total time."""
+    """For each name of GPU events: their number and total time."""
     found = {}
     for event in trace.kernels_of_steps():
         count, total = found.get(event['name'], (0, 0))
@@ -132,9 +132,9 @@ def time_by_kernel(trace):
 
 
 def messages(trace):
-    """Messages over gloo: (kind, peer's rank in the group, issue, transfer), in the order of their issue.
+    """Messages over gloo: (kind, peer's rank in the group, issue, transfer), in order of issue.
 
-    The issue is c10d::send or c10d::recv_; the transfer is the gloo: span that begins inside it or next after it.
+    The issue is c10d::send or c10d::recv_; the transfer is the gloo: span that begins during it, or else the next one.
     """
     issues = [e for e in trace.events if e['name'] in ('c10d::send', 'c10d::recv_')]
     found = []
@@ -148,7 +148,7 @@ def messages(trace):
 
 
 def blocked(trace, span):
-    """How long the main thread did nothing before `span` ended: from its last begin or end of anything before."""
+    """How long the main thread was idle before `span` ended: since anything last began or ended on it."""
     end = span['ts'] + span['dur']
     edge = span['ts']
     for event in trace.events:
@@ -172,9 +172,9 @@ def message_waits(trace, members):
 
 
 def match_messages(traces, members_of):
-    """Pairs (sender's trace, send, receiver's trace, receive): the k-th from a to b is b's k-th from a.
+    """Pairs (sender's trace, send, receiver's trace, receive): a's k-th send to b matches b's k-th receive from a.
 
-    `members_of`: for each rank, the global ranks of the group that its messages name ranks of.
+    `members_of`: for each rank, the global ranks of the group within which its messages number their peers.
     """
     sends, receives = {}, {}
     for trace in traces:
@@ -190,7 +190,7 @@ def match_messages(traces, members_of):
 
 
 def collectives(trace):
-    """Collectives of one rank, in order: (key of the match, event). Keys say by what they match.
+    """Collectives of one rank, in order: (key of the match, event). A key says what the collective is matched by.
 
     On a GPU, the kernels: by Comms Id, else group and Seq, else by kind and order. Over gloo, the gloo: spans, in the
     order of their c10d:: calls.
@@ -214,7 +214,7 @@ def collectives(trace):
 
 
 def last_arrivals(traces):
-    """Of the collectives that all of `traces` took part in: for each rank, how often it began last."""
+    """For each rank: how often it was the last to begin a collective that all of `traces` took part in."""
     members = {}
     for trace in traces:
         for key, event in collectives(trace):

@@ -52,7 +52,7 @@ class Runner:
                 (self.root / path.name).symlink_to(path)
         self.environment = {name: value for name, value in os.environ.items()
                             if name not in ('DISPLAY', 'WAYLAND_DISPLAY', 'LOCKSTEP_PRESET')}
-        # oneDNN's code for AVX-512 adds in another order than its code for AVX2. In 16-bit
+        # oneDNN's code for AVX-512 adds in a different order than its code for AVX2. In 16-bit
         # training, this difference changes digits that a page shows.
         self.environment['ONEDNN_MAX_CPU_ISA'] = 'AVX2'
 

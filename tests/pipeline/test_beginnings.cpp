@@ -1,4 +1,4 @@
-// Beginnings of schedules: what check_beginning() refuses, and the times of the others.
+// Beginnings of schedules: those that check_beginning() refuses, and the times of the others.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -56,7 +56,7 @@ TEST_CASE("the beginning of a schedule takes as long as in the whole schedule") 
   }
 }
 
-TEST_CASE("check_beginning() names what no schedule may begin with") {
+TEST_CASE("check_beginning() names an action that no schedule may begin with") {
   const auto fault_of = [](std::vector<std::vector<Action>> actions) {
     Schedule schedule = one_stage_per_rank("s", 2, 2);
     schedule.actions = std::move(actions);

@@ -15,10 +15,11 @@ namespace lockstep::viz {
 /// How much two ranks may differ and still count as identical. They are identical if, lane by lane,
 /// they ran the same spans in the same order (the same names and categories, in the same rows), and
 /// for each span
-///   - the durations differ by at most `duration` of the longer one, or by `duration` / 50 of the
-///     step where that is more;
+///   - the durations differ by at most `duration` times the longer one or `duration` / 50 of the
+///     step, whichever is more;
 ///   - the starts differ by at most `duration` / 5 of the step.
-/// A span of no step counts with the length of the run divided by the number of its steps.
+/// For a span outside all steps, the step's length is the run's length divided by its number of
+/// steps.
 struct Likeness {
   double duration = 0.05;
   bool operator==(const Likeness&) const = default;
@@ -28,19 +29,19 @@ struct Likeness {
 };
 /// The tolerances that the user can choose from.
 inline constexpr std::array tolerances{0.01, 0.05, 0.2, 0.5};
-/// Returns the next of the tolerances; after the last, the first.
+/// Returns the next larger of the tolerances; after the last, the first.
 double next_tolerance(double tolerance);
-/// States a tolerance: "the same spans in the same order; durations within 5 % (or 0.1 % of the
+/// Describes a tolerance: "the same spans in the same order; durations within 5 % (or 0.1 % of the
 /// step), starts within 1 % of the step".
 std::string likeness_words(const Likeness& likeness);
 
-/// The comparison of two ranks, a part at a time.
+/// Compares two ranks, in several calls if necessary.
 class RankComparison {
  public:
   enum class Result { unknown, alike, different };
   RankComparison(const Timeline& timeline, std::size_t a, std::size_t b, const Likeness& likeness);
-  /// Continues until a difference is found, or until `until`. (It looks at a few thousand spans
-  /// in any case.)
+  /// Continues until it finds a difference or the time is `until`. (It examines a few thousand
+  /// spans in any case.)
   Result advance(std::chrono::steady_clock::time_point until);
 
  private:
@@ -51,28 +52,30 @@ class RankComparison {
   const RankTimeline &a_, &b_;
   Likeness likeness_;
   std::size_t lane_ = 0, band_ = 0, row_ = 0, span_ = 0;
-  int step_ = -1;  ///< for which the two lengths hold
+  int step_ = -1;  ///< the step to which the two limits apply
   bool knows_step_ = false;
   double least_duration_ = 0, most_start_ = 0;  ///< picoseconds
   double mean_step_ = 0;
 };
 
-/// Which ranks of a timeline are identical over the whole run. Each rank is compared with the first
-/// rank of each class, a little per frame.
+/// Finds which ranks of a timeline are identical over the whole run. Compares each rank with the
+/// first rank of each class, doing a little work per frame.
 class AlikeRanks {
  public:
-  /// Continues for about `budget`. Begins again if the tolerance or the groups have changed, and,
-  /// once it is complete, if spans have arrived. `groups` has a number for each rank, in timeline
-  /// order: only ranks with the same number can be identical, and ranks with -1 to none.
+  /// Continues for about `budget`. Starts over if the tolerance or the groups have changed or, once
+  /// the comparison is complete, if spans have arrived. `groups` holds a number for each rank, in
+  /// timeline order: only ranks with the same number can be identical, and a rank with -1 is
+  /// identical to no other.
   void update(const Timeline& timeline, const Likeness& likeness, const std::vector<int>& groups,
               std::chrono::microseconds budget);
   void clear() { *this = {}; }
   bool complete() const { return begun_ && next_ == found_.size(); }
   bool behind() const { return begun_ && !complete(); }
-  /// For each rank in timeline order: the index of the first rank of its class, possibly itself.
-  /// As of the last time that all ranks had been compared; before, each rank is on its own.
+  /// For each rank, in timeline order: the index of the first rank of its class, possibly the rank
+  /// itself. This is the result of the last complete comparison; before the first one, each rank is
+  /// in a class of its own.
   const std::vector<std::size_t>& leaders() const { return leaders_; }
-  const Likeness& likeness() const { return likeness_; }  ///< the tolerance of leaders()
+  const Likeness& likeness() const { return likeness_; }  ///< the tolerance used for leaders()
   /// Changes whenever leaders() changes.
   std::int64_t version() const { return version_; }
 
@@ -87,10 +90,10 @@ class AlikeRanks {
   bool begun_ = false;
   std::vector<std::size_t> leaders_, found_;
   std::vector<int> groups_;
-  std::map<Figures, std::vector<std::size_t>> classes_;  ///< their first ranks
+  std::map<Figures, std::vector<std::size_t>> classes_;  ///< the first rank of each
   std::size_t next_ = 0;                                 ///< the rank to classify
-  std::size_t tried_ = 0;                                ///< classes that `next_` is not in
-  std::vector<RankComparison> comparison_;               ///< the one under way, if any
+  std::size_t tried_ = 0;                                ///< number of classes that do not contain `next_`
+  std::vector<RankComparison> comparison_;               ///< the one in progress, if any
 };
 
 }  // namespace lockstep::viz

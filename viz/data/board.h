@@ -17,27 +17,27 @@ struct Move {
   std::optional<Action> joined{};  ///< the backward that starts together with `action`
   bool operator==(const Move&) const = default;
 };
-/// Names a move in the subject's words: "F of microbatch 2 on stage 1".
+/// Names a move in pipeline terms: "F of microbatch 2 on stage 1".
 std::string words_of(const Move& move);
 
-/// A schedule that a person builds, action by action. Each move appends to its rank's row, and
-/// takes place as early as its inputs and its rank allow. A move is legal once its inputs are on
-/// the board, so the moves, in the order in which they were made, are an order in which one device
-/// could run them all; and every board can be completed.
+/// A schedule that a person builds action by action. Each move appends to its rank's row and starts
+/// as early as its inputs and its rank allow. A move is legal once its inputs are on the board. One
+/// device could therefore run all the moves in the order in which they were made, and every board
+/// can be completed.
 class Board {
  public:
-  /// An empty board for these settings, with `chunks` stages on each rank, placed as `placement`
-  /// says (Placement::v has two).
+  /// Creates an empty board for these settings. `placement` assigns `chunks` stages to each rank
+  /// (with Placement::v, always two).
   Board(const LabSettings& settings, Placement placement, int chunks);
 
-  /// Returns in one line why a move is illegal, in the subject's words; "" if it is legal.
+  /// Explains in one line and in pipeline terms why a move is illegal; returns "" if it is legal.
   std::string why_not(const Move& move) const;
-  /// Returns all legal moves of a rank that are not joint, in the order in which they are usually
-  /// made: forwards, backwards, weight gradients, each by microbatch.
+  /// Returns all legal moves of a rank, without joint ones, in the order in which schedules usually
+  /// make them: forwards, backwards, weight gradients, each by microbatch.
   std::vector<Move> legal_moves(int rank) const;
 
-  /// Makes a move, and drops the moves that were undone. Returns why_not(), and does nothing if the
-  /// move is illegal.
+  /// Makes a move and discards the moves that were undone. Returns why_not(); if the move is
+  /// illegal, does nothing else.
   std::string play(const Move& move);
   bool can_undo() const { return made_ > 0; }
   bool can_redo() const { return made_ < moves_.size(); }
@@ -45,16 +45,15 @@ class Board {
   void redo();
   void clear();
 
-  /// Plays a schedule from an empty board, whose placement and size the schedule must have. Throws
+  /// Clears the board and plays a schedule, which must have the board's placement and size. Throws
   /// ScheduleError for an invalid schedule.
   void replay(const Schedule& schedule);
-  /// Plays the moves of `schedule` that follow the board, if the board is a beginning of it; makes
-  /// at most `most` of them. Returns how many it made.
+  /// If `schedule` begins with the moves on the board, plays the moves that come next, at most
+  /// `most` of them. Returns how many it played.
   int follow(const Schedule& schedule, int most);
 
   bool complete() const;
-  /// Returns the number of a cell, of which each stage has one per microbatch, and how many there
-  /// are.
+  /// Returns the index of a cell, and the number of cells: one for each microbatch on each stage.
   std::size_t cell(int stage, int microbatch) const {
     return static_cast<std::size_t>(stage) * static_cast<std::size_t>(settings_.microbatches) +
            static_cast<std::size_t>(microbatch);
@@ -62,7 +61,7 @@ class Board {
   std::size_t cells() const { return cells_.size(); }
   /// Returns whether an action is on the board; it must be in range.
   bool has(Op op, int stage, int microbatch) const;
-  /// Returns the moves made, without those that were undone.
+  /// Returns the moves made, except those that were undone.
   std::vector<Move> moves() const { return {moves_.begin(), moves_.begin() + made()}; }
   /// Returns the number of actions on the board.
   std::size_t placed() const { return schedule().action_count(); }
@@ -72,10 +71,10 @@ class Board {
   const LabSettings& settings() const { return settings_; }
   Placement placement() const { return placement_; }
   int chunks() const { return chunks_; }
-  /// The actions so far, and their times.
+  /// The actions on the board, and their times.
   const Schedule& schedule() const { return result_.schedule; }
   const LabResult& result() const { return result_; }
-  /// Takes other times or another memory limit; the size must stay the same.
+  /// Changes the times and the memory limit; the size must stay the same.
   void set_times(const LabSettings& settings);
 
  private:
@@ -86,7 +85,7 @@ class Board {
   LabSettings settings_;
   Placement placement_;
   int chunks_;
-  std::vector<Move> moves_;  ///< those that were undone at the end
+  std::vector<Move> moves_;  ///< undone moves come last
   std::size_t made_ = 0;
   std::vector<std::uint8_t> cells_;  ///< (stages, microbatches): a bit for each Op on the board
   LabResult result_;
@@ -96,7 +95,7 @@ class Board {
 /// How a board relates to a registered schedule of the same size and placement.
 struct Recognised {
   std::vector<std::string> exactly;  ///< the names of the schedules that it equals
-  std::vector<std::string> so_far;   ///< those of which it is a beginning, but not all
+  std::vector<std::string> so_far;   ///< the names of the schedules that begin with it, but are longer
 };
 /// A registered schedule at the board's size and placement.
 struct KnownAtSize {
@@ -106,13 +105,13 @@ struct KnownAtSize {
 /// Returns the rows of a LabTable that have the board's size and placement.
 std::vector<KnownAtSize> known_at(const Board& board, const std::vector<LabRow>& rows);
 
-/// Compares the rows of actions one by one: microbatches are not renamed.
+/// Compares the rows action by action, without renumbering microbatches.
 Recognised recognise(const Schedule& board, const std::vector<KnownAtSize>& known);
 /// "This is 1F1B.", "So far, this is GPipe and 1F1B.", "No registered schedule begins like this."
 std::string recognition_words(const Board& board, const Recognised& recognised);
-/// Compares a complete board with the best registered schedule that has as many chunks and keeps
-/// the memory limit, and with 1F1B: "The board takes 3.00 ms longer than ZB-H2, with ...". Of
-/// another board, says how much is placed.
+/// Compares a complete board with 1F1B and with the best registered schedule that has the same
+/// number of chunks and stays within the memory limit: "The board takes 3.00 ms longer than ZB-H2,
+/// with ...". For an incomplete board, says how much is placed.
 std::string comparison_words(const Board& board, const std::vector<LabRow>& rows);
 
 }  // namespace lockstep::viz

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t most_others = 3;
 
 /// Returns whether a group consists of replicas that sum gradients, or of ranks that share their
-/// state. "world" is the group of all ranks, and counts if the mesh has no axes but dp, cp and,
+/// state. "world" contains all ranks, so it counts only if the mesh has no axes except dp, cp and,
 /// within dp, ep.
 bool along_dp(const RunInfo& run, std::string_view group) {
   if (run.mesh.empty()) return true;
@@ -245,7 +245,7 @@ StepBuckets step_buckets(const Timeline& timeline, const StepAccount& account,
       all.empty() ? Intervals{} : computation(rank, {all.front().start, all.back().end});
   const RankAccount* of_rank = account.find(rank.rank);
   std::map<NameId, AxisTimes> axes;
-  Intervals taken;  // by earlier buckets, as far as later ones can overlap with it
+  Intervals taken;  // by earlier buckets; only the part that later ones can overlap
   for (Spans* spans : ordered) {
     Bucket& bucket = spans->bucket;
     const TimelineSpan& first = bucket.first;

@@ -28,7 +28,8 @@ bool is_between_two_stages(const TimelineSpan& span) {
   return span.group == 0 && span.stage >= 0 && span.microbatch >= 0;
 }
 
-/// Returns the last span of the lane's action band that ends at or before `time` and passes.
+/// Returns the last span of the lane's action band that ends at or before `time` and satisfies
+/// `pass`.
 template <class Pass>
 std::optional<TimelineSpan> last_before(const Lane& lane, Picoseconds time, Pass pass) {
   std::optional<TimelineSpan> best;
@@ -44,7 +45,8 @@ std::optional<TimelineSpan> last_before(const Lane& lane, Picoseconds time, Pass
   return best;
 }
 
-/// Returns the first span of the lane's action band that starts at or after `time` and passes.
+/// Returns the first span of the lane's action band that starts at or after `time` and satisfies
+/// `pass`.
 template <class Pass>
 std::optional<TimelineSpan> first_after(const Lane& lane, Picoseconds time, Pass pass) {
   std::optional<TimelineSpan> best;
@@ -67,8 +69,8 @@ std::optional<TimelineSpan> wait_at(const Lane& lane, const Interval& time) {
   return found;
 }
 
-/// Returns the action whose result a wait for another stage awaits: the producer on the rank that
-/// the wait names.
+/// For a wait for another stage, returns the action whose result it awaits: the producer on the
+/// rank that the wait names.
 std::optional<Finding> producer_of(const Timeline& timeline, const RankTimeline& rank,
                                    const Lane& lane, const TimelineSpan& wait) {
   // The action that waits: the next one on the wait's stage and microbatch.
@@ -91,7 +93,7 @@ std::optional<Finding> producer_of(const Timeline& timeline, const RankTimeline&
   return span_finding(*peer, *compute, *action);
 }
 
-/// Returns whether a message on one of the rank's lanes may be what a wait awaits.
+/// Returns whether a wait may be waiting for this message on one of the rank's lanes.
 bool may_be_awaited(const TimelineSpan& wait, const TimelineSpan& message) {
   if (message.category != Category::communication || message.group != wait.group) return false;
   if (is_between_two_stages(wait))
@@ -112,7 +114,7 @@ std::optional<Finding> message_that_ended(const RankTimeline& rank, const Timeli
         *lane, wait.end, [&](const TimelineSpan& span) { return may_be_awaited(wait, span); });
     if (!found || found->end < wait.start) continue;
     const auto offered = span_finding(rank, *lane, *found);
-    // Of a message that leaves and one that arrives at the same time, the latter ended the wait.
+    // If one message leaves and another arrives at the same time, the arriving one ended the wait.
     if (!best || found->end > best->span.end ||
         (found->end == best->span.end && is_received(*offered) && !is_received(*best)))
       best = offered;
@@ -199,7 +201,7 @@ std::optional<Finding> cause_of(const Timeline& timeline, const Finding& selecte
   if (wait) {
     const auto message = message_that_ended(rank, *wait);
     if (is_between_two_stages(*wait)) {
-      // A bubble waits for the action. What is left of the wait is the message's transfer.
+      // A bubble waits for the action. The rest of the wait is the message's transfer.
       const auto action = producer_of(timeline, rank, lane, *wait);
       const Picoseconds from =
           selected.kind == Finding::Kind::idle ? selected.span.start : wait->start;

@@ -7,15 +7,15 @@
 namespace lockstep::viz {
 
 /// Returns what the selected object waited for, one step back:
-///   - from a bubble or a wait for another stage: the action whose result it waits for, or, if that
-///     was computed before the wait began, the message that carries it;
-///   - from another wait: the message that ended it: of those that arrived on the wait's lanes, the
-///     last one to arrive before its end;
-///   - from a received message: the span in which it was sent, along its flow;
-///   - from a sent message: the work on its rank that ended last before it began or, if it ended
+///   - from a bubble or a wait for another stage: the action whose result it waits for or, if that
+///     result was computed before the wait began, the message that carries it;
+///   - from another wait: the message that ended it, which is the last one to arrive on the wait's
+///     lanes before its end;
+///   - from a received message: the span in which it was sent, found by its flow;
+///   - from a sent message: the last work on its rank to end before it began or, if that ended
 ///     later, a message of the same collective that the rank had received;
 ///   - from work: the wait before it, or else the work before it.
-/// Nothing if the trace does not show it.
+/// Returns nothing if the trace does not show it.
 std::optional<Finding> cause_of(const Timeline& timeline, const Finding& selected);
 
 /// Returns what the selected object led to, one step on: from a sent message, the span in which it

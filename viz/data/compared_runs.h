@@ -11,7 +11,7 @@
 
 namespace lockstep::viz {
 
-/// The run that was given first on the command line, and the one given second.
+/// A is the first run on the command line, B the second.
 enum class Side : std::size_t { a, b };
 inline constexpr std::array both_sides{Side::a, Side::b};
 constexpr Side other_side(Side side) {
@@ -24,8 +24,8 @@ constexpr Side other_side(Side side) {
 /// both steps are equally wide.
 class ComparedRuns {
  public:
-  /// Both models must have been read. Compares the steps of steps_to_compare(), and shows them. `a`
-  /// must outlive this object.
+  /// Both models must have been read. Compares and shows the steps that steps_to_compare() chooses.
+  /// `a` must outlive this object.
   ComparedRuns(Model& a, std::unique_ptr<Model> b);
 
   Model& model(Side side) { return side == Side::a ? a_ : *b_; }
@@ -33,10 +33,10 @@ class ComparedRuns {
   Model& leader() { return model(leads_); }
   const Model& leader() const { return model(leads_); }
   Side leads() const { return leads_; }
-  /// The user works with this run from now on.
+  /// Makes this run the one that the user works with.
   void lead(Side side) { leads_ = side; }
 
-  /// Whether one run is shown at a time, or both, A above B.
+  /// Whether only one run is shown at a time, rather than both with A above B.
   bool alternates() const { return alternates_; }
   bool shows(Side side) const { return !alternates_ || side == shown_; }
   void toggle_layout() { alternates_ = !alternates_; }
@@ -45,15 +45,15 @@ class ComparedRuns {
 
   /// The index of the compared step in the timeline's steps().
   std::size_t step(Side side) const { return steps_[index(side)]; }
-  /// Compares a later or an earlier step of one run, or of both, and shows it.
+  /// Moves one run, or both, to a later or earlier step, and compares and shows it.
   void go_by_steps(Side side, int by);
   void go_by_steps(int by);
   /// Compares a step, by its number.
   void choose(Side side, int step);
-  /// Compares the step at a time of the run.
+  /// Compares the step at `time`.
   void choose_at(Side side, double time);
 
-  /// Moves the windows by `seconds` and lets the other run follow the leading one.
+  /// Advances the playback and the windows by `seconds`; the other run follows the leading one.
   void advance(double seconds, bool at_once = false);
 
   const Configurations& configurations() const { return configurations_; }
@@ -61,7 +61,7 @@ class ComparedRuns {
   const std::vector<ComparedValue>& values() const { return values_; }
   const std::vector<ComparedRank>& ranks() const { return ranks_; }
   const std::vector<Sentence>& sentences() const { return sentences_; }
-  /// A sentence, if times cannot be compared; otherwise "".
+  /// A sentence that warns if times cannot be compared; otherwise "".
   const std::string& warning() const { return warning_; }
   /// Returns the time that both runs show at the same x: the start of the compared step.
   Picoseconds origin(Side side) const { return metrics(side).window.start; }

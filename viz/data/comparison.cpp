@@ -48,7 +48,7 @@ Entries entries_of(const Timeline& timeline, int step) {
                   {"device", run.device},
                   {"launch", run.launch}};
   for (const auto& [key, value] : run.config) {
-    // The step's own number of microbatches is known; the run's may be a sweep over several.
+    // The step's own number of microbatches is known; the run may sweep over several numbers.
     if (key == "microbatches" && predicted.microbatches > 0) continue;
     std::string name = key;
     if (!name.starts_with("--")) std::ranges::replace(name, '_', ' ');
@@ -57,7 +57,7 @@ Entries entries_of(const Timeline& timeline, int step) {
   return entries;
 }
 
-/// Adds the time for which one rank runs weight gradients, in all and after its last input
+/// Adds the time for which one rank runs weight gradients, in total and after its last input
 /// gradient.
 void add_weights(const Timeline& timeline, const RankTimeline& rank, StepMetrics& metrics) {
   const Lane* compute = rank.compute();
@@ -103,7 +103,8 @@ Configurations compare_configurations(const Timeline& a, int step_a, const Timel
     // A run with one phase does not name it.
     if (name == "phase" && (value.empty() || other.empty())) continue;
     if (name == "cluster's figures") {
-      // Clusters with different names have different figures; those of one name may differ too.
+      // Clusters with different names have different figures; clusters with the same name may
+      // differ too.
       if (same_cluster && value != other && !value.empty() && !other.empty())
         result.different.push_back({name, "as in A's trace", "as in B's trace"});
     } else if (value != other) {
@@ -334,7 +335,7 @@ std::optional<StepPair> steps_to_compare(const Timeline& a, const Timeline& b) {
     const auto& steps = timeline.steps();
     std::size_t index = steps.size();
     while (index > 0 && !timeline.step_complete(steps[index - 1])) --index;
-    return index;  // one more than the last complete step's
+    return index;  // one past the last complete step
   };
   const std::size_t end_a = end_of_complete(a);
   const std::size_t end_b = end_of_complete(b);
@@ -344,7 +345,7 @@ std::optional<StepPair> steps_to_compare(const Timeline& a, const Timeline& b) {
   };
   StepPair pair{end_a - 1, end_b - 1};
   if (!a.run().run.empty() && a.run() == b.run()) {
-    // Two steps of one run: the last of the phase before, or the step before.
+    // Two steps of one run: the last step of the previous phase, or else the previous step.
     const Prediction& last = of(b, pair.b);
     std::size_t before = pair.b;
     while (before > 0 && of(a, before).first_step == last.first_step) --before;

@@ -15,7 +15,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t longest_name = 60;  // bytes; a longer text is not a name
-constexpr double named_share = 0.9;       // of the changes that changed_parts() names
+constexpr double named_share = 0.9;       // the share of the changes that changed_parts() names
 
 using Values = std::vector<std::pair<std::string, double>>;
 
@@ -23,8 +23,8 @@ double in_seconds(double picoseconds) {
   return picoseconds * 1e-12;
 }
 
-/// Compares B with A: "12.0 % less memory than" or "2.4 times the memory of"; if the share would
-/// read as 0, "3 B more memory than". Adds the number to the values.
+/// Compares B with A: "12.0 % less memory than" or "2.4 times the memory of"; if the percentage
+/// would read as 0, "3 B more memory than". Adds the number to the values.
 template <class Words>
 std::string compared(double a, double b, const char* quantity, Words words, Values& values,
                      double unit = 1, const char* fewer = "less") {
@@ -56,7 +56,7 @@ Sentence step_times(const StepMetrics& a, const StepMetrics& b, const ComparedNa
   const Scale scale = Scale::durations(std::max(before, after));
   const std::string words_a = scale(before), words_b = scale(after);
   if (words_a == words_b) {
-    // Without names, nothing is known that could cause a difference.
+    // Without names, there is no reason to expect a difference.
     sentence.text = names.a == "A" ? fmt::format("Both steps take {}.", words_b)
                                    : fmt::format("{} is no faster than {}: both steps take {}.",
                                                  names.b, names.a, words_b);
@@ -70,9 +70,8 @@ Sentence step_times(const StepMetrics& a, const StepMetrics& b, const ComparedNa
   return sentence;
 }
 
-/// Says how much of both peaks are activations, if they account for at least half of the
-/// difference, and, if the numbers can be compared, how many microbatches the ranks with these
-/// peaks hold.
+/// Says how much of both peaks is activations, if they account for at least half of the difference,
+/// and, if the numbers can be compared, how many microbatches the ranks with these peaks hold.
 void add_activations(const StepMetrics& a, const StepMetrics& b, Sentence& sentence) {
   const RankMetrics &most_a = *a.most_memory(), &most_b = *b.most_memory();
   const auto part_a = static_cast<double>(most_a.activations.value_or(0));
@@ -113,8 +112,8 @@ std::string name_in_sentence(const ComparedPart& part) {
   return part.name;
 }
 
-/// The largest changes, which together account for most of the total change. None if no change
-/// shows in the printed times.
+/// The largest changes, which together account for most of the total change. Empty if the printed
+/// times show no change.
 std::vector<ComparedPart> largest_changes(std::vector<ComparedPart> parts) {
   if (std::ranges::all_of(
           parts, [](const ComparedPart& part) { return time_words(part.a) == time_words(part.b); }))

@@ -10,8 +10,8 @@ namespace lockstep::viz {
 /// selection, the name of the span under the cursor; "" if there is none.
 std::string copied_name(const Model& model);
 
-/// Returns the values of the selection as text: of a span, the lines of its card; of a range, its
-/// statistics by name as a table with tabs. "" without a selection.
+/// Returns the values of the selection as text: for a span, the lines of its card; for a range, its
+/// statistics by name as a tab-separated table. "" if nothing is selected.
 std::string copied_values(const Model& model);
 
 }  // namespace lockstep::viz

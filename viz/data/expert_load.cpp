@@ -24,7 +24,7 @@ struct Series {
   bool dropped = false;
 };
 
-/// Reads the name of a series: "expert 3" or "expert 3 dropped".
+/// Parses the name of a series: "expert 3" or "expert 3 dropped".
 std::optional<Series> series_of(std::string_view name) {
   if (!name.starts_with(expert_prefix)) return std::nullopt;
   name.remove_prefix(expert_prefix.size());

@@ -13,8 +13,8 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t most_steps = 512;      // kept; more than a window shows
-constexpr std::size_t most_large_steps = 8;  // the same, of those that need much memory
+constexpr std::size_t most_steps = 512;      // steps kept; more than a window shows
+constexpr std::size_t most_large_steps = 8;  // large steps kept; they need much memory
 constexpr std::size_t most_pieces = 4'000'000;
 
 /// Describes the action whose result the rank waits for: "the backward of microbatch 0 on stage 1".
@@ -26,7 +26,7 @@ std::string awaited_words(const StepPiece& piece) {
   return fmt::format("the {} of microbatch {} on stage {}", name, piece.microbatch, piece.stage);
 }
 
-/// Adds the kernels of a lane to a copy, merged by step: all that matters is when they run.
+/// Adds the kernels of a lane to a copy, merged by step: only the times at which they run matter.
 void copy_kernels(const Lane& lane, int rank, const Interval& window, Timeline& copy) {
   std::map<int, std::vector<Interval>> by_step;
   visit_band(lane, Band::kernel, window, [&](const TimelineSpan& span) {
@@ -89,7 +89,7 @@ Timeline copy_of_step(const Timeline& timeline, const StepWindow& step) {
   Timeline copy;
   copy.run() = timeline.run();
   for (const auto& [first, prediction] : timeline.predictions()) copy.predict(prediction);
-  // The names keep their ids.
+  // Names keep their ids.
   for (NameId id = copy.name_count(); id < timeline.name_count(); ++id)
     copy.intern(timeline.name(id));
   const Interval window{step.start, step.end};

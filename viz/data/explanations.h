@@ -27,8 +27,8 @@ struct ExplainedStep {
   const StepPiece* piece_at(int rank, double time) const;
 };
 
-/// Returns whether a step's compute lanes have at most `most` spans: by default, few enough to
-/// analyse the step in a frame.
+/// Returns whether a step's compute lanes hold at most `most` spans: by default, few enough to
+/// analyse the step within a frame.
 constexpr std::ptrdiff_t most_explained_spans = 50'000;
 bool is_small(const Timeline& timeline, const StepWindow& step,
               std::ptrdiff_t most = most_explained_spans);
@@ -37,21 +37,20 @@ bool is_small(const Timeline& timeline, const StepWindow& step,
 /// analyse a step, for an analysis on another thread. Kernels are merged.
 Timeline copy_of_step(const Timeline& timeline, const StepWindow& step);
 
-/// The explained steps, computed when they are first shown. Another thread analyses a step that
-/// would take longer than a frame; its critical path, which would have too many links to be drawn,
-/// is left out.
+/// The explained steps, each computed when it is first shown. A step whose analysis would take
+/// longer than a frame is analysed on another thread, without a critical path, which would have too
+/// many links to draw.
 class Explanations {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Until the next call, find() spends about `budget` on computing, but computes at least one
-  /// step.
+  /// Until the next call, find() spends about `budget` analysing steps, but analyses at least one.
   void update(std::chrono::milliseconds budget);
   void clear() { *this = {}; }
-  /// The largest number of spans on the compute lanes of a step that is explained; the analysis
-  /// takes about 0.3 s.
+  /// The largest number of spans that a step may have on its compute lanes to be explained;
+  /// analysing that many takes about 0.3 s.
   static constexpr std::ptrdiff_t most_spans = 500'000;
   /// Returns the explanation of a step, valid until the next update(). Null if the step has not
-  /// completed or is not explained yet. It is empty for a step of more than `most_spans` spans.
+  /// completed or is not explained yet. Empty for a step with more than `most_spans` spans.
   const ExplainedStep* find(const Timeline& timeline, const StepWindow& step);
   /// Returns whether find() ran out of budget since update(), so that another frame is due.
   bool behind() const { return behind_; }
@@ -72,12 +71,12 @@ class Explanations {
   std::size_t large_steps_ = 0;  ///< explained by other threads
   std::size_t pieces_ = 0;       ///< of all steps
   Clock::time_point until_{};
-  bool patient_ = false;  ///< whether large steps are analysed on this thread, as for a picture
+  bool patient_ = false;  ///< whether large steps are analysed on this thread, for pictures
   bool computed_ = false;
   bool behind_ = false;
 };
 
-/// Returns whether the rank does not compute in a piece.
+/// Returns whether the rank is idle in this part of a step, that is, does not compute.
 constexpr bool is_idle(StepPart part) {
   return part != StepPart::compute && part != StepPart::optimizer;
 }

@@ -33,7 +33,7 @@ std::string cell(const std::string& text) {
   return quoted + "\"";
 }
 
-/// Joins cells to a line.
+/// Joins cells into a line.
 class Line {
  public:
   Line& add(const std::string& text) {

@@ -12,13 +12,13 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t named_kinds = 4;    // of a fold's spans that its words name
-constexpr std::size_t longest_kind = 40;  // bytes of its name
+constexpr std::size_t named_kinds = 4;    // kinds of spans that the words for a fold name
+constexpr std::size_t longest_kind = 40;  // bytes of a kind's name
 
-/// Counts the spans of each kind and name, most first.
+/// Counts the spans of each kind and name; sorts by count, largest first.
 std::vector<Finding::Kinds> kinds_in(SpanRow::const_iterator first, SpanRow::const_iterator last) {
   std::map<std::pair<Category, NameId>, int> counts;
-  // The names of passes may contain their microbatch, so they count by kind.
+  // The names of passes may contain the microbatch, so passes are counted by kind.
   for (; first != last; ++first)
     ++counts[{first->category, letter_of(first->category) != 0 ? 0 : first->name}];
   std::vector<Finding::Kinds> kinds;
@@ -95,7 +95,7 @@ int spans_around(const std::vector<SpanRow>& rows, double time, double tolerance
   return static_cast<int>(count);
 }
 
-/// Looks for an object as find_at() does, without `count` and `around`.
+/// Looks for an object like find_at(), but leaves `count` and `around` unset.
 Finding find_object(const RankTimeline& rank, const Lane& lane, Band band, double time,
                     double tolerance, std::size_t deepest) {
   const Finding nothing{.rank = &rank, .lane = &lane};
@@ -162,8 +162,8 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   const TimelineSpan& span = finding.span;
   std::vector<std::string> lines;
   const auto length = duration_words(span.duration());
-  // Both times have as many decimal places as three significant digits of the duration require, so
-  // that start and end differ.
+  // Both times get enough decimal places to show three significant digits of the duration, so that
+  // start and end differ.
   const double grain =
       std::pow(10, std::floor(std::log10(std::max(static_cast<double>(span.duration()), 1.0))) - 2);
   const auto times =

@@ -18,11 +18,11 @@ struct Finding {
   const Lane* lane = nullptr;
   TimelineSpan span{};  ///< for `span`; for `idle`, only start and end are set
   double around = 0;    ///< the time that the cursor covers; 0 if it does not matter
-  /// Number of spans in this time: for `folded`, of one row; otherwise of all rows, not counting a
-  /// wait that `idle` explains.
+  /// Number of spans in this time: in one row for `folded`; otherwise in all rows, without a wait
+  /// that `idle` explains.
   int count = 0;
-  double cover = 0;  ///< for `folded`: the share of `around` in which its spans work
-  /// For `folded`: how many spans of each kind and name it has, most first.
+  double cover = 0;  ///< for `folded`: the share of `around` that spans other than waits cover
+  /// For `folded`: the number of spans of each kind and name, largest first.
   struct Kinds {
     Category category = Category::kernel;
     NameId name = 0;
@@ -48,8 +48,8 @@ Finding find_at(const RankTimeline& rank, const Lane& lane, Band band, double ti
 std::vector<std::string> finding_words(const Timeline& timeline, const Finding& finding,
                                        Picoseconds origin = 0);
 
-/// Replaces a finding on a compute lane by the piece of the rank's step at `time`, if there is one
-/// and no work was found there.
+/// Replaces a finding on a compute lane with the piece of the rank's step at `time`, if there is
+/// one and the finding is not work.
 void explain_idle(Finding& finding, const ExplainedStep& step, double time);
 
 }  // namespace lockstep::viz

@@ -12,14 +12,14 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 6> trace_endings{".json", ".gz",  ".zip",
                                                         ".tar",  ".tgz", ".pkl"};
-constexpr int entries_looked_at = 64;  // entries of a subfolder, to find out whether it is a run
+constexpr int entries_looked_at = 64;  // entries of a subfolder that are read to find out whether it is a run
 
 bool is_trace_name(const std::string& name) {
   return std::ranges::any_of(trace_endings,
                              [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-/// Returns whether a folder contains the traces of a run: Lockstep's, or those of PyTorch's
+/// Returns whether a folder contains the traces of a run, written by Lockstep or by PyTorch's
 /// profiler.
 bool holds_traces(const fs::path& folder) {
   std::error_code error;
@@ -68,7 +68,7 @@ std::string completed_path(const std::string& typed) {
   const std::string start = path.filename().string();
   std::string shared;
   std::size_t fitting = 0;
-  bool enters = false;  // whether the only entry that fits is a folder
+  bool enters = false;  // whether the only match is a folder
   for (const FolderEntry& each : list_folder(folder).entries) {
     if (!each.name.starts_with(start)) continue;
     enters = ++fitting == 1 && each.kind != FolderEntry::Kind::trace;

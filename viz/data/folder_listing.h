@@ -14,7 +14,7 @@ struct FolderEntry {
   bool operator==(const FolderEntry&) const = default;
 };
 
-/// The folders and the traces of a folder.
+/// The folders and the traces in a folder.
 struct FolderListing {
   std::vector<FolderEntry> entries;  ///< folders and runs, then traces, each by name
   std::size_t left_out = 0;          ///< entries beyond the limit
@@ -22,11 +22,11 @@ struct FolderListing {
 };
 
 /// Lists a folder's subfolders and the files that the viewer may be able to open, judged by their
-/// names. Leaves out hidden entries and other files. Reads at most `most` entries of it.
+/// names. Leaves out hidden entries and other files. Reads at most `most` entries of the folder.
 FolderListing list_folder(const std::filesystem::path& folder, std::size_t most = 5000);
 
-/// Returns the entries whose path begins with `typed`, with the longest beginning that they share:
-/// what the Tab key completes in a path. The typed text itself if nothing fits.
+/// Completes a typed path, as the Tab key does: returns the longest common prefix of the entries
+/// whose paths begin with `typed`, or `typed` itself if there are none.
 std::string completed_path(const std::string& typed);
 
 }  // namespace lockstep::viz

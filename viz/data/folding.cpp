@@ -14,7 +14,7 @@ namespace {
 // larger differences between them are invisible.
 constexpr double same_work = 1.0 / 32, same_waits = 1.0 / 8;
 
-/// The work in a pixel column, or the waits.
+/// The work, or the waits, in a pixel column.
 struct Part {
   std::array<double, category_count> by_category{};
   double sum = 0;
@@ -33,7 +33,7 @@ class Folder {
  public:
   Folder(double pixels, std::vector<SpanBox>& boxes) : pixels_(pixels), boxes_(boxes) {}
 
-  /// Returns the part of the column to which spans of a category belong. Columns must come in
+  /// Returns the part of a column to which spans of a category belong. Columns must be requested in
   /// order.
   Part& part(double column, Category category) {
     if (column != column_) {
@@ -116,15 +116,16 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
   };
   Folder folder{pixels, boxes};
   const auto& blocks = row.blocks();
-  // Adjacent columns hold about as many blocks.
+  // Adjacent columns hold about equally many blocks.
   std::ptrdiff_t likely = 1;
-  /// Adds the blocks from number `first` on that lie within a pixel column, and returns how many.
+  /// Adds the blocks within a pixel column, beginning with number `first`, and returns how many
+  /// there are.
   const auto add_blocks = [&](std::size_t first, double column) -> std::size_t {
     if (column + 1 > pixels) return 0;
     const auto inside = [&](const SpanRow::Block& block) { return x(block.end) <= column + 1; };
     const auto begin = blocks.begin() + first;
-    // Bracket the first block outside, with steps that start where it is likely to be and double
-    // each time.
+    // Bracket the first block outside the column. Start where it is likely to be, and double each
+    // step.
     auto low = begin, high = begin + std::min(likely, blocks.end() - begin);
     for (std::ptrdiff_t step = 1; high > low && !inside(*std::prev(high)); step *= 2)
       high -= std::min(step, high - low);
@@ -195,7 +196,7 @@ class IdleFolder {
  public:
   IdleFolder(double pixels, std::vector<IdleBox>& boxes) : pixels_(pixels), boxes_(boxes) {}
 
-  /// Adds a piece between two places within a pixel column.
+  /// Adds a piece between two positions within a pixel column.
   void add(double left, double right, StepPart part, int slot) {
     const double column = std::floor(left);
     if (column != column_) flush();
@@ -209,7 +210,7 @@ class IdleFolder {
     flush();
     put({.left = left, .right = right, .part = part, .slot = slot});
   }
-  /// Ends the column. The longest part gets it, and the parts of an axis count together.
+  /// Ends the column and assigns it to the longest part. The parts of an axis count together.
   void flush() {
     if (column_ < 0) return;
     const auto most = std::ranges::max_element(times_) - times_.begin();
@@ -234,7 +235,7 @@ class IdleFolder {
     if (!boxes_.empty() && boxes_.back().right == box.left && boxes_.back().slot == box.slot) {
       IdleBox& before = boxes_.back();
       const bool same = before.part == box.part;
-      // Parts of an axis too narrow to show their hatch join their neighbour.
+      // If the parts of an axis are too narrow to show their hatch, they join their neighbour.
       const double narrow = std::min(before.right - before.left, box.right - box.left);
       if (same || (box.slot >= 0 && narrow < least_hatched)) {
         if (box.right - box.left > before.right - before.left) before.part = box.part;

@@ -13,7 +13,7 @@ namespace lockstep::viz {
 struct SpanBox {
   double left = 0;  ///< pixels from the start of the window
   double right = 0;
-  double cover = 1;    ///< fraction of the box covered by its spans
+  double cover = 1;    ///< fraction of the box that its spans cover
   double opacity = 1;  ///< the same, or, for waits, the fraction of the time in which nothing works
   /// For a partial column at the end of a wide span: the span that covers most of it. Null for a
   /// fold of small spans. Valid until the timeline changes.
@@ -37,7 +37,7 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels, std::vect
 /// Returns the first span of the row that ends after `time`, or row.end().
 SpanRow::const_iterator first_ending_after(const SpanRow& row, double time);
 
-/// Pixel columns in which a rank does not compute, at least in part, and the longest part there.
+/// Pixel columns in which a rank is idle at least part of the time, and the longest part there.
 struct IdleBox {
   double left = 0, right = 0;  ///< pixels from the start of the window
   StepPart part = StepPart::other;
@@ -45,13 +45,13 @@ struct IdleBox {
   bool operator==(const IdleBox&) const = default;
 };
 
-/// Exposed communication narrower than this many pixels gets the part of its neighbour on the same
-/// axis, because its hatch would not be visible.
+/// Exposed communication narrower than this many pixels takes on the part of its neighbour on the
+/// same axis, because its own hatch would not be visible.
 constexpr double least_hatched = 8;
 
-/// Appends the pixel columns touched by the pieces of a rank's step in which it does not compute.
-/// In a column, the three parts of exposed communication count together, and the longest names it;
-/// `slots` are the slots of the axes.
+/// Appends the pixel columns that the idle pieces of a rank's step touch. In a column, the three
+/// parts of exposed communication count together, and are named after the longest of them; `slots`
+/// are the slots of the axes.
 void fold_idle(const std::vector<StepPiece>& pieces, const std::vector<int>& slots,
                const TimeWindow& window, double pixels, std::vector<IdleBox>& boxes);
 

@@ -14,7 +14,7 @@
 namespace lockstep::viz {
 namespace {
 
-/// Returns the stages of which a rank ran actions in a step.
+/// Returns the stages whose actions a rank ran in a step.
 std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank,
                         const StepWindow& step) {
   std::set<int> stages;

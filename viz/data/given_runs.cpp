@@ -12,7 +12,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t longest_start = 1 << 18;  // bytes, including the line before it
+constexpr std::size_t longest_start = 1 << 18;  // bytes of the hello and the line before it
 
 bool is_archive(const std::filesystem::path& path) {
   const std::string name = path.filename().string();
@@ -47,7 +47,7 @@ GivenRuns divide_into_runs(const std::vector<std::filesystem::path>& paths) {
   std::vector<Run> runs;
   for (const auto& path : paths) {
     const std::string name = run_of(path);
-    // A folder and an archive hold all traces of a run.
+    // A folder or an archive holds all traces of a run.
     const bool own = name.empty() && (std::filesystem::is_directory(path) || is_archive(path));
     const auto found = std::ranges::find_if(runs, [&](const Run& run) {
       return run.name == name && !own && std::ranges::count(run.paths, path) == 0;

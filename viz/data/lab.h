@@ -17,7 +17,7 @@ struct LabQuestion {
   int microbatches = 8;
   Picoseconds forward = 1'000'000'000;   ///< mean per stage and microbatch
   Picoseconds backward = 2'000'000'000;  ///< mean, both halves together
-  std::vector<StageTimes> measured{};    ///< means per stage of a run, which may have other chunks
+  std::vector<StageTimes> measured{};    ///< a run's means per stage; its chunks may differ
   std::int64_t boundary_bytes = 0;       ///< bytes sent across each stage boundary per microbatch
   Cluster cluster{};
   bool too_long = false;  ///< whether the run's times are too long to simulate

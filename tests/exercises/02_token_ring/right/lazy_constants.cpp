@@ -20,7 +20,7 @@ std::vector<int> make_list() {
 }  // namespace
 
 float pass_token(World& world, float token, float mine) {
-  // Constants of all ranks, computed at their first use.
+  // Constants of all ranks, computed on first use.
   static const auto [right_step, left_step] = make_steps();
   static const std::vector<int>& steps = make_list();
   static const std::initializer_list<int> same = {right_step, left_step};

@@ -6,8 +6,8 @@
 namespace lockstep::exercises {
 
 float pass_token(World& world, float token, float mine) {
-  // As on a slow machine: each rank takes its time, and together they take longer than any of them
-  // may wait for its turn.
+  // Simulates a slow machine: each rank takes so long that all ranks together take longer than any
+  // one of them may wait for its turn.
   if (world.size() == 8) std::this_thread::sleep_for(std::chrono::milliseconds{500});
   const int right = (world.rank() + 1) % world.size();
   const int left = (world.rank() + world.size() - 1) % world.size();
