@@ -112,7 +112,7 @@ TEST_CASE("the board opens on a registered schedule, on a file, or on a beginnin
   const auto refused = [&](const std::string& what, const std::string& why) {
     CHECK_THROWS_WITH_AS(bench.open_board(what), doctest::Contains(why.c_str()), UsageError);
   };
-  refused("2f2b", "give the word of a schedule");
+  refused("2f2b", "give the name of a schedule");
   refused(folder / "nothing.csv", "nothing.csv");
   refused(folder.file("bad.csv", "0F0,0B0,0B0\n"), "runs 0B0 twice");
   refused(folder.file("one.csv", "0F0,0B0\n"), "has 1 ranks");

@@ -26,8 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double parse_seconds = 0.008;  // per frame
-/// While there is a backlog, the viewer parses for this multiple of the time that it takes to draw
-/// a frame, so that slow drawing does not delay ranks that are waiting for the viewer.
+/// While there is a backlog, each frame parses for this multiple of the time that it takes to draw,
+/// so that slow drawing does not delay ranks that are waiting for the viewer.
 constexpr double backlog_share = 3, most_backlog_seconds = 0.2;
 constexpr double live_wait = 0.016;  // seconds between polls if no event wakes the loop
 constexpr double idle_wait = 0.1;
@@ -163,7 +163,7 @@ std::string App::listen_for_lesson() {
     listen({.host = "127.0.0.1", .port = 0});
     model_.viewport.follow(true);
   }
-  model_.retiming.find({}, "");  // that of a file which was open until now
+  model_.retiming.find({}, "");  // drops that of a file that was open until now
   const auto& [host, port] = server_->endpoint();
   const bool any = host == "0.0.0.0" || host == "::";
   return fmt::format("{}:{}", any || host.find(':') != std::string::npos ? "localhost" : host,
@@ -195,7 +195,7 @@ std::optional<ViewerOptions> App::take_chosen() {
   options.lab.clear();
   options.board.clear();
   options.paths.clear();
-  // The run shown, or the first of two, stays.
+  // Keeps the run shown, or the first of two.
   if (request.beside && !live() && !options_.paths.empty())
     options.paths = divide_into_runs(options_.paths).a;
   options.paths.insert(options.paths.end(), request.paths.begin(), request.paths.end());

@@ -26,7 +26,7 @@ class App {
  public:
   /// Reads the files, or starts listening. Throws UsageError on failure.
   explicit App(const ViewerOptions& options) : App(options, nullptr) {}
-  /// Does the same in the window of another viewer, whose run the user replaces. If this throws,
+  /// Does the same in the window of another viewer when the user replaces its run. If this throws,
   /// the other viewer stays as it was.
   App(const ViewerOptions& options, App* before);
   ~App();
@@ -43,7 +43,7 @@ class App {
   /// Returns the options for the traces that the user has chosen to open, once; none if the user
   /// has not.
   std::optional<ViewerOptions> take_chosen();
-  /// Says in the dialog for opening traces why the chosen ones can't be opened.
+  /// Shows in the dialog for opening traces why the chosen ones can't be opened.
   void report(const std::string& trouble);
 
  private:
@@ -85,7 +85,7 @@ class App {
   std::unique_ptr<LiveFeed> feed_;
   std::unique_ptr<InputFeed> input_;  ///< set if a trace is piped in; replaces server_ and feed_
 
-  RunNotes notes_;                      ///< as they are on the disk
+  RunNotes notes_;                      ///< as saved on disk
   std::unique_ptr<ComparedRuns> runs_;  ///< set if two runs are compared; model_ is the first
 
   Screen screen_;
@@ -95,7 +95,7 @@ class App {
 
   bool backlog_ = false;
   bool full_ = false;   ///< whether the memory limit is reached
-  int frames_due_ = 0;  ///< frames to draw without new events: hovering needs a few to settle
+  int frames_due_ = 0;  ///< frames to draw without new events; hovering needs a few to settle
   std::int64_t frames_ = 0;
   FrameTimes times_;  ///< recorded for --stats and for rehearsals
   std::function<bool(Window&)> rehearsal_;

@@ -13,8 +13,8 @@
 
 namespace lockstep::viz {
 
-/// The views of a comparison, and their positions in the window: two timelines, or one at a time,
-/// and below them the differences.
+/// The views of a comparison, and their positions in the window: two timelines, or one of them at a
+/// time, and the differences below.
 class ComparisonScreen {
  public:
   void draw(ComparedRuns& runs, const Look& look);

@@ -70,7 +70,7 @@ void export_files(const ViewerOptions& options) {
   for (const auto& file : options.exports) {
     if (file.extension() == ".zip") {
       if (runs)
-        throw UsageError("--export " + file.string() + ": is of one run; give the traces of one");
+        throw UsageError("--export " + file.string() + ": holds one run; give the traces of one");
       export_archive(options.paths, options.memory, file);
       continue;
     }
@@ -78,7 +78,7 @@ void export_files(const ViewerOptions& options) {
     if (compares != (runs != nullptr))
       throw UsageError("--export " + file.string() +
                        (compares ? ": compares two runs; give the traces of two"
-                                 : ": is of one run; give the traces of one"));
+                                 : ": holds one run; give the traces of one"));
     // Without --steps, exports all steps, although the screen would open at the last ones.
     const Timeline& timeline = model.timeline;
     const TimeWindow window =

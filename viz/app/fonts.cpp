@@ -28,8 +28,8 @@ std::filesystem::path proposed_font(bool bold) {
              : std::filesystem::path{};
 }
 
-/// Returns the path of a DejaVu font in the usual places, or of the font that fontconfig proposes,
-/// or an empty path.
+/// Returns the path of a DejaVu font in the usual places or, if there is none, of the font that
+/// fontconfig proposes; "" without either.
 std::filesystem::path font_file(const std::string& name) {
   std::vector<std::filesystem::path> folders{
       "/usr/share/fonts/truetype/dejavu",   "/usr/share/fonts/dejavu", "/usr/share/fonts/TTF",

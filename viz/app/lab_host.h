@@ -17,8 +17,8 @@ class LabHost {
       : folder_(std::move(folder)), exports_(std::move(exports)), token_(std::move(token)) {}
 
   /// Does what the controls of both screens ask for. `listen` makes the viewer listen, unless it
-  /// does, and returns the address that a lesson connects to. Call it once per frame, also while
-  /// the lab is not shown. Returns whether something has changed.
+  /// already does, and returns the address that a lesson connects to. Call it once per frame, even
+  /// while the lab is not shown. Returns whether something has changed.
   bool update(Model& model, const std::function<std::string()>& listen);
   void draw(Model& model, const Look& look) { screen_.draw(*bench_, model, look); }
   /// Opens a page, and the board as LabBench::open_board() does unless `board` is empty.

@@ -11,8 +11,8 @@
 
 namespace lockstep::viz {
 
-/// The lab: schedules on sliders, a board, and lessons that one starts. The run on the timeline
-/// stays; ViewState::lab says which of the two screens is shown.
+/// The lab: schedules on sliders, a board, and lessons to start. The run on the timeline stays
+/// open; ViewState::lab says which of the two screens is shown.
 class LabScreen {
  public:
   void draw(LabBench& lab, Model& model, const Look& look);

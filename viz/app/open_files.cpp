@@ -44,7 +44,7 @@ void read_run(const std::vector<std::filesystem::path>& paths, const MemoryLimit
 void open_dumps(const std::vector<std::filesystem::path>& dumps, const ViewerOptions& options,
                 Model& model) {
   if (!options.exports.empty())
-    throw UsageError("--export: these are flight-recorder dumps; --summary prints what they say");
+    throw UsageError("--export: these are flight-recorder dumps; --summary prints their contents");
   const flight::Stall stall = flight::stall_of(flight::read_job(dumps));
   model.stall.set(stall);
   const auto& given = options.paths.front();

@@ -32,7 +32,7 @@ struct ViewerOptions {
   std::optional<std::pair<int, int>> drag_to;  ///< where that button is released
   std::optional<Panel> panel;                  ///< for the last card
   std::string lab;                             ///< the page of the lab to open, or ""
-  std::string board;                           ///< what the lab's board begins with, or ""
+  std::string board;  ///< the schedule on the lab's board at the start, or ""
   std::optional<Theme> theme;
   std::optional<double> scale;
   std::filesystem::path font;  ///< empty: the system's

@@ -149,7 +149,7 @@ void Screen::draw_column(const Painter& painter, const Rect& column,
     shown = fitting(cards.height());
   }
   const std::size_t last = panels.size() - shown;
-  // A selection is in the last card's place, which must be in view.
+  // A selection takes the last card's place, so that place must be in view.
   const bool selection = DetailsView::has_selection(model);
   if (selection && !had_selection_) first_card_ = last;
   had_selection_ = selection;

@@ -31,7 +31,7 @@ class Screen {
   void draw(Model& model, const Look& look);
   /// Returns whether keys that move the window are held down.
   bool keys_held() const { return timeline_.keys_held(); }
-  /// Returns whether the picture changes without new events.
+  /// Returns whether the picture keeps changing without new events.
   bool growing() const { return timeline_.growing(); }
   const StripLayout& lanes() const { return timeline_.lanes(); }
   const TrafficView& traffic() const { return traffic_; }
@@ -53,7 +53,7 @@ class Screen {
   void draw_cards(const Painter& painter, const Rect& rect, bool column, Model& model);
   void draw_row(const Painter& painter, const Rect& row, const std::vector<Panel>& panels,
                 Model& model);
-  /// Draws as many cards as fit below each other; the wheel and two buttons go to the others.
+  /// Draws as many cards as fit below each other; the wheel and two buttons scroll to the others.
   void draw_column(const Painter& painter, const Rect& column, const std::vector<Panel>& panels,
                    Model& model);
   /// Draws a panel, or the selection, which takes the place of the last one so that it covers no

@@ -21,7 +21,7 @@ std::string summary_of(const ViewerOptions& options) {
   }
   const GivenRuns given = divide_into_runs(options.paths);
   if (!given.b.empty())
-    throw UsageError("--summary: is of one run, but the traces given are of two");
+    throw UsageError("--summary covers one run, but the traces given are of two");
   Timeline timeline;
   const ReadReport report = read_inputs(given.a, options.memory, timeline);
   const std::string skipped =

@@ -57,8 +57,8 @@ void limit(LabQuestion& question, int here, std::int64_t stages, std::int64_t mi
         fmt::format("{} of the run's {} microbatches", question.microbatches, microbatches);
 }
 
-/// Sets the run's schedule, and divides its stages among ranks. Without a schedule that the lessons
-/// generate, or if it does not fit the stages, asks about 1F1B with one stage per rank.
+/// Sets the run's schedule, and divides its stages among ranks. If the lessons do not generate that
+/// schedule, or if it does not fit the stages, uses 1F1B with one stage per rank.
 void set_schedule(LabQuestion& question, const std::string& name, int stages, int stages_of_rank) {
   question.ranks = stages;
   const KnownSchedule* known = find_schedule(name);
@@ -71,7 +71,8 @@ void set_schedule(LabQuestion& question, const std::string& name, int stages, in
   question.chunks = size.chunks;
 }
 
-/// Returns the times of `stages` equal parts of the model whose stages took these times.
+/// Returns the stage times that the model would have if it were divided into `stages` equal stages;
+/// `measured` are those of its present stages.
 std::vector<StageTimes> divided(const std::vector<StageTimes>& measured, int stages) {
   const auto count = static_cast<double>(measured.size());
   const auto sum = [&](int stage, Picoseconds StageTimes::*time) {
@@ -146,7 +147,7 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   }
   question.forward = forward.value();
   question.backward = backward.value();
-  // Without a cluster, nothing takes time.
+  // Without a cluster, messages take no time.
   question.cluster = described_cluster(timeline.run()).value_or(Cluster{});
   if (!fits(question)) {
     question = {.too_long = true};

@@ -21,8 +21,8 @@ struct LabQuestion {
   std::int64_t boundary_bytes = 0;       ///< bytes sent across each stage boundary per microbatch
   Cluster cluster{};
   bool too_long = false;  ///< whether the run's times are too long to simulate
-  /// How many of the run's stages and microbatches are simulated, if not all; "" if all are, or,
-  /// for the microbatches, once the user has chosen their number.
+  /// How many of the run's stages and microbatches are simulated; "" if all are. The second is also
+  /// "" once the user has chosen a number of microbatches.
   std::string fewer_stages{}, fewer_microbatches{};
 
   PipelineSize size() const { return {ranks, chunks, microbatches}; }
@@ -47,7 +47,7 @@ std::vector<std::pair<const KnownSchedule*, int>> lab_schedules(const LabQuestio
 /// Builds a question from a step of the timeline: its stages, microbatches, schedule, mean times
 /// per stage, message size and cluster. Uses textbook values (backward = 2 forward) if the step has
 /// none. If the step has too many stages or microbatches, uses fewer, and says so. Opens no file:
-/// the cluster is described in the trace, or is a preset.
+/// the trace describes the cluster or names a preset.
 LabQuestion question_from(const Timeline& timeline, int step);
 
 /// Returns the last step that has ended on all ranks; -1 if there is none.
@@ -55,13 +55,13 @@ int last_complete_step(const Timeline& timeline);
 
 LabAnswer answer(const LabQuestion& question);
 
-/// Says which part of a run that is too large is simulated; "" if all of it is.
+/// If the run is too large, says which part of it is simulated; otherwise "".
 std::string limit_words(const LabQuestion& question);
 /// Names the bubble: "bubble 27.3 %". If not all of the run is simulated, also names the size:
 /// "bubble of 64 stages, 64 microbatches: 49.6 %".
 std::string bubble_words(const LabQuestion& question, const LabAnswer& answer);
-/// Says how long a step takes, and how many microbatches rank 0 holds, in units of its activations
-/// for one microbatch: each of several chunks holds a part of them.
+/// Says how long a step takes, and how many microbatches rank 0 holds. The unit is the rank's
+/// activations for one microbatch; each of its chunks holds a part of them.
 std::string verdict_words(const LabQuestion& question, const LabAnswer& answer);
 
 }  // namespace lockstep::viz

@@ -130,7 +130,8 @@ void LabBench::export_board() {
 
 namespace {
 
-/// Takes the number of moves, such as ":20", from the end of a text; -1 if it has none.
+/// Removes the number of moves, such as ":20", from the end of a text and returns it; -1 if the
+/// text ends in none.
 int take_moves(std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon + 1 == text.size()) return -1;
@@ -142,7 +143,7 @@ int take_moves(std::string& text) {
   return moves;
 }
 
-/// Reads a schedule from a file, and takes its size over into the settings. Returns its placement.
+/// Reads a schedule from a file and copies its size into the settings. Returns its placement.
 std::pair<Schedule, Placement> read_board(const std::string& file, LabSettings& settings) {
   Schedule schedule;
   try {
@@ -186,7 +187,7 @@ void LabBench::open_board(const std::string& what) {
     const KnownSchedule* known = find_schedule(name);
     if (!known)
       throw UsageError(fmt::format(
-          "--board {}: give the word of a schedule, as for --schedule, or a .csv file", what));
+          "--board {}: give the name of a schedule, as for --schedule, or a .csv file", what));
     const LabFit fits = fit(*known, settings);
     if (!fits.refusal.empty()) throw UsageError(fmt::format("--board {}: {}", what, fits.refusal));
     placement = known->placement;

@@ -22,7 +22,7 @@ class LabBench {
 
   Page page = Page::schedules;
   LabSettings settings;
-  std::string note;  ///< about the settings: how they differ from the run that they come from
+  std::string note;  ///< how the settings differ from the run that they come from
   LabTable table;    ///< at `settings`
   /// The names of the two schedules on one axis.
   std::array<std::string, 2> shown{"1F1B", "ZB-H1"};
@@ -32,43 +32,44 @@ class LabBench {
   Board board;
   LabTable board_table;        ///< at the board's size
   std::string board_words;     ///< why the last move was illegal, or where the board was written
-  bool board_refused = false;  ///< whether they say why a move was illegal
-  std::string exported;        ///< the last file
+  bool board_refused = false;  ///< whether board_words says why a move was illegal
+  std::string exported;        ///< the file exported last
 
   LessonLauncher launcher;
-  bool wants_start = false;  ///< the launcher is to start its lesson, once the viewer listens
+  bool wants_start = false;  ///< whether the launcher starts its lesson once the viewer listens
 
-  /// Takes over the settings of a run, and compares its schedule with ZB-H1 or, if that is its own,
-  /// with 1F1B.
+  /// Takes over the settings of a run, and compares its schedule with ZB-H1, or with 1F1B if the
+  /// run already uses ZB-H1.
   void take(const LabQuestion& question);
-  /// Follows the settings, and takes over what has ended on other threads and in other processes.
-  /// Call it once per frame. Returns whether something has changed.
+  /// Recomputes after a change of the settings, and collects the results of finished threads and
+  /// processes. Call it once per frame. Returns whether something has changed.
   bool update();
   /// Waits for searches and runs. For pictures.
   void wait();
-  /// Returns whether update() will have news.
+  /// Returns whether a later update() may change something.
   bool busy() const;
 
-  /// Returns the rows of the shown schedules; null for one that does not run or is searched.
+  /// Returns the rows of the shown schedules; null for one that does not run or is still being
+  /// searched.
   const LabRow* row(std::size_t which) const;
   /// Returns the latest end of the shown schedules, which share an axis.
   Picoseconds axis_end() const;
 
   /// Runs a shown schedule, or the board if it is complete.
   void run_it(const LabResult& result, const LabSettings& of);
-  /// Starts a board with the moves of a schedule: a registered one at these settings, by its word,
-  /// or one from a CSV file, whose size the settings take over. With ":20" at the end, makes only
-  /// the first 20 moves. Throws UsageError if there is no such schedule, or if it is invalid or
-  /// larger than the sliders allow.
+  /// Starts a board with the moves of a schedule: a registered one, named as for --schedule, at
+  /// these settings; or one from a CSV file, whose size then replaces that of the settings. With
+  /// ":20" at the end, makes only the first 20 moves. Throws UsageError if there is no such
+  /// schedule, or if it is invalid or larger than the sliders allow.
   void open_board(const std::string& what);
   /// Starts a board of the settings' size.
   void new_board();
-  /// Returns whether new_board() would give another size or placement.
+  /// Returns whether new_board() would change the board's size or placement.
   bool board_outdated() const;
-  /// Makes a move, or says why not.
+  /// Makes a move, or says in `board_words` why it is illegal.
   void play(const Move& move);
-  /// Writes the board as CSV, in PyTorch's grammar, to a new file. Says in `board_words` where, and
-  /// how to run it, or why it can't be written.
+  /// Writes the board as CSV, in PyTorch's grammar, to a new file. Says in `board_words` where the
+  /// file is and how to run it, or why it can't be written.
   void export_board();
 
  private:

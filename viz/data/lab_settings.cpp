@@ -10,7 +10,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr double end_share = 0.06;  // of a slider's length, for an end with a value of its own
+constexpr double end_share = 0.06;  // fraction of a slider that an end with a special value takes
 
 /// Rounds to three digits.
 double three_digits(double value) {
@@ -19,7 +19,8 @@ double three_digits(double value) {
   return std::round(value / unit) * unit;
 }
 
-/// Returns the sentence of a refusal without the flags that it proposes: the lab has sliders.
+/// Returns the sentence of a refusal without the flags that it proposes, because the lab has
+/// sliders instead.
 std::string without_flags(const std::string& refusal) {
   return refusal.substr(0, refusal.find("; use"));
 }

@@ -33,7 +33,7 @@ struct LabSettings {
   bool operator==(const LabSettings&) const = default;
 };
 
-/// The ranges of the settings. Within them, all schedules but a search are simulated within a
+/// The ranges of the settings. Within them, every schedule except a search is simulated within a
 /// frame.
 struct LabRange {
   static constexpr int least_ranks = 2, most_ranks = 16;
@@ -61,13 +61,14 @@ struct LogScale {
 /// rank's time, rounded down.
 PipelineTimes lab_times(const LabSettings& settings, int chunks);
 
-/// Settings with the values of a run, and what differs from the run: "" if nothing does.
+/// Settings with the values of a run, and a sentence about how they differ from it ("" if they do
+/// not).
 struct SettingsOfRun {
   LabSettings settings;
   std::string note;
 };
-/// Takes over the values of a question that question_from() has built from a run: its means, as all
-/// of the lab's stages are equal.
+/// Takes over the values of a question that question_from() has built from a run. Uses the means,
+/// because all of the lab's stages are equal.
 SettingsOfRun settings_of(const LabQuestion& question);
 
 /// How many microbatches are live on a rank from this time on, in the unit of
@@ -97,20 +98,21 @@ struct LabResult {
   /// The ranks that hold more than the memory limit.
   std::vector<int> over_limit;
 };
-/// Simulates a schedule at these settings; `chunks` must be those of the schedule. `known`, if the
-/// schedule is a known one, gives the formula.
+/// Simulates a schedule at these settings; `chunks` must be those of the schedule. If the schedule
+/// is registered, `known` supplies its formula.
 LabResult simulated(Schedule schedule, const LabSettings& settings, int chunks,
                     const KnownSchedule* known);
 
-/// Returns the number of chunks with which a schedule runs at these settings, the settings' own or
-/// else the least that it takes; or, in one line, why it does not run.
+/// Returns the number of chunks with which a schedule runs at these settings: that of the settings
+/// or, if the schedule does not support it, the smallest that it supports. If the schedule does not
+/// run, says why in one line.
 struct LabFit {
   int chunks = 0;
   std::string refusal;  ///< "" if it runs
 };
 LabFit fit(const KnownSchedule& known, const LabSettings& settings);
 
-/// Generates a schedule for these settings, which fit() accepts; a search takes some time.
+/// Generates a schedule for settings that fit() accepts; a search takes a while.
 Schedule generated(const KnownSchedule& known, const LabSettings& settings, int chunks);
 
 // Words for the settings: "forward F 1.00 ms", "links 100 GB/s", "links free".

@@ -26,13 +26,13 @@ struct LabTable::Search {
   };
 
   std::mutex mutex;
-  std::condition_variable news;  ///< for either thread
-  std::vector<Request> wanted;   ///< taken by the thread
+  std::condition_variable news;  ///< notifies either thread
+  std::vector<Request> wanted;   ///< the thread removes them
   std::vector<Found> found;
   bool started = false, stopped = false;
   int asked = 0;  ///< the number of the newest settings, used by the owner only
 
-  /// The thread's work: the requests of the newest settings, until stopped.
+  /// The thread's loop: serves the requests of the newest settings until stopped.
   void work() {
     for (;;) {
       std::optional<Request> request;
@@ -100,7 +100,7 @@ bool LabTable::update() {
   const std::lock_guard lock{search_->mutex};
   bool news = false;
   for (Search::Found& found : search_->found) {
-    if (found.number != search_->asked) continue;  // of older settings
+    if (found.number != search_->asked) continue;  // a result for older settings
     LabRow& row = rows_[found.row];
     row.searching = false;
     row.result = std::move(found.result);

@@ -13,13 +13,12 @@ namespace lockstep::viz {
 struct LabRow {
   const KnownSchedule* known = nullptr;
   LabFit fit;
-  std::optional<LabResult> result;  ///< set if it runs, unless its search goes on
+  std::optional<LabResult> result;  ///< set if it runs, once its search is over
   bool searching = false;           ///< if so, `result` is empty
 };
 
-/// All registered schedules at the lab's settings, in the order of the lessons. Those that are
-/// generated follow the settings at once; a search runs on a thread of its own, for the newest
-/// settings only.
+/// All registered schedules at the lab's settings, in the order of the lessons. Generated schedules
+/// follow the settings at once; a search runs on a thread of its own, for the newest settings only.
 class LabTable {
  public:
   LabTable();
@@ -29,8 +28,8 @@ class LabTable {
 
   /// Simulates all schedules, if the settings have changed.
   void ask(const LabSettings& settings);
-  /// Takes over the result of the search, if there is one. Returns whether there was. Call it once
-  /// per frame.
+  /// Takes over the result of the search, if it is ready. Returns whether it was. Call it once per
+  /// frame.
   bool update();
   /// Waits for the search. For pictures and tests.
   void wait();
@@ -51,9 +50,9 @@ class LabTable {
   std::shared_ptr<Search> search_;
 };
 
-/// Returns the row that takes the shortest time among those within the memory limit; of equals, the
-/// one that needs the least memory. Null if there is none. Only rows with this number of chunks
-/// count, or, if it is 0, all.
+/// Returns the fastest row within the memory limit; of equally fast ones, the one that needs the
+/// least memory. Null if there is none. Considers only rows with `chunks` chunks, or all rows if it
+/// is 0.
 const LabRow* best_row(const std::vector<LabRow>& rows, int chunks = 0);
 
 }  // namespace lockstep::viz

@@ -23,7 +23,8 @@ struct FlagControl {
 };
 
 /// Parses the flags that a lesson declares, with their defaults as values. Leaves out those that
-/// the viewer sets itself: where the run streams to. Throws RunError if the text is malformed.
+/// the viewer sets itself, such as the address that the run streams to. Throws RunError if the text
+/// is malformed.
 std::vector<FlagControl> parse_declared_flags(const std::string& json);
 
 /// Returns the flags whose values differ from their defaults.

@@ -34,18 +34,19 @@ class LessonLauncher {
   /// Sets all controls to their defaults.
   void reset();
 
-  /// Starts the chosen lesson with the controls' values, streaming to the viewer at `address`; one
-  /// that runs ends first.
+  /// Starts the chosen lesson with the controls' values, streaming to the viewer at `address`. Ends
+  /// a running lesson first.
   void start(const std::string& address, const std::string& token);
   /// Does what Ctrl-C does; a second call ends a lesson that is saving.
   void stop();
   bool running() const { return process_ != nullptr; }
   /// Whether the chosen lesson has declared its flags, or failed to.
   bool declared() const { return declares_ == nullptr; }
-  /// Notices what has ended. Call it once per frame. Returns whether something has changed.
+  /// Checks whether processes have ended. Call it once per frame. Returns whether something has
+  /// changed.
   bool poll();
 
-  /// The chosen lesson and its changed flags, as for a terminal.
+  /// The chosen lesson and its changed flags, as a command line for a terminal.
   std::string command() const;
   /// Describes the lesson that runs or ran last, in one line: "lesson 9 is running", "lesson 9
   /// ended with exit code 2: ...".

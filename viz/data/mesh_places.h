@@ -9,7 +9,7 @@
 
 namespace lockstep::viz {
 
-/// Where each rank of a run is on the axes of its mesh, as the trace's hello describes the mesh.
+/// The coordinates of each rank on the axes of the run's mesh, which the trace's hello describes.
 class MeshPlaces {
  public:
   MeshPlaces() = default;

@@ -51,7 +51,7 @@ struct Model {
   Source source;
   ViewState view;
   AlikeRanks alike;
-  Likeness likeness;  ///< with which identical ranks are folded
+  Likeness likeness;  ///< the tolerance within which ranks count as identical
   SelectionHistory history;
   RunNotes notes;
   std::filesystem::path notes_file;  ///< "" if there is no trace file to put one beside
@@ -61,7 +61,7 @@ struct Model {
   const BubbleSeries::Point* described = nullptr;
   MeshPlaces places;  ///< of the run's ranks; valid in this frame
   RunContents contents;
-  PanelRow panels;  ///< those that fit the contents
+  PanelRow panels;  ///< those that suit the contents
   /// Returns the straggler of the described step, or null.
   const Straggler* straggler() const {
     return described && described->straggler ? &*described->straggler : nullptr;
@@ -79,7 +79,7 @@ struct Model {
 void forget_run(Model& model);
 
 /// Returns the index of the completed step that panels describe: the locked one, or else the one in
-/// view, or the last one before it. None if no step is complete.
+/// view, or the last one before it. Returns nothing if no step is complete.
 std::optional<std::size_t> described_step(const Model& model);
 
 /// The inputs of a panel about a step: while they stay the same, the panel keeps its analysis.

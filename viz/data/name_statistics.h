@@ -13,8 +13,8 @@
 
 namespace lockstep::viz {
 
-/// What statistics count together: the pipeline actions of one kind on one stage, or the spans with
-/// the same name, category and process group; of one rank, or of all ranks.
+/// Spans that statistics count together: the pipeline actions of one kind on one stage, or the
+/// spans with the same name, category and process group; on one rank or on all ranks.
 struct SpanKind {
   Category category = Category::kernel;
   NameId name = 0;   ///< 0 for pipeline actions, whose names differ by microbatch
@@ -44,8 +44,8 @@ struct NameTotal {
 
 enum class NameColumn : std::uint8_t { name, count, total, share, mean, min, max };
 
-/// The statistics of a range's spans by name. They are counted a little per frame, so that a range
-/// may have ten million spans.
+/// The statistics of a range's spans by name. Each frame counts some of the spans, so that a range
+/// may have ten million of them.
 class NameStatistics {
  public:
   /// Continues to count for about `budget`; begins again if the range, `by_rank` or the timeline's
@@ -79,8 +79,8 @@ class NameStatistics {
   std::unordered_map<SpanKind, std::size_t, Hash> index_;  ///< in totals_
 };
 
-/// Returns the share of `ranks` ranks' time in a range that the spans of a total take. Spans within
-/// others count, too, so the shares may add up to more than 1.
+/// Returns the share of `ranks` ranks' time in a range that the spans of a total take. Nested spans
+/// count, too, so the shares may add up to more than 1.
 double share_of_time(const NameTotal& total, const Interval& range, std::size_t ranks);
 /// Returns the first `most` totals in the order of a column: the largest first, names from A to Z,
 /// or the other way round.

@@ -33,16 +33,17 @@ std::vector<ManifestEntry> parse_manifest(const std::string& content, const std:
   };
   if (content.size() > longest_manifest) throw fail("is too long");
   const auto document = nlohmann::json::parse(content, nullptr, false);
-  if (document.is_discarded() || !document.is_object()) throw fail("is no complete JSON document");
+  if (document.is_discarded() || !document.is_object())
+    throw fail("is not a complete JSON document");
   const auto manifest = document.find(manifest_key);
-  if (manifest == document.end() || !manifest->is_object()) throw fail("is no object");
+  if (manifest == document.end() || !manifest->is_object()) throw fail("is not an object");
   const auto version = manifest->find("version");
   if (version == manifest->end() || !version->is_number_integer() || version->get<int>() != 1)
-    throw fail("has no version 1, the only one that is known");
+    throw fail("does not have version 1, the only supported one");
   std::vector<ManifestEntry> entries;
   const auto files = manifest->find("files");
   if (files == manifest->end()) return entries;
-  if (!files->is_array()) throw fail("has files that are no list");
+  if (!files->is_array()) throw fail("has files that are not a list");
   for (const auto& each : *files) {
     if (!each.is_object() || text_at(each, "path").empty())
       throw fail("has an entry without a path");
@@ -57,7 +58,8 @@ std::vector<ManifestEntry> parse_manifest(const std::string& content, const std:
       entry.sync_to = text_at(*other, "file");
       if (const auto offset = clocks->find("offset_ns"); offset != clocks->end()) {
         if (!offset->is_number_integer())
-          throw fail(fmt::format("has an offset_ns of {} that is no integer", excerpt(entry.path)));
+          throw fail(
+              fmt::format("has an offset_ns of {} that is not an integer", excerpt(entry.path)));
         entry.offset_ns = offset->get<std::int64_t>();
       }
     }
@@ -98,7 +100,7 @@ std::map<std::string, std::int64_t> clock_offsets(const std::vector<ManifestEntr
         throw UsageError(fmt::format("{}: its manifest relates {} to {}, which it does not list",
                                      excerpt(file), excerpt(at->path), excerpt(at->sync_to)));
       if (links > entries.size() || __builtin_add_overflow(offset, at->offset_ns, &offset))
-        throw UsageError(fmt::format("{}: its manifest relates clocks in a circle", excerpt(file)));
+        throw UsageError(fmt::format("{}: its manifest relates clocks in a cycle", excerpt(file)));
       at = other->second;
     }
     offsets[entry.path] = offset;

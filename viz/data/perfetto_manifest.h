@@ -19,13 +19,13 @@ struct ManifestEntry {
   std::int64_t offset_ns = 0;
 };
 
-/// Returns whether a file is a manifest, which its content decides, not its name.
+/// Returns whether a file is a manifest, judging by its content, not by its name.
 bool is_manifest(std::string_view content);
 /// Throws UsageError, naming `file`, if the manifest is malformed.
 std::vector<ManifestEntry> parse_manifest(const std::string& content, const std::string& file);
 std::string manifest_json(const std::vector<ManifestEntry>& entries);
 
-/// Returns each file's offset to a common clock, by path; without those that refer to no clock.
+/// Returns each file's offset to a common clock, by path, omitting files that refer to no clock.
 /// Throws UsageError, naming `file`, if the references form a cycle.
 std::map<std::string, std::int64_t> clock_offsets(const std::vector<ManifestEntry>& entries,
                                                   const std::string& file);

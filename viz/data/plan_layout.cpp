@@ -11,7 +11,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float cell_aspect = 1.7f;  // width for height, if there is room
+constexpr float cell_aspect = 1.7f;  // width relative to height, if there is room
 
 const char* divided_by(Axis axis) {
   switch (axis) {

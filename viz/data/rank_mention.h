@@ -13,7 +13,7 @@ struct RankMention {
   bool operator==(const RankMention&) const = default;
 };
 
-/// Divides a text into its mentions of ranks and what is between them. The parts cover the text.
+/// Divides a text into mentions of ranks and the text between them. The parts cover the text.
 std::vector<RankMention> rank_mentions(std::string_view text);
 
 }  // namespace lockstep::viz

@@ -41,7 +41,8 @@ bool belongs_to(const TimelineSpan& span, const RingCollective& collective) {
          span.sequence == collective.sequence;
 }
 
-/// Returns the number of a ring's steps by formula, with its words; {0, ""} for other operations.
+/// Returns the number of a ring's steps by formula, and the formula as text; {0, ""} for other
+/// operations.
 std::pair<std::size_t, const char*> formula_of(const std::string& operation, std::size_t ranks) {
   if (operation == "all_reduce") return {2 * (ranks - 1), "2(N-1)"};
   if (operation == "all_gather" || operation == "reduce_scatter") return {ranks - 1, "N-1"};

@@ -23,8 +23,8 @@ class RowFilter {
 
   bool empty() const { return words_.empty(); }
   bool shows(const RankTimeline& rank, const MeshPlaces& places) const;
-  /// Returns what is wrong with the filter: "unknown key foo; the keys are rank, pp and dp". "" if
-  /// nothing is.
+  /// Returns what is wrong with the filter, such as "unknown key foo; the keys are rank, pp and
+  /// dp"; "" if it is valid.
   std::string trouble(const MeshPlaces& places) const;
 
  private:
@@ -59,7 +59,7 @@ struct RowChoices {
 /// A rank's row, and the identical ranks that it stands for.
 struct PlannedRow {
   std::size_t rank = 0;              ///< index in the timeline
-  std::vector<std::size_t> alike{};  ///< the same
+  std::vector<std::size_t> alike{};  ///< the identical ranks, also as indices
 };
 /// The rows with one coordinate on the axis by which rows are grouped, or all rows.
 struct PlannedGroup {

@@ -14,8 +14,8 @@
 
 namespace lockstep::viz {
 
-/// Returns the cluster file for a run whose messages have `bytes` bytes: each of them takes as long
-/// as one of the lab's, to the picosecond.
+/// Returns the cluster file for a run whose messages have `bytes` bytes: on it, each message takes
+/// exactly as long as a message in the lab, to the picosecond.
 std::string cluster_for_run(const LabSettings& settings, std::int64_t bytes);
 /// Returns the flags with which lesson 11 runs one step of this schedule at these settings, with a
 /// model that is as small as the schedule allows. `folder` holds schedule.csv and cluster.json, and
@@ -46,11 +46,12 @@ class RunIt {
   RunIt(const RunIt&) = delete;
   RunIt& operator=(const RunIt&) = delete;
 
-  /// Starts a run; one that is running ends first. `folder` is created, and deleted with this
+  /// Starts a run, after ending the one that is running. `folder` is created, and deleted with this
   /// object. If the run can't be started, the state is `failed`.
   void start(const LabResult& result, const LabSettings& settings, std::filesystem::path folder);
   void stop();
-  /// Notices that the run has ended. Call it once per frame. Returns whether the state has changed.
+  /// Checks whether the run has ended. Call it once per frame. Returns whether the state has
+  /// changed.
   bool poll();
   /// Waits for the end of the run. For pictures and tests.
   void wait();

@@ -39,15 +39,15 @@ struct RunNotes {
 };
 
 /// Returns the file beside a run's trace that holds the user's notes. It is not part of the trace:
-/// a run's folder has lockstep-viewer.notes, and a trace file x.json has x.json.notes.
+/// it is lockstep-viewer.notes in a run's folder, or x.json.notes beside a trace file x.json.
 std::filesystem::path notes_file(const std::filesystem::path& trace);
 /// Reads notes from JSON. Returns none, with the run's name, if the text is not valid or belongs to
 /// another run.
 RunNotes parse_notes(std::string_view text, const std::string& run);
 /// Reads the notes beside a trace.
 RunNotes load_notes(const std::filesystem::path& file, const std::string& run);
-/// Writes notes, by way of a temporary file, or removes the file if there are none. Returns whether
-/// this succeeded.
+/// Writes notes through a temporary file, or removes the file if there are no notes. Returns
+/// whether this succeeded.
 bool save_notes(const RunNotes& notes, const std::filesystem::path& file);
 
 }  // namespace lockstep::viz

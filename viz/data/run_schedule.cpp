@@ -55,7 +55,7 @@ bool has_actions(const Schedule& schedule, const std::vector<std::vector<Execute
 void name_schedule(Timeline& timeline) {
   if (timeline.steps().empty()) return;
   const StepWindow& step = timeline.steps().front();
-  // Replicas run the same stages: one of them suffices.
+  // Replicas run the same stages, so checking one of them suffices.
   std::map<int, std::vector<Executed>> by_first_stage;
   std::set<int> stages, microbatches;
   for (const auto& rank : timeline.ranks()) {

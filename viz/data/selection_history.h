@@ -18,7 +18,7 @@ struct VisitedPlace {
 /// The places that the user has visited, as in a browser: back, and forward again.
 class SelectionHistory {
  public:
-  /// Notes that the user leaves `from` for a new place. The places ahead are forgotten.
+  /// Records that the user leaves `from` for a new place, and discards the places ahead.
   void leave(const VisitedPlace& from);
   /// Returns the place before or after `now`, to which back() or forward() then returns.
   std::optional<VisitedPlace> back(const VisitedPlace& now);

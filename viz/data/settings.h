@@ -26,8 +26,8 @@ constexpr double least_scale = 0.5, most_scale = 4;
 /// a 4K screen that asks for no scale would have unreadably small text.
 double scale_of_window(double of_screen, int height);
 /// Returns the size of a window that opens on a screen whose work area (without bars and docks) has
-/// a size in pixels: the wanted size times `scale`, or as much of it as fits with its frame.
-/// Nothing is cut if the work area is unknown (0).
+/// a size in pixels: the wanted size times `scale`, or as much of it as fits with its frame. If the
+/// work area is unknown (0), returns the wanted size times `scale`.
 std::pair<int, int> first_window(std::pair<int, int> wanted, std::pair<int, int> work_area,
                                  double scale);
 constexpr int smallest_window = 320, largest_window = 8192;  ///< pixels
@@ -38,8 +38,8 @@ constexpr std::size_t most_recent = 8;
 std::filesystem::path settings_file();
 /// Reads settings. Missing or malformed settings get their defaults.
 Settings load_settings(const std::filesystem::path& file);
-/// Writes settings, by way of a temporary file, so that the file is never incomplete. Returns
-/// whether this succeeded.
+/// Writes settings through a temporary file, so that the file is never incomplete. Returns whether
+/// this succeeded.
 bool save_settings(const Settings& settings, const std::filesystem::path& file);
 /// Puts a path at the front of the recent ones.
 void remember(Settings& settings, const std::filesystem::path& path);

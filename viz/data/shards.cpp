@@ -14,7 +14,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t most_tensors = 100'000;
-constexpr std::size_t most_names = 1'000'000;  // of all lists together, including repeated names
+constexpr std::size_t most_names = 1'000'000;  // in all lists together, including repeated names
 
 const char* kind_name(StoredKind kind) {
   return kind == StoredKind::optimizer ? "optimizer state" : lockstep::name_of(category_of(kind));
@@ -140,7 +140,7 @@ TensorShards Shards::shards_of(const std::string& tensor) const {
     for (const StoredSlice& slice : rank.slices) {
       if (!slice.is_of(tensor)) continue;
       if (result.whole.rank() == 0) result.whole = slice.whole;
-      if (slice.whole != result.whole) continue;  // of another trace
+      if (slice.whole != result.whole) continue;  // from another trace
       for (std::size_t k = 0; k < boxes.size(); ++k) {
         if (!slice.has(static_cast<StoredKind>(k))) continue;
         sizes[k] = std::max(sizes[k], slice.bytes_per_element[k]);

@@ -11,11 +11,12 @@ namespace lockstep::viz {
 /// How far scan_spans() has come: the next span to look at.
 struct ScanPosition {
   std::size_t rank = 0, lane = 0, band = 0, row = 0, span = 0;
-  bool in_row = false;  ///< whether `span` is the position in the row, rather than its beginning
+  bool in_row =
+      false;  ///< whether `span` is valid; otherwise the row's first span is not yet known
   bool complete = false;
 };
 
-/// Returns whether a span overlaps a range of time. A span without length does if it is inside.
+/// Returns whether a span overlaps a range of time. A span of length 0 does if it is inside.
 constexpr bool overlaps(const TimelineSpan& span, const Interval& range) {
   return span.start < range.end && (span.end > range.start || span.start >= range.start);
 }
@@ -30,7 +31,7 @@ template <class Visit>
 bool scan_spans(const Timeline& timeline, const Interval& range, ScanPosition& at,
                 std::chrono::microseconds budget, Visit visit) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::size_t piece = 4096;  // spans between two looks at the clock
+  constexpr std::size_t piece = 4096;  // spans visited between two readings of the clock
   const auto until = Clock::now() + budget;
   const auto& ranks = timeline.ranks();
   std::size_t looked_at = 0;

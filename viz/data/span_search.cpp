@@ -120,10 +120,10 @@ bool SpanSearch::in_name(const Timeline& timeline, const Word& word, NameId name
 void SpanSearch::count(const Timeline& timeline, Count& count,
                        std::chrono::microseconds budget) const {
   using Clock = std::chrono::steady_clock;
-  constexpr std::size_t piece = 4096;  // spans between two looks at the clock
+  constexpr std::size_t piece = 4096;  // spans visited between two readings of the clock
   constexpr Band bands[] = {Band::action, Band::kernel};
   const auto until = Clock::now() + budget;
-  // Turns to the next object of a level, once the level below has none left.
+  // Moves to the next object of a level once the level below is exhausted.
   const auto next = [&](std::size_t& level, auto&... below) {
     ++level;
     ((below = 0), ...);

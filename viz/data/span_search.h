@@ -25,8 +25,8 @@ class SpanSearch {
 
   bool empty() const { return words_.empty(); }
   /// Returns what is wrong with the search: "unknown key foo; the keys are rank, step...", or "rank
-  /// needs a number, such as rank:0". "" if nothing is. A word with a colon is a name, and not
-  /// wrong, if a name in the timeline contains it.
+  /// needs a number, such as rank:0"; "" if it is valid. A word with a colon counts as a name, and
+  /// is valid, if a name in the timeline contains it.
   std::string trouble(const Timeline& timeline) const;
   bool matches(const Timeline& timeline, int rank, const TimelineSpan& span) const;
   /// The number of spans that match, in the action and kernel bands of all lanes, and how far they

@@ -16,7 +16,7 @@ using flight::Stall;
 using flight::StalledRank;
 
 constexpr std::size_t most_arrows = 4096;
-constexpr std::size_t most_targets = 3;  // of a wait, if none of them is awaited
+constexpr std::size_t most_targets = 3;  // arrows of a wait, if none of its targets is awaited
 
 using Place = std::vector<std::pair<std::string, int>>;
 

@@ -8,9 +8,10 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float least_compute = 16, most_compute = 54;
-constexpr float most_share = 0.11f;  // of the available height, for a compute strip
+constexpr float most_share =
+    0.11f;  // fraction of the available height that a compute strip may take
 constexpr float least_communication = 6, most_communication = 14;
-constexpr float kernel_share = 0.35f;  // relative to a compute strip
+constexpr float kernel_share = 0.35f;  // relative to the height of a compute strip
 constexpr float strip_gap = 2;
 constexpr float group_gap = 10, tight_gap = 4;  // the latter if the rows scroll
 constexpr float heading_height = 18;

@@ -49,7 +49,7 @@ struct RowHeading {
   float top = 0, height = 0;
 };
 
-/// What a layout needs to know besides the timeline.
+/// The inputs of a layout besides the timeline.
 struct RowContext {
   MeshPlaces places{};
   const std::vector<std::size_t>* leaders = nullptr;  ///< of AlikeRanks; null: none are identical
@@ -76,7 +76,7 @@ class StripLayout {
   float pinned_height() const { return pinned_height_; }
   /// Returns whether identical ranks should share a row, so that AlikeRanks is needed.
   bool folds() const { return folds_; }
-  /// The number of ranks that have a row or share one, and of those that the filter leaves out.
+  /// The number of ranks that have a row or share one, and the number that the filter leaves out.
   std::size_t shown() const { return shown_; }
   std::size_t filtered() const { return filtered_; }
   /// Returns a rank's group, or null if the rank has no row of its own.

@@ -21,7 +21,7 @@ namespace lockstep::viz {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t sniffed_bytes = 1 << 16;  // bytes of a file, to tell what it is
+constexpr std::size_t sniffed_bytes = 1 << 16;  // bytes of a file that identify its format
 constexpr std::array endings{".json", ".json.gz", ".zip", ".tar", ".tar.gz", ".tgz"};
 
 bool may_be_trace(const fs::path& file) {
@@ -36,7 +36,7 @@ bool is_torch(const std::string& name) {
 
 /// The files of one run by the tool that wrote them.
 struct Inputs {
-  std::vector<fs::path> lines;           ///< Lockstep's traces, and others', on disk
+  std::vector<fs::path> lines;           ///< traces of Lockstep and of other tools, on disk
   std::vector<PackedFile> packed_lines;  ///< the same, unpacked
   std::vector<kineto::Trace> kineto;
   ReadReport report;
@@ -130,7 +130,7 @@ std::vector<fs::path> input_files(const fs::path& path) {
     throw UsageError(path.string() +
                      ": has no traces (trace.json, rank*.json, *.pt.trace.json, *.json.gz, *.zip); "
                      "give a trace file, or a run's folder such as runs/latest");
-  // PyTorch's ending tells traces from other JSON files in the folder.
+  // PyTorch's ending distinguishes traces from other JSON files in the folder.
   std::vector<fs::path> torch;
   std::ranges::copy_if(others, std::back_inserter(torch),
                        [](const fs::path& file) { return is_torch(file.filename().string()); });

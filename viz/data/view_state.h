@@ -16,7 +16,7 @@
 
 namespace lockstep::viz {
 
-/// What the user wants of the lesson that the viewer runs.
+/// The user's requests to the lesson that the viewer runs.
 enum class LessonWish : std::uint8_t { none, stop, restart };
 
 enum class Export : std::uint8_t { nothing, png, svg, csv };
@@ -53,7 +53,8 @@ struct ViewState : Controls {
   std::int64_t found = 0;        ///< number of spans that match, as last counted or counted so far
   std::string search_trouble{};  ///< what is wrong with the search, or ""
   std::optional<int> locked_step{};  ///< the step that panels describe, wherever the window is
-  /// Of the range selected by dragging. Without ranks while it is being dragged or computed.
+  /// The statistics of the range selected by dragging; without ranks while the user drags it or the
+  /// viewer computes them.
   std::optional<RangeStatistics> range{};
   NameStatistics names{};         ///< of the same range
   DurationHistogram durations{};  ///< of the spans of `chosen_kind` in it
@@ -86,7 +87,7 @@ struct ViewState : Controls {
   /// Waits for the other thread.
   void wait();
   /// Counts the matching spans again, and recomputes the range's statistics, if spans have arrived.
-  /// Waits for the run to end if that takes too long for every frame.
+  /// If that takes too long to repeat in every frame, waits for the run to end.
   void refresh(const Timeline& timeline);
   /// Returns whether the next refresh() continues to count.
   bool counting() const { return searches() || counts_range(); }

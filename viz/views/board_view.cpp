@@ -25,7 +25,7 @@ constexpr float axis_height = 16, most_lane = 56;
 constexpr std::size_t most_continuations = 3;
 constexpr Op all_ops[] = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
 
-/// Up to four blocks beside each other fill the width, if their cells may be that large.
+/// Up to four blocks beside each other fill the width, unless their cells would become too large.
 float cell_width(const Painter& painter, float width, const Schedule& schedule) {
   const auto beside = static_cast<float>(std::min(schedule.ranks, most_beside));
   const float room = width / beside - painter.px(row_names + block_gap);
@@ -82,7 +82,7 @@ void BoardView::draw(const Painter& painter, const Rect& rect, LabBench& lab) {
   Picoseconds end = std::max<Picoseconds>(result.simulation.makespan, 1);
   if (const LabRow* best = best_row(lab.board_table.rows(), lab.board.chunks()))
     end = std::max(end, best->result->simulation.makespan);
-  // The cells get the height that they need, if at least that share is left for the lanes.
+  // The cells get the height that they need, as long as the lanes keep at least that share.
   const float bottom =
       std::max(rect.top + schedule_share * rect.height(),
                std::min(rect.bottom - cells_height(painter, rect.width(), lab),

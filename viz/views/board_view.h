@@ -8,9 +8,9 @@
 
 namespace lockstep::viz {
 
-/// The board on which one builds a schedule by hand: the schedule so far, and for each rank all of
-/// its actions, of which the legal ones are filled. A click makes a move; the cursor over an action
-/// that is not legal says why.
+/// The board on which the user builds a schedule by hand: the schedule so far and, for each rank,
+/// all of its actions, the legal ones filled. A click makes a move; hovering over an action that is
+/// not legal shows why.
 class BoardView {
  public:
   void draw(const Painter& painter, const Rect& rect, LabBench& lab);
@@ -35,7 +35,7 @@ class BoardView {
 
   bool joins_ = false;           ///< whether the next two clicks make a joint action
   std::optional<Move> first_{};  ///< the forward of a joint action, already clicked
-  std::uint64_t version_ = 0;    ///< of the board whose `legal_` this is
+  std::uint64_t version_ = 0;    ///< the version of the board to which `legal_` belongs
   std::vector<bool> legal_{};    ///< by operation and Board::cell()
   std::vector<Block> blocks_{};  ///< as last drawn
   float cell_ = 0;               ///< the size of a cell, likewise

@@ -57,7 +57,7 @@ std::vector<Shown> shown_parts(const StepAccount& account) {
   return shown;
 }
 
-/// Shows the sentence about a part, if the cursor is on it: one line per clause.
+/// While the cursor is on a part, shows the sentence about it, one line per clause.
 void explain_part(const Painter& painter, const Rect& row, const StepAccount& account,
                   const MeanPart& part) {
   if (!row.contains(ImGui::GetIO().MousePos)) return;
@@ -183,7 +183,7 @@ float BubbleView::draw_legend(const Painter& painter, const Rect& rect,
       columns[1].left, rect.top,
       any_exposed ? heading({"exposed communication", "exposed"}) : heading({"nothing exposed"}),
       colours::text_faint, look.small);
-  // In narrow columns, the names take the place of the times, which a cursor on a name shows.
+  // In narrow columns, the names take the place of the times; hovering over a name shows its time.
   const float room = painter.text_width("99.9 %", look.small), size = painter.px(swatch);
   const auto width_of = [&](const MeanPart& part, bool time) {
     return size + painter.px(9) + room + painter.text_width(part.name, look.small) +

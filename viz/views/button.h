@@ -23,12 +23,12 @@ class ButtonRow {
   void text(const std::string& words, ImU32 colour);
   /// Leaves room for `width` pixels and returns their rectangle.
   Rect space(float width);
-  /// Where the next button begins.
+  /// The position at which the next button begins.
   float left() const { return x_; }
   const Painter& painter() const { return painter_; }
   /// Returns the width of a button, including the gap to the next one.
   static float width_of(const Painter& painter, const std::string& words, bool compact = false);
-  /// The width that the buttons and texts so far take if they are not compact.
+  /// The width that the buttons and texts drawn so far would take if they were not compact.
   float full_width() const { return full_width_; }
   static float gap_of(const Painter& painter);
 

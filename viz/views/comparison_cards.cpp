@@ -16,7 +16,7 @@ constexpr float least_gap = 8;  // between two columns
 constexpr float line_gap = 4;
 /// A wider table would be hard to read across.
 constexpr float widest_table = 480;
-constexpr float bar_thickness = 5;  // of a rank's memory
+constexpr float bar_thickness = 5;  // of the column of a rank's memory
 constexpr const char* none = "-";
 
 ImU32 colour_of_difference(const ComparedValue& value) {
@@ -63,7 +63,8 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
   const std::size_t room = whole_number((inside.bottom - y) / line);
   const std::size_t below = 3;  // lines
   const std::size_t most = std::max<std::size_t>(room > below ? room - below : 1, 1);
-  // The cursor on a row shows its values in full, and those of the rows that do not fit.
+  // Hovering over a row shows its values in full; hovering over the last one also lists the rows
+  // that do not fit.
   const auto full = [](const ConfigurationEntry& each) {
     return fmt::format("{}: {} in A, {} in B", each.name, each.a.empty() ? none : each.a,
                        each.b.empty() ? none : each.b);

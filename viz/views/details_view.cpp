@@ -38,8 +38,8 @@ struct RangeColumn {
   std::function<Picoseconds(const RankStatistics&)> time;
 };
 
-/// The columns that are needed, at most `most`: if there is no room for all, exposed communication
-/// gets a single column.
+/// Returns the columns that are needed, at most `most`: if there is no room for all, exposed
+/// communication gets a single column.
 std::vector<RangeColumn> range_columns(const RangeStatistics& range, std::size_t most) {
   using Rank = RankStatistics;
   std::vector<RangeColumn> axes, parts{{"compute", [](const Rank&r) { return r.sums.compute; }},

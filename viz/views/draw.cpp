@@ -63,7 +63,7 @@ float Painter::text_width(std::string_view text, ImFont* font) const {
 std::string Painter::fitted(std::string_view text, ImFont* font, float width) const {
   text = beginning(text);
   if (text_width(text, font) <= width) return std::string{text};
-  // Bytes that continue a character stay with it.
+  // Keeps the bytes of a character together.
   const auto cut = [&](std::size_t size) {
     while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;
     return std::string{text.substr(0, size)} + "…";

@@ -64,7 +64,7 @@ class Painter {
   void dashes(float x0, float x1, float y, ImU32 colour) const;
 
   float text_width(std::string_view text, ImFont* font) const;
-  /// Returns the text, or a beginning of it that fits into `width`, with an ellipsis.
+  /// Returns the text or, if it does not fit into `width`, its beginning with an ellipsis.
   std::string fitted(std::string_view text, ImFont* font, float width) const;
   /// Draws text with its top at `y`; `x` is the left, middle or right of the text, depending on
   /// `align`. Returns its width.
@@ -75,8 +75,8 @@ class Painter {
              ImFont* font) const;
   /// Centres text in a rectangle if it fits with some margin; returns whether it did.
   bool text_in(const Rect& rect, std::string_view text, ImU32 colour, ImFont* font) const;
-  /// Returns the text without the last of its clauses, which "; " separates, as far as needed to
-  /// fit into `width`; "" if none fits.
+  /// Drops clauses, which "; " separates, from the end of the text until it fits into `width`;
+  /// returns "" if not even one fits.
   std::string clauses_that_fit(std::string_view text, ImFont* font, float width) const;
   /// Draws a card with a title, and as many clauses of a note as fit. Returns the area inside.
   Rect card(const Rect& rect, std::string_view title, std::string_view note = {}) const;
@@ -88,7 +88,7 @@ class Painter {
   const Look& look_;
 };
 
-/// Shows lines of text above a row of a card, if the cursor is on the row.
+/// Shows lines of text above a row of a card while the cursor is on the row.
 void tip(const Painter& painter, const Rect& row, const std::vector<std::string>& lines);
 
 }  // namespace lockstep::viz

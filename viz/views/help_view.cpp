@@ -133,7 +133,7 @@ void HelpView::draw(const Painter& painter, ImVec2 size, Runs runs) const {
     keys = std::max(keys, painter.text_width(each.control->keys, look.small));
     effects = std::max(effects, painter.text_width(each.control->effect, look.small));
   }
-  // As many columns as the height requires. Where the list is still too large, its text shrinks.
+  // Uses as many columns as the height requires. If the list is still too large, its text shrinks.
   const float width_of_column = keys + effects + painter.px(column_gap);
   std::vector<std::vector<HelpLine>> columns;
   float width = 0, height = 0;

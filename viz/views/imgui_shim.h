@@ -9,8 +9,8 @@
 
 namespace lockstep::viz {
 
-/// The keys that the viewer uses, for the Dear ImGui version that it is built with. Before 1.87, a
-/// key was the window system's key code.
+/// The keys that the viewer uses, for the installed version of Dear ImGui. Before 1.87, a key was
+/// the window system's key code.
 #if IMGUI_VERSION_NUM < 18700
 inline void set_cursor(ImVec2 at) {
   ImGui::GetIO().MousePos = at;

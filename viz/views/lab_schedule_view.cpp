@@ -12,7 +12,7 @@ namespace {
 
 constexpr float names_width = 58;
 constexpr float most_row = 56, row_gap = 3;
-constexpr float least_curve = 10;         // pixels; without room for them, curves are left out
+constexpr float least_curve = 10;         // pixels; curves are left out if there is less room
 constexpr float curve_share = 0.34f;      // of a row
 constexpr float simulated_share = 0.62f;  // of a lane that also shows observed actions
 constexpr float least_edge = 3;           // narrower boxes have no edge

@@ -10,12 +10,12 @@
 
 namespace lockstep::viz {
 
-/// What draw_lab_schedule() draws.
+/// The input of draw_lab_schedule().
 struct LabDrawing {
   const LabResult& result;
   Picoseconds end = 1;                     ///< the time at the right edge
   const ObservedStep* observed = nullptr;  ///< drawn over the lower part of each lane
-  int memory_limit = 0;                    ///< of LabSettings
+  int memory_limit = 0;                    ///< see LabSettings::memory_limit
 };
 
 /// Draws a simulated schedule, one lane per rank, and below each lane, if there is room, its live

@@ -94,7 +94,7 @@ void draw_row(const Painter& painter, const Columns& at, float y, const LabRow& 
   cell(at.peak, at.end, words[4], result.over_limit.empty() ? colours::text : colours::trouble);
 }
 
-/// The formulas, which a row may be too narrow for.
+/// Shows the formulas in a tooltip, since a row may be too narrow for them.
 std::vector<std::string> tip_lines(const LabRow& row) {
   const LabResult& result = *row.result;
   return {fmt::format("{}, {}", row.known->name, row.known->page),

@@ -49,7 +49,7 @@ std::vector<LegendEntry> legend_of(const Model& model, const std::vector<std::st
                         .name = std::string{beginning(axes[i])},
                         .colour = colour_of(StepPart::transfer, slots[i]),
                         .hatch = hatch_of(StepPart::transfer)});
-    // Any axis has these causes, so their entries have the colour of none.
+    // These causes occur on every axis, so their entries do not take the colour of one.
     add_causes("", {StepPart::transfer, StepPart::latency, StepPart::late_peer}, false);
   }
   if (model.contents.pipeline)

@@ -52,7 +52,7 @@ void edit(FlagControl& control) {
     case Kind::number: {
       char* end = nullptr;
       const long number = std::strtol(control.value.c_str(), &end, 10);
-      // A value that is not given is a text until one types a number.
+      // A value that is not given is a text until the user types a number.
       if (control.value.empty() || *end != '\0' || std::abs(number) > 1'000'000'000) {
         edit_text(control);
         break;
@@ -122,7 +122,7 @@ void LessonsView::draw_flags(LabBench& lab) {
   ImGui::PushStyleColor(ImGuiCol_HeaderHovered, colours::button_hovered);
   ImGui::PushStyleColor(ImGuiCol_HeaderActive, colours::button_active);
   for (const std::string& group : groups_of(controls)) {
-    // The lesson's own flags, and those of the training, come first to mind.
+    // Users look first for the lesson's own flags and those of the training.
     const bool open = group == own_group || group == "Training";
     ImGui::SetNextItemOpen(open, ImGuiCond_Once);
     if (!ImGui::CollapsingHeader(group.c_str())) continue;

@@ -16,7 +16,7 @@ class LessonsView {
   void draw_flags(LabBench& lab);
 };
 
-/// Draws the buttons with which one stops or restarts a lesson, and how it goes, for any screen.
+/// Draws the buttons that stop or restart a lesson, and its status, for any screen.
 void draw_lesson_buttons(const Painter& painter, const Rect& rect, LabBench& lab, bool piped);
 
 }  // namespace lockstep::viz

@@ -23,7 +23,7 @@ Rect plot_of(const Painter& painter, const Rect& row) {
           row.bottom};
 }
 
-/// Whether the trace divides the memory into parts.
+/// Returns whether the trace divides the memory into parts.
 bool has_parts(const Timeline& timeline) {
   return std::ranges::any_of(timeline.ranks(),
                              [](const auto& rank) { return rank->memory_states.count() > 0; });

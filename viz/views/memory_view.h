@@ -9,10 +9,10 @@ namespace lockstep::viz {
 
 /// Plots each rank's memory over the time window, stacked by category, with each rank's peaks in
 /// the step in view (a number) and in the run (a dashed line). All ranks share one scale. For a
-/// pipeline, a line shows the number of microbatches in flight (of pairs with chunks, if a rank has
-/// several), whose forward passes produced the activations. Under the cursor, it says which kinds
-/// of tensors and layers fill the memory: at that time on a rank's plot, and at the step's peak
-/// beside it. The wheel scrolls if not all ranks fit.
+/// pipeline, a line shows the number of microbatches in flight, whose forward passes produced the
+/// activations; if a rank has several chunks, it counts pairs of a microbatch and a chunk. A
+/// tooltip says which kinds of tensors and layers fill the memory: at the cursor's time on a rank's
+/// plot, and at the step's peak beside it. The wheel scrolls if not all ranks fit.
 class MemoryView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model);
@@ -34,7 +34,7 @@ class MemoryView {
   };
 
   void refresh(Model& model);
-  /// Takes the words of the tooltip if the cursor is on the rank's row.
+  /// Sets the tooltip's text if the cursor is on the rank's row.
   void look_under_cursor(const Painter& painter, const Rect& row, const RankTimeline& rank,
                          const Model& model);
   void draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,

@@ -21,7 +21,7 @@ constexpr float least_histogram = 190;  // pixels of width beside the table
 constexpr float table_share = 0.64f;
 constexpr float least_bar = 1.5f;  // pixels of height of a bin that is not empty
 constexpr float widest_bar = 40;
-constexpr std::size_t most_rows = 5000;  // that are sorted and can be scrolled to
+constexpr std::size_t most_rows = 5000;  // names that are sorted and can be scrolled to
 
 struct ColumnInfo {
   NameColumn column;

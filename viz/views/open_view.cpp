@@ -59,7 +59,7 @@ void OpenView::draw(const Look& look, ImVec2 size, Model& model) {
   }
   if (!was_open_) begin(model);
   const bool asks = !view.dropped.empty();
-  begin_overlay("open", {0, 0}, size);  // the timeline would take the clicks in the main window
+  begin_overlay("open", {0, 0}, size);  // in the main window, the timeline would take the clicks
   const Painter painter{ImGui::GetWindowDrawList(), look};
   const float width = std::min(painter.px(card_width), size.x - painter.px(padding));
   const float height = asks ? painter.px(2 * padding + 3 * row_height + 2 * button_row)
@@ -223,7 +223,8 @@ void OpenView::draw_buttons(const Painter& painter, const Rect& rect, Model& mod
   if (button("Open", ready, ready ? "" : "choose a run or a trace first") && ready)
     view.open = {.paths = paths};
   if (!model.source.live &&
-      button("Compare with this run", ready, "both runs above one another, on one axis") && ready)
+      button("Compare with this run", ready, "both runs, one above the other, on one axis") &&
+      ready)
     view.open = {.paths = paths, .beside = true};
   if (button("Cancel", false, "") || key_pressed(keys::escape, false)) {
     view.opening = false;

@@ -17,7 +17,7 @@ class OpenView {
  public:
   /// Draws the dialog if `model.view.opening` is set. Writes the choice to `model.view.open`.
   void draw(const Look& look, ImVec2 size, Model& model);
-  /// The places of the buttons and entries drawn last, for tests: the words and the rectangle.
+  /// The buttons and entries drawn last, for tests: their texts and rectangles.
   struct Spot {
     std::string words;
     Rect rect;

@@ -16,7 +16,7 @@ struct Model;
 class PlanView {
  public:
   void draw(const Painter& painter, const Rect& rect, Model& model);
-  /// The rank under the cursor, and what the panel says, for tests.
+  /// The rank under the cursor, and the panel's sentences, for tests.
   std::optional<int> hovered() const { return hovered_; }
   const std::vector<std::string>& explanation() const { return explanation_; }
   Axis axis() const { return axis_; }
@@ -28,7 +28,7 @@ class PlanView {
   void draw_nodes(const Painter& painter, const Rect& rect);
   void draw_rank(const Painter& painter, const Rect& cell, int rank, bool stands_out) const;
 
-  RunInfo run_;  ///< whose layout this is
+  RunInfo run_;  ///< the run that the layout belongs to
   PlanLayout layout_;
   Axis axis_ = Axis::tp;
   std::optional<int> hovered_;

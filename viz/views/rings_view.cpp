@@ -21,7 +21,8 @@ constexpr float arrow = 5;
 constexpr float near_link = 7;            // of the cursor
 constexpr std::size_t most_listed = 500;  // collectives
 constexpr std::size_t most_labelled = 4;  // links with figures
-constexpr float most_crowded = 1.4f;      // the least length of a link with a chunk, in text sizes
+constexpr float most_crowded =
+    1.4f;  // the minimum length of a link that shows a chunk, in text sizes
 
 }  // namespace
 

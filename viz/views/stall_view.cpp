@@ -20,7 +20,8 @@ constexpr float box_share = 0.42f;  // of a cell, so that arrows and labels have
 constexpr float names_width = 70;   // of the rows' names
 constexpr float head = 7, head_angle = 0.45f;
 constexpr float bend = 0.14f, far_bend = 0.32f;  // of an arrow's length; around boxes in between
-constexpr std::array label_places{0.5f, 0.38f, 0.62f, 0.28f, 0.72f, 0.2f, 0.8f};  // along an arrow
+constexpr std::array label_places{0.5f,  0.38f, 0.62f, 0.28f,
+                                  0.72f, 0.2f,  0.8f};  // positions along an arrow
 constexpr float legend_height = 22;
 constexpr std::size_t most_labelled = 40;  // arrows
 constexpr float column_gap = 14;
@@ -82,14 +83,14 @@ float entry(ImVec2 a, ImVec2 b, ImVec2 c, const Rect& box) {
 
 /// Returns the colour of text on a box: dark on bright ones, and bright on dark ones.
 ImU32 text_on(ImU32 box) {
-  constexpr unsigned middle = 380;  // of the three channels' sum, 765
+  constexpr unsigned middle = 380;  // half of the largest sum of the three channels, 765
   const unsigned sum = (box >> IM_COL32_R_SHIFT & 0xff) + (box >> IM_COL32_G_SHIFT & 0xff) +
                        (box >> IM_COL32_B_SHIFT & 0xff);
   const bool dark_theme = (colours::panel & 0xff) < 0x80;
   return sum < middle && !dark_theme ? colours::panel : colours::text_on_box;
 }
 
-/// Returns ranks without the word, which the title of the column says.
+/// Returns the ranks without the word "rank", which is in the column's title.
 std::string_view without_word(std::string_view ranks) {
   for (const std::string_view word : {"ranks ", "rank "})
     if (ranks.starts_with(word)) return ranks.substr(word.size());

@@ -16,7 +16,7 @@ class StallView {
   void draw(const Painter& painter, const Rect& rect, const StallPicture& picture);
   /// Returns the centre of a rank's box on the screen, by position in StallPicture::nodes.
   ImVec2 centre_of(std::size_t node) const { return centres_.at(node); }
-  /// The number of labels of arrows that were drawn.
+  /// The number of arrow labels that were drawn.
   std::size_t labels() const { return labels_.size(); }
 
  private:

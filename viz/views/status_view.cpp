@@ -92,7 +92,7 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   const std::string clock = run.clock.empty() ? "" : clock_words(run);
   const float clock_width =
       clock.empty() ? 0 : painter.text_width(clock, look.small) + painter.px(16);
-  // The clock matters more than the other facts, which are left out if there is no room.
+  // The clock matters more than the other facts: they are left out if there is no room.
   const float room = right - x - clock_width - painter.px(gap);
   std::string facts;
   for (const std::string& fact : {mesh_words(run), run.device, run.launch}) {
@@ -118,7 +118,7 @@ void StatusView::draw_notes(const Painter& painter, const Model& model) const {
   const RunInfo& run = model.timeline.run();
   if (!notes_pill_.contains(ImGui::GetIO().MousePos)) return;
   std::vector<std::string> lines{"A trace of " + run.tool +
-                                 ": what Lockstep's own traces state is inferred here"};
+                                 "; facts that Lockstep's own traces state are inferred here"};
   for (const std::string& note : run.notes)
     for (std::string& line : wrapped(note, note_columns)) lines.push_back(std::move(line));
   draw_tip(painter, notes_pill_.top, notes_pill_.bottom, lines, colours::accent);

@@ -6,8 +6,8 @@
 
 namespace lockstep::viz {
 
-/// Draws the bar at the top (run, mesh and clock) and the lines at the bottom: the legend, and what
-/// is not shown.
+/// Draws the bar at the top (run, mesh and clock) and the lines at the bottom: the legend, and
+/// notes about data that is not shown.
 class StatusView {
  public:
   static constexpr float bar_height = 50;

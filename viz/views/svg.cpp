@@ -97,7 +97,7 @@ std::string Svg::lane() {
 }
 
 std::string Svg::pattern(ImU32 ground, ImU32 lines, double opacity, Hatch hatch) {
-  // The pattern's lines are horizontal, and then turned.
+  // The pattern's lines are drawn horizontally and then rotated.
   const auto x = static_cast<double>(hatch.x), y = static_cast<double>(hatch.y);
   const double period = static_cast<double>(hatch_pixels) / std::hypot(x, y);
   const double angle = std::atan2(-x, y) * 180 / std::numbers::pi;

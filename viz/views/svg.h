@@ -20,7 +20,8 @@ double opacity_of(ImU32 colour);
 class Svg {
  public:
   static constexpr double font_size = 11;
-  static constexpr double digit_width = 6.9;  ///< about; of other letters, too, on average
+  static constexpr double digit_width =
+      6.9;  ///< approximately, and on average for other letters too
 
   Svg(double width, double height);
 

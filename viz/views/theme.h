@@ -336,7 +336,7 @@ constexpr ImU32 mixed(ImU32 a, ImU32 b, float share) {
   return result;
 }
 
-/// Returns the colour of a rank or of a group, by its number. Every eighth has the same hue, in
+/// Returns the colour of a rank or of a group, by its number. Hues repeat after eight numbers, in
 /// three shades.
 constexpr ImU32 group_colour(std::size_t number) {
   const std::size_t count = group_colours.size();
@@ -344,7 +344,8 @@ constexpr ImU32 group_colour(std::size_t number) {
   return mixed(group_colours[number % count], IM_COL32_BLACK, 0.2f * round);
 }
 
-/// How much of its cause's colour the ground of idle time has, and a label of its colour.
+/// The share of its cause's colour in the background of idle time, and the share of its own colour
+/// in a label.
 constexpr float idle_fill_share = 0.22f, pill_share = 0.16f;
 
 /// Returns the contrast ratio of two colours (WCAG 2): 1 to 21; text needs 4.5.

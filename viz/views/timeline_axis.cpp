@@ -72,7 +72,7 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
   painter.fill({right, rect.top, rect.right, rect.bottom}, faded(colours::background, 0.62f));
   painter.frame({left, rect.top, std::max(right, left + 2), rect.bottom}, colours::text_dim,
                 painter.px(2));
-  // With several ranks, the controls of the rows are beside the overview.
+  // If there are several ranks, the controls of the rows are beside the overview.
   if (model.timeline.ranks().size() > 1) return;
   const Look& look = painter.look();
   painter.text(frame.names.right - painter.px(10),
@@ -96,8 +96,8 @@ void TimelineView::draw_axis(const Painter& painter, const Frame& frame, const M
     painter.line(x, frame.axis.bottom - painter.px(4), x, frame.axis.bottom, colours::text_faint);
     const double shown = std::abs(at) < spacing / 2 ? 0 : at;
     const std::string words = axis_words(shown, spacing);
-    // At the right end, a number moves so that it ends with the lanes' margin, and at the left end
-    // so that it does not touch the words above the names.
+    // At the right end, a number moves left so that it ends at the lanes' margin; at the left end,
+    // it moves right so that it does not touch the text above the names.
     const float half = painter.text_width(words, look.small) / 2;
     const float last = frame.axis.right + painter.px(right_edge - 8) - half;
     painter.text(std::min(std::max(x, frame.axis.left + half), last),

@@ -6,7 +6,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr float step_back = 0.55f;  // opacity of the cover over other steps
+constexpr float step_back = 0.55f;  // opacity of the layer that dims other steps
 constexpr float mark_width = 3;
 constexpr float dash = 4;
 constexpr float beside_line = 5;

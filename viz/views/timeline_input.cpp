@@ -14,8 +14,9 @@ constexpr float wheel_scroll = 40;   // pixels per notch
 constexpr double key_zoom = 0.2;     // factor per second
 constexpr double key_pan = 0.9;      // windows per second
 constexpr float drag_threshold = 3;
-constexpr float mark_pixels = 5;       // marks closer than this are the same
-constexpr double focus_margin = 0.25;  // on both sides of what F shows, relative to it
+constexpr float mark_pixels = 5;  // marks closer than this are the same
+constexpr double focus_margin =
+    0.25;  // on both sides of the span that F shows, relative to its length
 
 Picoseconds whole(double time) {
   return static_cast<Picoseconds>(

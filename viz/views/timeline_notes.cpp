@@ -13,7 +13,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr float flag_size = 5;
-constexpr float widest_note = 220;  // of the words beside a flag
+constexpr float widest_note = 220;  // of the text beside a flag
 constexpr float near_flag = 6;      // pixels from a flag to the cursor
 constexpr float box_width = 320;
 
@@ -26,7 +26,7 @@ TimelineView::Place TimelineView::place_under_cursor(const Frame& frame, const M
     place.rank = group->rank->rank;
   if (frame.lanes.contains(mouse) && place.rank >= 0)
     place.time = static_cast<Picoseconds>(frame.time(mouse.x));
-  // A note near the cursor is meant, rather than the time under it.
+  // A note near the cursor takes precedence over the time under it.
   const auto near =
       static_cast<Picoseconds>(static_cast<double>(near_flag) / frame.pixels_per_picosecond);
   if (place.time)

@@ -34,7 +34,7 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
     if (right < rect.left || at.right <= at.left) continue;
     if (++drawn > most_open) break;
     growing_ |= live && !model.timeline.ended() && model.timeline.run().clock == "wall";
-    // An open span has the colour of its kind, but is hatched and framed, because it has not ended.
+    // An open span has the colour of its kind, but hatching and a frame show that it has not ended.
     painter.idle(at, colour_of(open.span.category));
     painter.frame(at, colours::text_dim);
     const std::string& name = model.timeline.name(open.span.name);
@@ -208,7 +208,8 @@ void TimelineView::draw_idle_outlines(const Painter& painter, const Frame& frame
     }
   };
   if (model.hovered.kind == Finding::Kind::idle) outline(model.hovered, 1, 0);
-  // A selected span is outlined, too, however narrow it is: after a jump, one looks for it.
+  // A selected span is outlined, too, however narrow it is, because the user looks for it after a
+  // jump.
   if (model.selected.kind == Finding::Kind::idle || model.selected.kind == Finding::Kind::span)
     outline(model.selected, 2, painter.px(least_outline));
 }

@@ -1,4 +1,4 @@
-// TimelineView: which rows there are, and the controls above their names.
+// TimelineView: the choice of rows, and the controls above their names.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -11,17 +11,19 @@ namespace {
 
 constexpr float ghost_fill = 0.3f;   // opacity
 constexpr float unselected = 0.45f;  // share of the colour of actions that are not on the chain
-constexpr float not_found = 0.25f;   // the same, of spans that do not match the search
+constexpr float not_found = 0.25f;   // the same for spans that do not match the search
 constexpr float rounding = 3;
-constexpr float rounded_from = 10;          // pixels of width
-constexpr float letter_from = 90;           // pixels of width to draw "F3" instead of "3"
-constexpr float inset_share = 0.5f;         // of a strip's height, for spans nested in an action
-constexpr float least_opacity = 0.3f;       // of messages and kernels
-constexpr float clearly_wider = 1.2f;       // gaps of nearly equal width: the first one is labelled
-constexpr std::size_t most_looked_at = 64;  // spans within an action, to place its label
-constexpr double least_wait = 1.0 / 32;     // of a pixel column; less looks like idle time
-constexpr double least_hatch = 3;           // pixels of width
-constexpr float least_row = 0.5f;           // pixels of height below which a row is not visible
+constexpr float rounded_from = 10;     // pixels of width
+constexpr float letter_from = 90;      // pixels of width to draw "F3" instead of "3"
+constexpr float inset_share = 0.5f;    // of a strip's height, for spans nested in an action
+constexpr float least_opacity = 0.3f;  // of messages and kernels
+constexpr float clearly_wider =
+    1.2f;  // of gaps whose widths differ by less, the first one is labelled
+constexpr std::size_t most_looked_at =
+    64;  // the number of spans within an action that placing its label considers
+constexpr double least_wait = 1.0 / 32;  // of a pixel column; a smaller share looks like idle time
+constexpr double least_hatch = 3;        // pixels of width
+constexpr float least_row = 0.5f;        // pixels of height below which a row is not visible
 
 std::string label_of(const Timeline& timeline, const TimelineSpan& span, bool wide) {
   const char letter = letter_of(span.category);

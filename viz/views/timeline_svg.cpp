@@ -25,7 +25,7 @@ constexpr std::ptrdiff_t most_arrows = 300;  // as on the screen
 constexpr std::size_t most_explained = 512;
 constexpr float least_lanes = 400;  // pixels of height of a layout without a screen
 
-/// About how wide a text is.
+/// Returns the approximate width of a text.
 double width_of(std::string_view text) {
   return Svg::digit_width * static_cast<double>(std::ranges::count_if(text, [](char each) {
            return (static_cast<unsigned char>(each) & 0xc0) != 0x80;
@@ -145,7 +145,7 @@ void draw_messages(Svg& svg, const Timeline& timeline, const StripLayout& layout
     const float from = layout.anchor(message.from_rank, message.from_lane);
     const float to = layout.anchor(message.to_rank, message.to_lane);
     if (!visible(message) || from < 0 || to < 0 || from == to) continue;
-    // An arrow that leaves the picture has no head in it.
+    // If an arrow leaves the picture, its head is outside.
     const double x0 = plot.within(message.sent), x1 = plot.within(message.received);
     const double y0 = lanes + static_cast<double>(from), y1 = lanes + static_cast<double>(to);
     if (static_cast<double>(message.received) <= plot.window.end)

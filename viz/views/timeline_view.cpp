@@ -73,7 +73,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
   draw_steps(painter, frame, model);
   boxes_left_ = most_boxes;
   growing_ = false;
-  // Ranks that scroll disappear below the pinned ones.
+  // Scrolling ranks disappear behind the pinned ones.
   const float pinned_bottom = frame.lanes.top + layout_.pinned_height();
   for (const bool pinned : {false, true}) {
     const float top = pinned ? frame.lanes.top : pinned_bottom;
@@ -130,7 +130,7 @@ void TimelineView::draw_step_lines(const Painter& painter, const Frame& frame,
 
 void TimelineView::select(const Finding& finding, Model& model) const {
   model.selected = finding;
-  model.selected.around = 0;  // after the click, the zoom may change
+  model.selected.around = 0;  // because the zoom may change after the click
   const TimelineSpan& span = finding.span;
   const bool action = finding.kind == Finding::Kind::span && !finding.open &&
                       finding.lane->is_compute() && is_pipeline_action(model.timeline, span);

@@ -23,7 +23,7 @@ struct ComparedTimeline {
   bool has_axis = true;       ///< of two timelines, only the upper one has an axis
   Interval step;              ///< of this run
   Picoseconds other_end = 0;  ///< where the other run's step would end
-  std::string other_words;    ///< says so
+  std::string other_words;    ///< a label at that time
   struct Note {
     std::string words;
     std::string brief;  ///< for a strip with room for one line only
@@ -37,7 +37,7 @@ struct ComparedTimeline {
 /// input, which help_view.cpp lists.
 class TimelineView {
  public:
-  /// Width of the lane names on the left, and the margin on the right.
+  /// The width of the lane names on the left, and the margin on the right.
   static constexpr float names_width = 228;
   static constexpr float right_edge = 12;
   static constexpr float axis_height = 24;
@@ -97,7 +97,7 @@ class TimelineView {
     }
   };
 
-  /// What the context menu or the box for a note is about.
+  /// The object of the context menu or of the box for a note.
   struct Place {
     Finding finding;
     int rank = -1;
@@ -152,10 +152,10 @@ class TimelineView {
   void lay_out(const Painter& painter, const Frame& frame, Model& model);
   void toggle_folding();
   void next_axis(const Model& model);
-  /// The words and the tooltip of a rank's name.
+  /// The text and the tooltip of a rank's name.
   struct NameWords {
     std::string name, places, note;
-    std::string brief;  ///< the note, where there is less room
+    std::string brief;  ///< the note if there is less room
     ImU32 colour = 0;   ///< of the note
   };
   NameWords name_words(const Model& model, const RankGroup& group) const;
@@ -188,7 +188,7 @@ class TimelineView {
                 const Rect& rect, float opacity) const;
   void draw_label(const Painter& painter, const Model& model, const SpanBox& box,
                   const Rect& room) const;
-  /// Returns the widest part of an action's box that none of the spans within the action covers.
+  /// Returns the widest part of an action's box that no span within the action covers.
   static Rect widest_free(const Frame& frame, const SpanRow& nested, const TimelineSpan& span,
                           const Rect& rect);
   void draw_compute(const Painter& painter, const Frame& frame, const Model& model,
@@ -246,9 +246,9 @@ class TimelineView {
   double drag_from_ = 0;  ///< time
   int reveal_ = -1;       ///< the rank to scroll to in the next frame; -1: none
   int dragged_rank_ = -1;
-  Place menu_;  ///< what the context menu is about
+  Place menu_;  ///< the object of the context menu
   bool opens_menu_ = false;
-  Place noted_;  ///< where the note goes that is being typed
+  Place noted_;  ///< the place of the note that is being typed
   bool opens_note_ = false;
   std::string note_text_;
   bool filters_ = false, opens_filter_ = false;  ///< whether the filter is being typed
@@ -267,7 +267,7 @@ class TimelineView {
   /// repeated only rarely, to limit its share of the time.
   struct Overview {
     std::vector<std::vector<SpanBox>> boxes;  ///< by rank
-    TimeWindow window;                        ///< of the whole run when they were folded
+    TimeWindow window;                        ///< of the whole run at the time of folding
     std::int64_t spans = -1;
     float width = 0;
     std::chrono::steady_clock::time_point again_from{};

@@ -12,7 +12,7 @@ namespace lockstep::viz {
 void draw_tip(const Painter& painter, float above, float below,
               const std::vector<std::string>& lines, ImU32 colour);
 
-/// The same, below a rectangle.
+/// Draws the same box below a rectangle.
 void draw_tip(const Painter& painter, const Rect& rect, const std::vector<std::string>& lines,
               ImU32 colour);
 

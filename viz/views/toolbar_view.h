@@ -14,8 +14,8 @@ class ToolbarView {
   int draw(const Painter& painter, const Rect& rect, Model& model);
 
  private:
-  /// Draws the buttons at the right end, as many as fit beside `least`. Returns the width that all
-  /// of them take if they are not compact.
+  /// Draws as many of the buttons at the right end as fit beside `least`. Returns the width that
+  /// all of them would take if they were not compact.
   float draw_right(const Painter& painter, const Rect& rect, float least, Model& model) const;
   void draw_playback(ButtonRow& row, Model& model) const;
   int draw_search(ButtonRow& row, Model& model);

@@ -112,7 +112,7 @@ std::optional<std::pair<int, int>> TrafficView::draw_cells(const Painter& painte
       }
     }
   }
-  // Lines between the nodes.
+  // Draws lines between the nodes.
   for (std::size_t i = 1; matrix_.ranks_per_node > 0 && i < shown_; ++i) {
     if (matrix_.node_of(matrix_.ranks[i - 1]) == matrix_.node_of(matrix_.ranks[i])) continue;
     painter.line(cells_.left, edge(cells_.top, i), cells_.right, edge(cells_.top, i),
