@@ -21,7 +21,7 @@ struct Slow {
 /// Returns the median; of an even number of values, the lower one.
 Picoseconds lower_median(std::vector<Picoseconds> values);
 
-/// Returns the stages whose actions a rank runs in a step: its role, compared with other ranks.
+/// Returns a rank's role in a step: the stages whose actions it runs.
 std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int step);
 
 /// Compares each element of `compute` with the others that have the same role. Those without peers

@@ -79,7 +79,7 @@ Simulation simulate(const Schedule& schedule, const PipelineTimes& times,
                     bool record_messages = false);
 
 /// Simulates the beginning of a schedule, in which each rank may stop after any action. The times
-/// are those of the same actions in any complete schedule that begins so; the bubble is that of the
+/// are those of the same actions in any complete schedule that begins so; the bubble covers the
 /// time up to the last end. Throws ScheduleError if check_beginning() would, or for a deadlock.
 Simulation simulate_beginning(const Schedule& beginning, const PipelineTimes& times,
                               bool record_messages = false);

@@ -38,8 +38,8 @@ void validate(const Schedule& schedule);
 void check_actions(const Schedule& schedule);
 
 /// Checks the beginning of a schedule, in which each rank may stop after any action: throws
-/// InvalidSchedule for all that validate() refuses except missing actions, and for an action whose
-/// input no action of the beginning produces. Does not check for deadlock.
+/// InvalidSchedule for everything that validate() rejects except missing actions, and for an action
+/// whose input no action of the beginning produces. Does not check for deadlock.
 void check_beginning(const Schedule& beginning);
 
 }  // namespace lockstep

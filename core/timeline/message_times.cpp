@@ -49,7 +49,7 @@ class Receives {
 /// The intervals of LaneTraffic, not merged yet.
 struct Collected {
   std::vector<Interval> moving, in_flight, arriving;
-  std::vector<Interval> waiting;  ///< in a trace of another tool: for members that come late
+  std::vector<Interval> waiting;  ///< in another tool's trace: waits for late members
 };
 
 /// A message's arrival on its receiver's lane.

@@ -26,8 +26,8 @@ std::string diagnose(const Failure& failure) {
          "neighbour.";
 }
 
-/// Why chunk r of rank r is not the sum. Cases with equal chunks run first, so if this case has
-/// unequal chunks, those were right.
+/// Explains why chunk r of rank r is not the sum. Cases with equal chunks run first, so if this
+/// case has unequal chunks, the answer was right for equal ones.
 std::string diagnose_sum(std::vector<std::vector<float>>& before,
                          std::vector<std::vector<float>>& after, std::vector<float>& sum, int r) {
   const int N = static_cast<int>(before.size());

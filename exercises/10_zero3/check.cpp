@@ -66,8 +66,8 @@ std::string diagnose(const Failure& failure) {
   return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 
-/// Why some rank has computed a layer with wrong parameters. `found` contains the parameters that
-/// each rank used.
+/// Explains why some rank has computed a layer with wrong parameters. `found` contains the
+/// parameters that each rank used.
 std::string diagnose_parameters(const Case& each, int layer, const std::vector<Numbers>& found) {
   const auto has = [&](int rank, int i) {
     return std::ranges::equal(chunk(std::span{found[static_cast<std::size_t>(rank)]}, i, each.N),
@@ -148,7 +148,7 @@ Numbers run_forward(World& world, const Case& each) {
   return used;
 }
 
-/// Why rank r has held too much memory.
+/// Explains why rank r has held too much memory.
 std::string diagnose_memory(const Case& each, const Outcome& outcome, int r) {
   std::vector<std::int64_t> whole;  // sizes of the Buffers besides the shards
   for (const std::size_t size : outcome.peak_sizes[static_cast<std::size_t>(r)])
@@ -217,7 +217,7 @@ void check_costs(const Case& each, const Outcome& outcome) {
       fmt::format("{}: the pass has taken {:.3f} µs, and should take at most {:.3f} µs", each.what,
                   outcome.microseconds, expected),
       more_messages
-          ? "There are more messages than one all-gather for each layer has, N - 1 of each "
+          ? "There are more messages than one all-gather for each layer needs, N - 1 from each "
             "rank, and each costs a latency."
       : each.layers() == 1 || outcome.microseconds < serial - 1e-6
           ? "Some gather starts later than it could, or takes longer than N - 1 rounds. While a "

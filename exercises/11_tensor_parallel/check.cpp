@@ -15,7 +15,7 @@ const char* const learned =
     "backward, before the columns. A sum whose terms are on different ranks has the same gradient "
     "on all of them, and an input that all ranks use has a gradient from each.";
 
-// --- What task.h offers --------------------------------------------------------------------------
+// --- The functions of task.h ---------------------------------------------------------------------
 
 Matrix multiply(const Matrix& a, const Matrix& b) {
   if (a.columns != b.rows)

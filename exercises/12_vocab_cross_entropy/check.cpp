@@ -78,10 +78,11 @@ double loss_of(const Whole& whole, int p) {
 
 std::string diagnose_failure(const Failure&) {
   return "All ranks must call the same collectives with the same number of elements in the same "
-         "order, also a rank that has no columns, or no target.";
+         "order, even a rank that has no columns, or no target.";
 }
 
-/// Why `found` is not the loss of position p on rank r. The loss on another rank may be right.
+/// Explains why `found` is not the loss of position p on rank r. The loss on another rank may be
+/// right.
 std::string why_not_loss(const Whole& whole, int p, int r, double found, bool right_elsewhere) {
   const int N = whole.sizes.N, target = whole.targets[p];
   const Slice own = slice_of(whole.logits, r, N);

@@ -133,9 +133,9 @@ int Batch::rows_of(int expert) const {
   return rows;
 }
 
-// --- What an expert is applied to ----------------------------------------------------------------
+// --- The rows of an expert -----------------------------------------------------------------------
 
-/// Why the expert should not have received this row, and whose row it is.
+/// Explains why the expert should not have received this row, and names the token of the row.
 Wrong why_not_its_row(const Batch& batch, int expert, const Row& row) {
   const std::string got = fmt::format("expert {} is applied to the row [{}]", expert, list(row));
   if (std::ranges::all_of(row, [](float each) { return each == 0; }))

@@ -127,7 +127,7 @@ std::string parameter_that_counts_wrongly(const Whole& whole, double found) {
   return "";
 }
 
-/// Why `found` is not the norm, on the rank of this stage and this place along tp.
+/// Explains why `found` is not the norm, on the rank of this stage and this place along tp.
 std::string why_not_norm(const Whole& whole, int stage, int t, double found) {
   const auto& [dp, pp, tp, most] = whole.sizes;
   const Near is_near{tolerance(whole)};
@@ -218,9 +218,9 @@ struct Clipped {
   bool any() const { return divided || copies; }
 };
 
-/// Why a gradient on the rank of this stage and this place along tp has been multiplied by `found`.
-/// `here` says which of its gradients this rank has changed, and `elsewhere` whether any other rank
-/// has changed gradients.
+/// Explains why a gradient on the rank of this stage and this place along tp has been multiplied by
+/// `found`. `here` says which of its gradients this rank has changed, and `elsewhere` whether any
+/// other rank has changed gradients.
 std::string why_not_factor(const Whole& whole, const Gradient& before, int stage, int t,
                            double found, const Clipped& here, bool elsewhere) {
   const double norm = norm_of(whole), factor = whole.limit / norm;
@@ -415,7 +415,7 @@ void check_one(Check& check, const Case& sizes, double limit_by_norm) {
     check_norms(which, steps, outcome, call);
     check_numbers(which, whole, outcome, call);
   }
-  // One sum per gradient is little, compared with the large gradients of some cases.
+  // One sum per gradient costs little compared with the large gradients of some cases.
   const std::int64_t N = sizes.ranks(), numbers = std::ssize(steps[0].stages[0]) + 2;
   const std::int64_t most_bytes = calls * 4 * numbers * N * (N - 1);
   const std::int64_t sent =

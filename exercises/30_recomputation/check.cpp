@@ -98,7 +98,7 @@ struct Reference {
     }
   }
   std::vector<Numbers> inputs;       ///< by block; the last is the output
-  std::vector<Random> before;        ///< by block: the generator; the last is that at the end
+  std::vector<Random> before;        ///< the generator before each block, and after the last one
   std::vector<Numbers> activations;  ///< by block
   std::vector<Numbers> gradients;    ///< of `inputs`
 };

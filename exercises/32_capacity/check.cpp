@@ -83,7 +83,7 @@ struct Batch {
     return all;
   }
 
-  /// f and P over the tokens of some ranks. `counts` tells which choices count.
+  /// f and P over the tokens of some ranks. `counts` says which choices count.
   struct Balance {
     std::vector<double> f, P;
     double choices = 0, tokens = 0;
@@ -226,7 +226,7 @@ std::string why_not_balance(const Batch& batch, int r, double found) {
     }
   }
   if (N > 1 && (is(losses / N) || is(losses / with_tokens)))
-    return "This is the mean of the ranks' losses. A product of means is no mean of products: f "
+    return "This is the mean of the ranks' losses. A product of means is not a mean of products: f "
            "and P are those of all tokens, and only then multiplied.";
   for (const double count : {static_cast<double>(N), with_tokens}) {
     means.choices = means.tokens = count;
@@ -268,7 +268,7 @@ void check_one(Check& check, const Case& sizes) {
           if (size != choices)
             throw Wrong{fmt::format("rank {} returns {} {}, and has {}", r, size, name,
                                     count_of(choices, "choice")),
-                        "Each token has k choices, also if some of them are dropped."};
+                        "Each token has k choices, even if some of them are dropped."};
         std::vector<float> results{routing.balance};
         results.insert(results.end(), routing.experts.begin(), routing.experts.end());
         results.insert(results.end(), routing.slots.begin(), routing.slots.end());

@@ -187,14 +187,14 @@ std::string text_of(const Sums& sums, std::size_t first, std::size_t count) {
 
 // --- One block -----------------------------------------------------------------------------------
 
-/// Why attend_backward() is wrong: `found` contains dq and the gradients, and `before` their
-/// contents before the call.
+/// Explains why attend_backward() is wrong: `found` contains dq and the gradients, and `before`
+/// their contents before the call.
 Wrong why_not_part(const Sequence& sequence, int owner, std::span<const float> found,
                    std::span<const float> before, const std::string& what) {
   const auto& [N, c, d] = sequence.sizes;
   const std::size_t n = c * d;
   const double tolerance = sequence.tolerance();
-  /// One of dq, dkey and dvalue (`which` is 0, 1 or 2), as this formula gives it.
+  /// One of dq, dkey and dvalue (`which` is 0, 1 or 2), computed with this formula.
   const auto expected = [&](int which, Formula formula, bool adds) {
     const Part part = sequence.part(0, owner, formula);
     Sums sums{n};
@@ -346,7 +346,8 @@ void check_seen(const std::vector<int>& seen, int r) {
   }
 }
 
-/// Why `found` is not the gradient of the block of rank r. parts[i][j]: queries of rank i, block j.
+/// Explains why `found` is not the gradient of the block of rank r. parts[i][j]: queries of rank i,
+/// block j.
 std::string why_not_gradients(const std::vector<std::vector<Part>>& parts, int r,
                               std::span<const float> found, double tolerance) {
   const int N = static_cast<int>(parts.size());

@@ -84,7 +84,7 @@ std::string diagnose_failure(const Failure& failure) {
   return pairs;
 }
 
-/// Why number i of rank r's new shard is wrong.
+/// Explains why number i of rank r's new shard is wrong.
 std::string why_not(const Vector& vector, int r, std::size_t i, const Numbers& found) {
   const auto& [N, M, P] = vector.sizes;
   const std::size_t place = at(r) * shard_size(P, M) + i;

@@ -34,7 +34,7 @@ void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   fmt::print(stderr, "{}\n", fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-/// What the user asks for.
+/// The user's request.
 struct Request {
   std::string action;  ///< "check", or list, hint, watch, reset, all
   std::string name;    ///< an exercise, or words to search for; may be ""

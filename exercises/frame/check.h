@@ -28,7 +28,7 @@ struct Wrong : std::runtime_error {
   std::string why;
 };
 
-/// Why a run on several ranks has ended early. For any other reason, all members are 0.
+/// The reason why a run on several ranks ended early. If it is none of these, all members are 0.
 struct Failure {
   bool deadlock = false;  ///< ranks wait for one another
   int sends = 0;          ///< in a deadlock: ranks that wait for another to receive their message
@@ -148,7 +148,7 @@ void check_one_direction(const std::string& what, const Outcome& outcome);
 /// Returns "1, 2, 3", or the first few numbers and "..." if there are many.
 std::string list(std::span<const float> numbers);
 
-/// The index of rank `i` in what is listed by rank.
+/// The index of rank `i` in lists by rank.
 inline std::size_t at(int i) {
   return static_cast<std::size_t>(i);
 }

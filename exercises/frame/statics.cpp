@@ -239,7 +239,7 @@ StaticData::StaticData() {
 }
 
 void StaticData::remember(Variable& variable) {
-  // First: a rank that works out of turn may initialize the variable meanwhile.
+  // Do this first: a rank that works out of turn may initialize the variable meanwhile.
   variable.was_initialized =
       variable.guard == nullptr || __atomic_load_n(variable.guard, __ATOMIC_ACQUIRE) != 0;
   variable.before = copy_of(variable.bytes);

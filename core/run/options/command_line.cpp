@@ -30,7 +30,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-/// The flag closest to `word`, which is probably that flag, misspelled; empty if none is close.
+/// The flag closest to `word`, which is probably a misspelling of it; empty if none is close.
 std::string nearest_flag(const CLI::App& app, const std::string& word) {
   const std::string asked = word.substr(0, word.find('='));
   std::string nearest;

@@ -34,8 +34,8 @@ struct CommandLine {
   /// The smallest value of each number(), by flag.
   std::map<std::string, int> least_of{};
 
-  /// Parses the flags, and returns false if they ask for help. `then`, if given, is called before
-  /// empty values are refused, except those of the flags `may_be_empty`.
+  /// Parses the flags, and returns false if they ask for help. Calls `then`, if given, before it
+  /// refuses empty values; only the flags in `may_be_empty` accept these.
   bool parse(int argc, const char* const* argv, const std::vector<std::string>& may_be_empty = {},
              const std::function<void()>& then = {});
 };
