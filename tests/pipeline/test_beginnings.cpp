@@ -1,4 +1,4 @@
-// Beginnings of schedules: those that check_beginning() refuses, and the times of the others.
+// Beginnings of schedules: those that check_beginning() rejects, and the times of the others.
 #include <doctest/doctest.h>
 
 #include <random>

@@ -409,7 +409,7 @@ TEST_CASE("an unusable checkpoint gives one line that names file and tensor") {
              {"--load /none.safetensors", "no such file"}) == "");
 }
 
-TEST_CASE("an empty value, such as an unset shell variable gives, is refused") {
+TEST_CASE("an empty value, as from an unset shell variable, is refused") {
   for (const char* flag : {"--save", "--export", "--report", "--load", "--data", "--tokens",
                            "--trace", "--cluster", "--view-token-file", "--split"})
     CHECK(unlike(refusal({flag, ""}), {std::string{flag} + " ''", "empty", "leave"}) == "");

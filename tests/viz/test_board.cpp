@@ -161,7 +161,7 @@ TEST_CASE("the legal moves of a rank are those without a reason against them") {
   }
 }
 
-TEST_CASE("the reasons are in the subject's words") {
+TEST_CASE("the reasons are in pipeline terms") {
   LabSettings settings;
   settings.microbatches = 3;
   Board board{settings, Placement::loop, 1};
@@ -193,7 +193,7 @@ TEST_CASE("the reasons are in the subject's words") {
         "action is an F and then a B or I");
 }
 
-TEST_CASE("whatever a random player builds is valid, and timed as the simulator times it") {
+TEST_CASE("any board that a random player builds is valid, with the simulator's times") {
   LabRandom random{9};
   for (int game = 0; game < 150; ++game) {
     Board board = random_board(random, 4, 5);
@@ -266,7 +266,7 @@ TEST_CASE("each registered schedule, played on the board, is recognised, and so 
       CHECK(board.schedule().actions == row.result->schedule.actions);
       const std::vector<KnownAtSize> known = known_at(board, table.rows());
       const Recognised found = recognise(board.schedule(), known);
-      // Exactly those whose text is the same.
+      // Exactly the schedules whose text is the same.
       std::vector<std::string> same;
       for (const LabRow& other : table.rows())
         if (other.result && to_csv(other.result->schedule) == to_csv(row.result->schedule))
@@ -281,7 +281,7 @@ TEST_CASE("each registered schedule, played on the board, is recognised, and so 
       CHECK(begun.exactly.empty());
       ambiguous += begun.so_far.size() > 1;
       if (board.placed() == 0) continue;
-      // The beginning is continued to the end.
+      // The board plays on from the beginning to the end.
       CHECK(board.follow(row.result->schedule, 1) == 1);
       board.follow(row.result->schedule, 1'000'000);
       CHECK(recognise(board.schedule(), known).exactly == same);

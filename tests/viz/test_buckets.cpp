@@ -165,7 +165,7 @@ TEST_CASE("only collectives along dp are buckets") {
   CHECK(is("all_reduce", "tp"));
 }
 
-TEST_CASE("communication that is no bucket is named apart") {
+TEST_CASE("communication outside the buckets is named separately") {
   Timeline timeline;
   timeline.run().mesh = {{"dp", 2}, {"tp", 2}};
   timeline.run().clock = "wall";

@@ -346,7 +346,7 @@ TEST_CASE("pinned ranks stay while the others scroll") {
   CHECK(rank_at(top) == 0);
 }
 
-TEST_CASE("what follows the lanes is drawn on the whole screen") {
+TEST_CASE("drawing after the lanes is not clipped to them") {
   // A clip rectangle that is not removed after drawing the lanes would hide the cards and the
   // legend.
   const Interactive viewer{sample_1f1b(4, 8, 3)};

@@ -85,7 +85,7 @@ std::vector<double> busy(const SpanRow& row, const TimeWindow& window, std::size
 
 }  // namespace
 
-TEST_CASE("every pixel column shows its busy fraction, also with many spans in a column") {
+TEST_CASE("every pixel column shows its busy fraction, even with many spans in a column") {
   // Tests from one span in many columns to many thousands of spans in one column. Columns that look
   // alike are merged, which changes a column's work by less than a sixteenth.
   std::mt19937 random{2};

@@ -70,7 +70,7 @@ TEST_CASE("of 64 ranks, the straggler is named and on the screen, and the others
   CHECK(viewer.screen.lanes().groups().front().rank->rank == 13);
   viewer.press(keys::i);
   CHECK(viewer.screen.lanes().groups().size() == 2);
-  // By tp, each of the four groups shows one rank, and the straggler as well.
+  // Grouped by tp, each of the four groups shows one rank, and the straggler as well.
   viewer.press(keys::o);
   CHECK(viewer.screen.lanes().choices().axis == Axis::dp);
   viewer.press(keys::o);
@@ -251,7 +251,7 @@ TEST_CASE("a search for an unknown key says so and lists the keys") {
   }
 }
 
-TEST_CASE("Shift+F filters the rows as one types, and Escape ends the filter") {
+TEST_CASE("Shift+F filters the rows as the user types, and Escape ends the filter") {
   Interactive viewer{add_64_ranks};
   viewer.press(keys::i);
   viewer.frame();

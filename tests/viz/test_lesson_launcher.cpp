@@ -123,7 +123,7 @@ TEST_CASE("a lesson that the viewer starts streams to it, and says how it ends")
   INFO(launcher.output());
   CHECK(launcher.words() == "lesson 9 has ended");
   CHECK(!launcher.failed());
-  // Impossible flags are the lesson's to refuse.
+  // The lesson, not the viewer, refuses impossible flags.
   control(launcher, "--microbatches").value = "3";
   launcher.start(address, "");
   CHECK(comes_true_soon([&] { return launcher.poll(); }));

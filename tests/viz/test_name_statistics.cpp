@@ -36,7 +36,7 @@ std::vector<Seen> all_spans(const Timeline& timeline) {
   return all;
 }
 
-/// What counts together, written from the description of SpanKind.
+/// The spans that count together, implemented from the description of SpanKind.
 using KindKey = std::tuple<Category, std::string, std::string, int, int>;
 KindKey key_of(const Timeline& timeline, const Seen& seen, bool by_rank) {
   const TimelineSpan& span = seen.span;

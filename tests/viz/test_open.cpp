@@ -110,7 +110,7 @@ TEST_CASE("the dialog goes through folders and opens a run, or compares it") {
   CHECK(view.open.paths.empty());
 }
 
-TEST_CASE("what is dropped on the window is opened or compared, as the user decides") {
+TEST_CASE("traces dropped on the window are opened or compared, as the user decides") {
   Dialog viewer{sample_1f1b(2, 4, 3)};
   ViewState& view = viewer.model.view;
   view.dropped = {"/runs/a", "/runs/b"};

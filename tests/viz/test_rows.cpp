@@ -1,4 +1,4 @@
-// Which rows the timeline has: identical ranks share a row, and nothing that differs is hidden.
+// The timeline's rows: identical ranks share a row, and no rank that differs is hidden.
 #include <doctest/doctest.h>
 
 #include <fmt/format.h>
@@ -112,7 +112,7 @@ RowPlan plan_of(const Timeline& timeline, const RowChoices& choices, const Liken
   return plan_rows(timeline, places, choices, &alike.leaders(), straggler);
 }
 
-/// A mesh of pp 2, dp 2 and tp 2, without spans to speak of.
+/// A mesh of pp 2, dp 2 and tp 2, with hardly any spans.
 void add_mesh(Timeline& timeline) {
   timeline.run().ranks = 8;
   timeline.run().mesh = {{"pp", 2}, {"dp", 2}, {"tp", 2}};
@@ -228,7 +228,7 @@ TEST_CASE("rows are grouped by an axis, identical ranks within each group, and g
   CHECK(plan.groups[1].rows[0].rank == 6);
 }
 
-TEST_CASE("places on the mesh follow Mesh, in any order of axes, and doubtful meshes have none") {
+TEST_CASE("places on the mesh follow Mesh, in any order of axes, and ambiguous meshes have none") {
   std::mt19937 random{9};
   for (int round = 0; round < 100; ++round) {
     const auto size = [&] { return 1 + static_cast<int>(random() % 3); };
@@ -304,7 +304,7 @@ TEST_CASE("moved rows keep their new order") {
   CHECK(order() == std::vector{6, 1, 2, 3, 4, 5, 7, 0});
 }
 
-TEST_CASE("the straggler is the rank that computes longest beside its peers") {
+TEST_CASE("the straggler is the rank that computes longest relative to its peers") {
   const auto account = [](std::vector<Picoseconds> compute) {
     StepAccount all;
     for (std::size_t i = 0; i < compute.size(); ++i) {

@@ -60,7 +60,7 @@ TEST_CASE("the nearest note of the rank is found, and there are not too many") {
   CHECK(large.notes[0].text.size() == longest_note);
 }
 
-TEST_CASE("damaged notes are no notes") {
+TEST_CASE("damaged notes are ignored") {
   for (const char* text :
        {"", "[]", "{}", "{\"run\":\"r\",\"notes\":3}", "{\"run\":\"r\",\"notes\":[{\"rank\":-1}]}",
         "{\"run\":\"r\",\"notes\":[{\"rank\":1,\"at\":1e30,\"text\":\"x\"}]}",

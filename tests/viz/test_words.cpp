@@ -47,7 +47,8 @@ TEST_CASE("numbers have three significant digits, and the unit that this leaves 
   CHECK(ratio_words(2.128) == "2.13");
   CHECK(ratio_words(14.32) == "14.3");
   CHECK(ratio_words(0.04321) == "0.0432");
-  // Random numbers: never more than three digits, and never a number that another unit suits.
+  // Random numbers: never more than three digits, and never a number that would suit another unit
+  // better.
   std::uint64_t state = 7;
   for (int i = 0; i < 10'000; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
