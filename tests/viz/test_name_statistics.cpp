@@ -91,7 +91,7 @@ TEST_CASE("statistics by name equal a loop over all spans, of random timelines a
     const Interval range = random_range(random);
     const bool by_rank = round % 2 == 1;
     NameStatistics names;
-    // However small the pieces in which they are counted.
+    // The totals must not depend on how small the counted pieces are.
     const std::chrono::microseconds budget{round % 3 == 0 ? 0 : 1'000'000};
     for (int calls = 0; calls == 0 || !names.complete(); ++calls) {
       REQUIRE(calls < 10'000);
