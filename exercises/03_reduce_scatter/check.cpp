@@ -40,7 +40,7 @@ std::string diagnose_sum(std::vector<std::vector<float>>& before,
   std::vector<float> mean = chunk_of(sum, r);
   for (float& each : mean) each /= static_cast<float>(N);
   if (found == mean)
-    return "These are averages. A reduce-scatter adds; whoever needs the average divides.";
+    return "These are averages. A reduce-scatter adds; a caller that needs the average divides.";
   if (sum.size() % static_cast<std::size_t>(N) != 0)
     return "This was right as long as N divided the number of elements. If it does not, the first "
            "chunks are one element longer: let chunk() compute where each begins and ends.";

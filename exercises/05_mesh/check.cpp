@@ -90,7 +90,7 @@ void check_coordinates(const MeshAxes& mesh) {
       "Write down the coordinates of all ranks of this mesh, from rank 0: the first coordinate "
       "counts up from rank to rank, and the next one grows when it starts again at 0.";
   if (std::ranges::any_of(found, [&](const auto& each) { return each.size() != mesh.size(); })) {
-    why = "A rank has one coordinate on each axis, also on an axis of size 1.";
+    why = "A rank has one coordinate on each axis, even on an axis of size 1.";
   } else if (found == count_up_from_the_last(mesh)) {
     why =
         "These are the coordinates if the last axis is the innermost. Here the first one is: from "

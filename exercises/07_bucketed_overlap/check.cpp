@@ -142,8 +142,8 @@ void check_sums(const Case& each, const std::string& what, const Outcome& outcom
         why = layer <= last.last_layer && last.numbers < each.bucket
                   ? "This is the rank's own gradient. Layer 0 ends the last bucket, even if the "
                     "bucket is not full: don't forget to send it."
-                  : "This is the rank's own gradient: these numbers were in no all-reduce, or what "
-                    "came of it was not put here.";
+                  : "This is the rank's own gradient: these numbers were in no all-reduce, or its "
+                    "result was not put here.";
       } else if (each.N > 1 && (found == part(sum, static_cast<float>(each.N)) ||
                                 found == part(sum, static_cast<float>(each.N * each.N)))) {
         why =
@@ -230,7 +230,7 @@ void check_costs(const Case& each, const std::string& what, const Outcome& outco
           "over, so nothing overlaps with it.";
     else if (found == static_cast<int>(buckets_of(fuller).size()))
       why = "A bucket with exactly `bucket` numbers is full, too: \"at least\", not \"more than\".";
-    throw Wrong{fmt::format("{}: right is {}, and the ranks have run {}", what,
+    throw Wrong{fmt::format("{}: the right number is {}, and the ranks have run {}", what,
                             count_of(expected, "all-reduce"), *found),
                 why};
   }

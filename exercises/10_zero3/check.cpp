@@ -86,7 +86,7 @@ std::string diagnose_parameters(const Case& each, int layer, const std::vector<N
   if (others_are_missing)
     return "Only each rank's own chunk is right. The others come with an all-gather, which is done "
            "when its Work's wait() returns.";
-  return "Every rank's shard must come to every rank, by an all-gather.";
+  return "Every rank's shard must reach every rank, by an all-gather.";
 }
 
 void check_parameters(const Case& each, const Outcome& outcome) {

@@ -97,12 +97,13 @@ std::string why_not_loss(const Whole& whole, int p, int r, double found, bool ri
         "becomes negative.)",
         m);
   if (!std::isfinite(found))
-    return m > 88 ? fmt::format(
-                        "The row's largest logit is {:g}, and its exponential overflows "
-                        "f32. Subtract the largest logit of the whole row first.",
-                        m)
-                  : "This is no number: is a logarithm taken of something that is not positive, or "
-                    "of a sum to which a rank without columns has contributed?";
+    return m > 88
+               ? fmt::format(
+                     "The row's largest logit is {:g}, and its exponential overflows "
+                     "f32. Subtract the largest logit of the whole row first.",
+                     m)
+               : "This is not finite: is a logarithm taken of something that is not positive, or "
+                 "of a sum to which a rank without columns has contributed?";
   const bool no_logit = is(log_sum) || is(log_sum - m);
   if (no_logit && right_elsewhere)
     return fmt::format(

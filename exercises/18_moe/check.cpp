@@ -140,7 +140,7 @@ Wrong why_not_its_row(const Batch& batch, int expert, const Row& row) {
   const std::string got = fmt::format("expert {} is applied to the row [{}]", expert, list(row));
   if (std::ranges::all_of(row, [](float each) { return each == 0; }))
     return {got,
-            "This row is empty: more rows were sent, or made room for, than there are tokens. "
+            "This row is empty: more rows were sent or allocated than there are tokens. "
             "Exchange the counts, so that each rank knows how many rows come."};
   for (int r = 0; r < batch.sizes.N; ++r)
     for (std::size_t t = 0; t < batch.tokens[at(r)].size(); ++t) {
@@ -278,7 +278,7 @@ std::string why_not_output(const Batch& batch, int r, std::size_t t, const Row& 
               a / 2, b / 2 == a / 2 ? "" : fmt::format(" and token {}", b / 2));
       }
   return "Each result must return to the token that its row was copied from, be multiplied by the "
-         "weight of that choice, and be added to what the other expert has made of the token.";
+         "weight of that choice, and be added to the other expert's result for the token.";
 }
 
 std::string diagnose(const Failure& failure) {

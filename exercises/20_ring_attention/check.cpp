@@ -11,7 +11,8 @@
 namespace lockstep::exercises {
 
 const char* const learned =
-    "Keys and values travel around the ring, queries stay, and what each block gives is merged. A "
+    "Keys and values travel around the ring, queries stay, and the results of the blocks are "
+    "merged. A "
     "rank never has more than two blocks, however long the sequence is, and if computing with a "
     "block takes as long as passing it on, all hops are hidden.";
 

@@ -12,7 +12,7 @@
 namespace lockstep::exercises {
 
 const char* const learned =
-    "For each axis, one must know whether its ranks have parts or copies: parts are added, copies "
+    "For each axis, know whether its ranks have parts or copies: parts are added, copies "
     "count once, and the root comes after all sums. One number per rank is enough for it.";
 
 namespace {
@@ -106,7 +106,7 @@ Whole random_whole(Check& check, const Case& sizes, double limit_by_norm) {
 
 std::string diagnose_failure(const Failure&) {
   return "All ranks of a group must call the same collectives in the same order, with the same "
-         "number of elements; also those whose contribution is 0.";
+         "number of elements, even if their contribution is 0.";
 }
 
 /// Names one parameter whose gradient does not count exactly once; "" if the mistake is another
@@ -238,7 +238,7 @@ std::string why_not_factor(const Whole& whole, const Gradient& before, int stage
              "them.";
     if (here.divided && !before.divided)
       return "Gradients that are not divided are not clipped. All gradients are multiplied, "
-             "also those that do not count in this rank's sum.";
+             "even those that do not count in this rank's sum.";
     return "The norm is above the limit, and these gradients are not clipped: multiply them by "
            "limit / norm. The limit is for the norm of the whole model, not for that of one stage "
            "or one rank.";

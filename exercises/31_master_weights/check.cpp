@@ -277,7 +277,7 @@ class RankCheck {
           : state.masters == rounded(masters_)
               ? "The masters have been rounded to f16. They keep what the weights can't: what is "
                 "smaller than the distance between two f16 numbers."
-              : "The masters are what the optimizer has made of them."};
+              : "The masters must be as the optimizer has left them."};
     if (widened(state.weights) != rounded(masters_))
       throw Wrong{fmt::format("{}leaves the weights [{}], and should leave [{}]", place(),
                               list(widened(state.weights)), list(rounded(masters_))),

@@ -352,7 +352,7 @@ std::string why_not_gradients(const std::vector<std::vector<Part>>& parts, int r
                               std::span<const float> found, double tolerance) {
   const int N = static_cast<int>(parts.size());
   if (std::ranges::all_of(found, [](float each) { return each == 0; }))
-    return "Nothing was written there. The sums end their way at the rank whose keys and values "
+    return "Nothing was written there. The sums must arrive at the rank whose keys and values "
            "they belong to.";
   Sums of_all_blocks{found.size()};
   for (int j = 0; j < N; ++j) of_all_blocks += parts[at(r)][at(j)].gradients;

@@ -102,8 +102,9 @@ std::string why_not(const Vector& vector, int r, std::size_t i, const Numbers& f
     return "This is as chunk() divides the parameters, into parts that differ in size. Shards all "
            "have the same size, P / M rounded up, and the last ones are padded.";
   if (found[i] == 0)
-    return owner == r ? where + ", on the same rank: it is copied without a message."
-                      : fmt::format("{}: nothing from rank {} has been put here.", where, owner);
+    return owner == r
+               ? where + ", on the same rank: it is copied without a message."
+               : fmt::format("{}: nothing has arrived from rank {} in this place.", where, owner);
   if (found[i] < 0)
     return "This is padding of the old shards. Padding is at the end of the old vector, and other "
            "parameters belong here.";
@@ -138,7 +139,8 @@ void check_costs(const std::string& what, const Case& sizes, const Outcome& outc
     if (r >= N)
       why =
           "This rank has no old shard: it can only pass on what it has received. Each parameter "
-          "goes from its old owner to its new owner in one message, and by way of no other rank.";
+          "goes from its old owner to its new owner in one message, without passing through "
+          "another rank.";
     else if (sizes.ranks() > 1 && found > expected &&
              found % std::max<std::int64_t>(whole, 1) == 0 && whole > 0)
       why = fmt::format(

@@ -249,7 +249,7 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
     throw RunError{text_of_exception()};
   } catch (...) {
     throw Wrong{fmt::format("rank {} of {}: {}", rank.id, mesh.ranks(), text_of_exception()),
-                "This exception has ended your function on that rank, in this case. With what "
+                "This exception has ended your function on that rank, in this case. With which "
                 "index or size did the rank come there?"};
   }
   check_waits();
