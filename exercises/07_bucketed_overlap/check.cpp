@@ -179,7 +179,7 @@ std::optional<int> all_reduces(const Case& each, const Outcome& outcome) {
   return static_cast<int>(messages) / messages_of_one;
 }
 
-/// Whether N divides all buckets, so that the time is exact.
+/// Returns whether N divides all buckets, so that the time is exact.
 bool is_divisible(const Case& each) {
   return std::ranges::all_of(buckets_of(each),
                              [&](const Bucket& b) { return b.numbers % each.N == 0; });
@@ -197,7 +197,7 @@ double microseconds_paused(const Outcome& outcome) {
   return static_cast<double>(paused) * 1e-6;
 }
 
-/// Whether rank 0 has sent nothing before the end of its backward pass.
+/// Returns whether rank 0 has sent nothing before the end of its backward pass.
 bool sends_only_at_the_end(const Outcome& outcome) {
   return row_of(outcome, "rank 0 to").blocks.front().start >=
          row_of(outcome, "rank 0").blocks.back().end;

@@ -155,8 +155,8 @@ struct Run {
     }
     return ratio - least < 1e-2 * std::abs(ratio) ? ratio : 1;
   }
-  /// Whether rank `rank`'s copy, right until then, has been updated in this step with the gradients
-  /// of its uses, each counted as many times as the arguments say.
+  /// Returns whether rank `rank`'s copy, right until then, has been updated in this step with the
+  /// gradients of its uses, each counted as many times as the arguments say.
   bool has(int rank, int step, double lookup, double scores) const {
     Model model = each.after(step - 1);
     const auto [token, target] = each.samples[static_cast<std::size_t>(step - 1)];

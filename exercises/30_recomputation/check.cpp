@@ -50,7 +50,7 @@ struct Blocks {
     const auto& [L, k, w, a] = sizes;
     for (std::size_t j = 0; j < w; ++j) {
       activations[j] = own[at(i)][j] * x[j] + next[at(i)][j] * x[(j + 1) % w];
-      // The generator is that of D. Knuth's MMIX.
+      // The random-number generator of D. Knuth's MMIX.
       random.state = random.state * 6364136223846793005U + 1442695040888963407U;
       activations[w + j] = random.state >> 63U != 0 ? 2.0F : 0.0F;
     }

@@ -67,7 +67,7 @@ class Check {
   /// in any order.
   float number() { return static_cast<float>(number_from(-9999, 9999)); }
   std::vector<float> numbers(std::size_t count);
-  /// Positive numbers, each larger than all before it together, so that a sum shows which of them
+  /// Positive numbers, each larger than the sum of all before it, so that a sum shows which of them
   /// it contains. `count` is at most 12.
   std::vector<float> separable(std::size_t count);
   int number_from(int least, int most) {
@@ -99,7 +99,7 @@ class Check {
   /// matter may contain such numbers.
   const std::string& used_early() const { return used_early_; }
   /// Call this once the results of the last run are right, if some numbers in them do not matter:
-  /// what a check finds from then on has another cause than the numbers of used_early().
+  /// errors that the check finds after that have a cause other than the numbers of used_early().
   void results_are_right() { used_early_.clear(); }
 
   /// If the answer is right, shows `picture` below `caption`, which explains the picture.
@@ -123,17 +123,17 @@ class Check {
 /// The diagnosis of numbers that were used before they had arrived.
 extern const char* const why_early;
 
-/// For functions that an answer calls, such as `forward`. Throws Wrong if some of the numbers that
-/// the function reads have not arrived, or were computed with such numbers. `user` is "forward()".
+/// Checks the input of a function that an answer calls, such as `forward`: throws Wrong if some of
+/// the numbers that the function reads have not arrived, or were computed with such numbers. `user`
+/// is "forward()".
 void expect_arrived(const std::string& user, std::span<const float> numbers);
-/// Likewise, for numbers that the function writes: throws Wrong if an operation in flight uses
-/// them.
+/// Checks the numbers that the function writes: throws Wrong if an operation in flight uses them.
 void expect_free(World& world, const std::string& user, std::span<const float> numbers);
-/// Whether the numbers are in a Buffer of this rank, whose memory is counted.
+/// Returns whether the numbers are in a Buffer of this rank, whose memory is counted.
 bool is_in_buffer(World& world, std::span<const float> numbers);
 /// Throws Wrong if a collective has written to memory that is not counted.
 void expect_counted(const std::string& what, const Outcome& outcome);
-/// Whether an operation of this rank is in flight.
+/// Returns whether an operation of this rank is in flight.
 bool is_in_flight(World& world);
 
 /// Returns "8, 4 and 4 numbers": the rank's Buffers when they held the most.

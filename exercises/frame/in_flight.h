@@ -54,7 +54,7 @@ class InFlight {
     bool is_taken_over(const float& number) const;
     bool was_freed = false;  ///< whether the memory at `numbers` has been freed
 
-    /// Whether the operation reads and writes the same numbers.
+    /// Returns whether the operation reads and writes the same numbers.
     bool is_in_place() const {
       return numbers.read.data() == numbers.written.data() &&
              numbers.read.size() == numbers.written.size();
@@ -77,7 +77,7 @@ class InFlight {
 
   /// The oldest operation in flight whose numbers overlap with these; null if there is none.
   const Operation* using_some_of(std::span<const float> numbers) const;
-  /// Likewise, that writes them.
+  /// The oldest operation in flight that writes any of these numbers; null if there is none.
   const Operation* writing_some_of(std::span<const float> numbers) const;
   /// The oldest operation in flight; null if there is none.
   const Operation* oldest() const { return operations_.empty() ? nullptr : &operations_.front(); }

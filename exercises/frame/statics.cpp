@@ -157,8 +157,8 @@ std::vector<const unsigned char*> guards_of(const std::string& symbol,
   return guards;
 }
 
-/// Whether a variable belongs to a library and not to the answer: std::cout, or a variable of an
-/// inline function in a header.
+/// Returns whether a variable belongs to a library and not to the answer: std::cout, or a variable
+/// of an inline function in a header.
 bool is_of_library(std::string_view symbol) {
   if (symbol.find('@') != std::string_view::npos || symbol.starts_with("__")) return true;
   if (!symbol.starts_with("_Z")) return false;

@@ -27,7 +27,7 @@ std::vector<TraceEvent> open_spans(Recorder& recorder, Picoseconds latest = 0, b
   return found;
 }
 
-/// Whether `line` begins and ends with these texts.
+/// Returns whether `line` begins and ends with these texts.
 bool is_like(const std::string& line, const std::string& begin, const std::string& end) {
   return line.starts_with(begin) && line.ends_with(end);
 }

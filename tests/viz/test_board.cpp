@@ -238,7 +238,7 @@ TEST_CASE("undo and redo return to the same boards") {
     CHECK(board.schedule().actions == states[i]);
   }
   CHECK(board.complete());
-  // Another move drops what was undone.
+  // Another move discards the undone moves.
   board.undo();
   board.undo();
   play_any(board, random);

@@ -255,7 +255,7 @@ TEST_CASE("the configurations' differences come from the headers") {
   CHECK_FALSE(found.clocks_differ);
   CHECK(found.without_model.empty());
 
-  // A cluster of the same name may have other figures.
+  // A cluster with the same name may have different figures.
   second = first;
   second.cluster_description = R"({"name": "classroom", "nodes": 2})";
   REQUIRE(compare().different.size() == 1);

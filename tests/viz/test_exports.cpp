@@ -48,7 +48,7 @@ bool tags_match(const std::string& xml) {
   return open.empty();
 }
 
-/// A time as the CSV writes it, and back.
+/// Converts a time to the text that the CSV contains, and back.
 std::string exact(Picoseconds time) {
   return fmt::format("{}.{:012}", time / 1'000'000'000'000, time % 1'000'000'000'000);
 }
@@ -229,7 +229,7 @@ TEST_CASE("E shows the exports; a click asks for one; B changes the theme") {
     view.wanted = Export::nothing;
   }
   CHECK(wanted == std::vector<Export>{Export::png, Export::svg, Export::csv});
-  CHECK(viewer.model.selected.kind == Finding::Kind::nothing);  // the timeline got no clicks
+  CHECK(viewer.model.selected.kind == Finding::Kind::nothing);  // the timeline received no clicks
   viewer.press(keys::escape);
   CHECK_FALSE(view.exports);
   viewer.press(keys::b);

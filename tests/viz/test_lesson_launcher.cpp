@@ -46,7 +46,7 @@ FlagControl& control(LessonLauncher& launcher, const std::string& flag) {
   return *found;
 }
 
-/// Whether a process runs: a zombie does not.
+/// Returns whether a process runs: a zombie does not.
 bool is_alive(pid_t process) {
   std::ifstream stat{fmt::format("/proc/{}/stat", process)};
   std::string id, name, state;

@@ -153,7 +153,7 @@ void App::listen_if_empty() {
   try {
     listen({});
   } catch (const UsageError&) {
-    listen({.port = 0});  // another viewer has the usual port
+    listen({.port = 0});  // another viewer uses the default port
   }
   model_.viewport.follow(true);
 }

@@ -102,7 +102,7 @@ class App {
   double last_frame_seconds_ = 0;
   double frame_seconds_ = 0;          ///< total time spent on frames
   double longest_frame_seconds_ = 0;  ///< including the time to receive its data
-  double longest_frame_work_ = 0;     ///< the same, in CPU time of this thread
+  double longest_frame_work_ = 0;     ///< of one frame, in CPU time of this thread
   double build_seconds_ = 0;          ///< part of frame_seconds_: building draw lists
   std::optional<double> screenshot_seconds_;
   int screenshot_step_ = -1;

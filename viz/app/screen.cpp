@@ -45,7 +45,7 @@ void Screen::draw_recent(const Look& look, float middle, float top, float bottom
 void Screen::draw(Model& model, const Look& look) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   begin_screen();
-  if (model.view.opening) ImGui::GetIO().WantTextInput = true;  // the dialog has all keys
+  if (model.view.opening) ImGui::GetIO().WantTextInput = true;  // the dialog receives all keys
   const Painter painter{ImGui::GetWindowDrawList(), look};
   if (!ImGui::GetIO().WantTextInput && key_pressed(keys::r, false))
     model.view.panel = model.panels.next(model.view.panel);

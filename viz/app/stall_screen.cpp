@@ -43,7 +43,7 @@ void StallScreen::draw_bar(const Painter& painter, const Rect& rect, const Model
 void StallScreen::draw(Model& model, const Look& look) {
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   begin_screen();
-  if (model.view.opening) ImGui::GetIO().WantTextInput = true;  // the dialog has all keys
+  if (model.view.opening) ImGui::GetIO().WantTextInput = true;  // the dialog receives all keys
   const Painter painter{ImGui::GetWindowDrawList(), look};
   take_keys(model);
   const Rect bar{0, 0, size.x, painter.px(StatusView::bar_height)};

@@ -29,7 +29,7 @@ struct Likeness {
 };
 /// The tolerances that the user can choose from.
 inline constexpr std::array tolerances{0.01, 0.05, 0.2, 0.5};
-/// Returns the next larger of the tolerances; after the last, the first.
+/// Returns the next larger tolerance; after the largest, the smallest.
 double next_tolerance(double tolerance);
 /// Describes a tolerance: "the same spans in the same order; durations within 5 % (or 0.1 % of the
 /// step), starts within 1 % of the step".
@@ -92,8 +92,8 @@ class AlikeRanks {
   std::vector<int> groups_;
   std::map<Figures, std::vector<std::size_t>> classes_;  ///< the first rank of each
   std::size_t next_ = 0;                                 ///< the rank to classify
-  std::size_t tried_ = 0;                                ///< number of classes that do not contain `next_`
-  std::vector<RankComparison> comparison_;               ///< the one in progress, if any
+  std::size_t tried_ = 0;                   ///< number of classes that do not contain `next_`
+  std::vector<RankComparison> comparison_;  ///< the one in progress, if any
 };
 
 }  // namespace lockstep::viz

@@ -36,7 +36,7 @@ class ComparedRuns {
   /// Makes this run the one that the user works with.
   void lead(Side side) { leads_ = side; }
 
-  /// Whether only one run is shown at a time, rather than both with A above B.
+  /// Returns whether only one run is shown at a time, rather than both with A above B.
   bool alternates() const { return alternates_; }
   bool shows(Side side) const { return !alternates_ || side == shown_; }
   void toggle_layout() { alternates_ = !alternates_; }

@@ -128,8 +128,9 @@ std::vector<ComparedPart> largest_changes(std::vector<ComparedPart> parts) {
   return parts;
 }
 
-/// Divides the difference of the step times. On each side the means of the parts add up to the
-/// length of the step, so the differences of the parts add up to the difference of the lengths.
+/// Divides the difference of the step times into parts. On each side the means of the parts add up
+/// to the length of the step, so the differences of the parts add up to the difference of the
+/// lengths.
 std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b) {
   const auto by = static_cast<double>(b.time()) - static_cast<double>(a.time());
   const std::vector<ComparedPart> all = compare_parts(a, b), changes = largest_changes(all);

@@ -14,7 +14,7 @@ namespace lockstep::viz {
 namespace {
 
 constexpr std::size_t most_steps = 512;      // steps kept; more than a window shows
-constexpr std::size_t most_large_steps = 8;  // large steps kept; they need much memory
+constexpr std::size_t most_large_steps = 8;  // large steps kept, which need much memory
 constexpr std::size_t most_pieces = 4'000'000;
 
 /// Describes the action whose result the rank waits for: "the backward of microbatch 0 on stage 1".

@@ -17,7 +17,8 @@ struct LabSettings {
   int ranks = 4;
   int chunks = 1;  ///< stages per rank, for the schedules that take this number
   int microbatches = 8;
-  // Of all chunks of a rank, for one microbatch. A full backward takes both of its halves.
+  // The times of all chunks of a rank for one microbatch. A full backward takes the sum of its
+  // halves.
   Picoseconds forward = 1'000'000'000;
   Picoseconds backward_input = 1'000'000'000;
   Picoseconds backward_weight = 1'000'000'000;

@@ -40,7 +40,7 @@ class LessonLauncher {
   /// Does what Ctrl-C does; a second call ends a lesson that is saving.
   void stop();
   bool running() const { return process_ != nullptr; }
-  /// Whether the chosen lesson has declared its flags, or failed to.
+  /// Returns whether the chosen lesson has declared its flags, or failed to.
   bool declared() const { return declares_ == nullptr; }
   /// Checks whether processes have ended. Call it once per frame. Returns whether something has
   /// changed.
@@ -51,7 +51,7 @@ class LessonLauncher {
   /// Describes the lesson that runs or ran last, in one line: "lesson 9 is running", "lesson 9
   /// ended with exit code 2: ...".
   const std::string& words() const { return words_; }
-  /// Whether the last run failed.
+  /// Returns whether the last run failed.
   bool failed() const { return failed_; }
   /// The end of the last run's output.
   std::string output() const;

@@ -123,7 +123,7 @@ class DurationHistogram {
 /// Returns the limits of the bins for durations from `shortest` to `longest`.
 std::vector<Picoseconds> bin_limits(Picoseconds shortest, Picoseconds longest);
 
-/// Which spans to jump to: those of a kind that overlap a range and take from `shortest` to
+/// The spans to jump to: those of a kind that overlap a range and take from `shortest` to
 /// `longest`.
 struct KindSearch {
   SpanKind kind;

@@ -9,7 +9,7 @@
 
 namespace lockstep::viz {
 
-/// What a Perfetto manifest says about a file in the same archive.
+/// A Perfetto manifest's entry for a file in the same archive.
 /// (https://perfetto.dev/docs/reference/perfetto-manifest)
 struct ManifestEntry {
   std::string path;

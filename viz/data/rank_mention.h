@@ -6,7 +6,7 @@
 
 namespace lockstep::viz {
 
-/// A part of a text: a mention of a rank, such as "rank 13", or what is between two mentions.
+/// A part of a text: a mention of a rank, such as "rank 13", or the text between two mentions.
 struct RankMention {
   std::size_t begin = 0, size = 0;  ///< in bytes
   int rank = -1;                    ///< -1 if the part mentions none

@@ -33,7 +33,7 @@ class RunIt {
  public:
   enum class State { idle, running, done, failed };
 
-  /// What the run showed.
+  /// The outcome of the run.
   struct Outcome {
     ObservedStep step;
     StepDifference difference;

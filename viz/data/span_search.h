@@ -39,7 +39,7 @@ class SpanSearch {
   /// Continues to count for about `budget`. If spans arrive meanwhile, some may be missed.
   void count(const Timeline& timeline, Count& count, std::chrono::microseconds budget) const;
   /// Returns the first matching span that starts after `time` (`by` = 1), or the last one that
-  /// starts before it (`by` = -1); of several, on the lowest rank.
+  /// starts before it (`by` = -1); of several, the one on the lowest rank.
   std::optional<Finding> next(const Timeline& timeline, Picoseconds time, int by) const;
 
  private:

@@ -13,7 +13,7 @@ constexpr float most_share =
 constexpr float least_communication = 6, most_communication = 14;
 constexpr float kernel_share = 0.35f;  // relative to the height of a compute strip
 constexpr float strip_gap = 2;
-constexpr float group_gap = 10, tight_gap = 4;  // the latter if the rows scroll
+constexpr float group_gap = 10, tight_gap = 4;  // between groups; tight_gap if the rows scroll
 constexpr float heading_height = 18;
 
 bool has_spans(const Lane& lane, Band band) {

@@ -37,7 +37,7 @@ bool is_torch(const std::string& name) {
 /// The files of one run by the tool that wrote them.
 struct Inputs {
   std::vector<fs::path> lines;           ///< traces of Lockstep and of other tools, on disk
-  std::vector<PackedFile> packed_lines;  ///< the same, unpacked
+  std::vector<PackedFile> packed_lines;  ///< the same kinds of traces, unpacked
   std::vector<kineto::Trace> kineto;
   ReadReport report;
 };

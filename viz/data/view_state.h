@@ -49,14 +49,14 @@ struct Controls {
 struct ViewState : Controls {
   std::optional<Panel> panel{};  ///< the panel chosen for the last card
   std::string query{};           ///< in the search box
-  SpanSearch search{};           ///< the same, parsed: other spans are dimmed
+  SpanSearch search{};           ///< the search, parsed: spans that do not match are dimmed
   std::int64_t found = 0;        ///< number of spans that match, as last counted or counted so far
   std::string search_trouble{};  ///< what is wrong with the search, or ""
   std::optional<int> locked_step{};  ///< the step that panels describe, wherever the window is
   /// The statistics of the range selected by dragging; without ranks while the user drags it or the
   /// viewer computes them.
   std::optional<RangeStatistics> range{};
-  NameStatistics names{};         ///< of the same range
+  NameStatistics names{};         ///< statistics by name of `range`
   DurationHistogram durations{};  ///< of the spans of `chosen_kind` in it
   std::optional<SpanKind> chosen_kind{};
   bool by_name = true;         ///< whether the range's card shows its names rather than its ranks

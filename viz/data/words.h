@@ -50,7 +50,7 @@ std::string bytes_words(std::integral auto bytes) {
 }
 /// Formats a fraction: "34.5 %" for 0.345, "100 %" for 1.
 std::string percent_words(double share);
-/// Joins words to a list: "a", "a and b" or "a, b and c".
+/// Joins words into a list: "a", "a and b" or "a, b and c".
 std::string list_words(const std::vector<std::string>& words);
 /// Describes a span of a lane: "forward of microbatch 3 on stage 0", "send to rank 1", or its name.
 /// The direction of a collective's message is that of its lane: "all_reduce 3 from rank 1"; if the

@@ -38,7 +38,7 @@ class BoardView {
   std::uint64_t version_ = 0;    ///< the version of the board to which `legal_` belongs
   std::vector<bool> legal_{};    ///< by operation and Board::cell()
   std::vector<Block> blocks_{};  ///< as last drawn
-  float cell_ = 0;               ///< the size of a cell, likewise
+  float cell_ = 0;               ///< the size of a cell, as last drawn
 };
 
 }  // namespace lockstep::viz

@@ -42,7 +42,7 @@ class ComparisonView {
   ScrolledRows rank_rows_;
 };
 
-/// Takes the keys of the comparison: V, X, and the page keys.
+/// Handles the keys of the comparison: V, X, and the page keys.
 void take_comparison_keys(ComparedRuns& runs);
 
 }  // namespace lockstep::viz

@@ -257,12 +257,12 @@ class TimelineView {
   /// of overlapping spans.
   std::size_t boxes_left_ = 0;
   std::vector<const ExplainedStep*> explained_;  ///< of the steps in the window
-  std::vector<const Ghost*> ghosts_;             ///< the same, if they are shown
+  std::vector<const Ghost*> ghosts_;  ///< the predictions of these steps, if they are shown
   std::vector<SpanBox> boxes_;       ///< boxes of the row being drawn; a member to reuse its memory
   std::vector<IdleBox> idle_boxes_;  ///< the rank's idle time, if it is explained
   std::vector<std::pair<double, double>> opaque_;  ///< pixels of a strip that need no background
-  std::vector<Rect> bare_;                         ///< the others
-  std::vector<SpanBox> outer_;  ///< the same, of the compute lane's outermost row
+  std::vector<Rect> bare_;                         ///< parts of a strip that need a background
+  std::vector<SpanBox> outer_;  ///< the boxes of the compute lane's outermost row
   /// The overview's boxes. Folding visits every span of the run, so while spans are arriving it is
   /// repeated only rarely, to limit its share of the time.
   struct Overview {
