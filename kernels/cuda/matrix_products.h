@@ -23,7 +23,9 @@ struct Factor {
   bool transposed = false;
 };
 
-/// Computes D = A B + bias or D += A B with cuBLASLt, accumulated in f32 and rounded once.
+/// Computes D = A B + bias or D += A B with cuBLASLt, accumulated in f32 and rounded once. If the
+/// number of terms is large and leaves the last 16-byte word of a row incomplete, the sum of the
+/// last few terms is rounded first, and then the sum of all.
 ///
 /// For the same shapes and values, results are bitwise identical at any address, because the
 /// algorithm depends only on shapes, types and transpositions, and adds in a fixed order (no
@@ -31,7 +33,7 @@ struct Factor {
 /// ProductTable chooses one of them, and the answer is cached. Fast algorithms need rows that begin
 /// at multiples of 16 bytes. Operands with unaligned rows are copied to aligned scratch memory, and
 /// results are copied back. The logits of an odd vocabulary, the largest such operand, have padded
-/// rows instead (Tensor::with_aligned_rows). Thread-safe.
+/// rows instead (Tensor::with_aligned_rows); their product is computed in two parts. Thread-safe.
 class MatrixProducts {
  public:
   /// Creates products for the current device. For `allow_tf32` see make_cuda_kernels.
@@ -54,6 +56,9 @@ class MatrixProducts {
   using Algorithm = cublasLtMatmulHeuristicResult_t;
 
   void run(Queue queue, Factor a, Factor b, View bias, View d, bool accumulates) const;
+  /// Runs two smaller products instead if that is faster; otherwise does nothing and returns false.
+  bool run_in_two(Queue queue, const Factor& a, const Factor& b, const View& bias, const View& d,
+                  bool accumulates) const;
   /// Returns the product's algorithm; nothing if cuBLASLt has none.
   const std::optional<Algorithm>& algorithm(const Key& key, const Call& call) const;
   std::vector<Algorithm> proposals_for(const Call& call) const;
