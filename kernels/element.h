@@ -79,6 +79,8 @@ LOCKSTEP_HOST_DEVICE inline std::uint16_t to_f16(float value) {
 
 // -- exponentials ---------------------------------------------------------------------------------
 
+inline constexpr float log2_e = 1.44269504F;
+
 /// x = n ln 2 + r with n an integer and |r| <= ln 2 / 2; holds n and e^r - 1.
 struct Reduced {
   std::int32_t n;
@@ -91,7 +93,7 @@ LOCKSTEP_HOST_DEVICE inline Reduced reduce(float x) {
   // Adding 1.5 * 2^23 leaves no fraction bits, so the sum is rounded to the nearest integer. The
   // sum's low bits then hold that integer.
   constexpr float rounder = 12582912.0F;
-  const float rounded = x * 1.44269504F + rounder;
+  const float rounded = x * log2_e + rounder;
   const float n = rounded - rounder;
   // ln 2 is split into two parts. The first has 9 significant bits, so its product with n is exact.
   const float r = (x - n * 0.693359375F) - n * -2.12194440e-4F;

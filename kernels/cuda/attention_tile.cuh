@@ -15,6 +15,7 @@
 #include "kernels/cuda/attention_problem.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/shared.cuh"
+#include "kernels/element.h"
 
 namespace lockstep::cuda {
 
@@ -200,7 +201,7 @@ __device__ void multiply(Sums<M, D>& sums, const Registers<T, M, K>& a, const T*
 
 // -- probabilities --------------------------------------------------------------------------------
 
-inline constexpr float log2_e = 1.44269504F;
+using element::log2_e;
 
 /// Returns e^(scale score - lse), as 2^(score scale log2 e - lse log2 e): one multiply-add and one
 /// special function instruction. All kernels share this function, so their results are bitwise

@@ -13,13 +13,13 @@ namespace {
 
 template <class T>
 struct Add {
-  __device__ T operator()(T a, T b) const { return rounded<T>(widen(a) + widen(b)); }
+  __device__ float operator()(T a, T b) const { return widen(a) + widen(b); }
 };
 
 template <class T>
 struct Scale {
   float factor;
-  __device__ T operator()(T x) const { return rounded<T>(widen(x) * factor); }
+  __device__ float operator()(T x) const { return widen(x) * factor; }
 };
 
 /// Copies an element's bits.
@@ -30,7 +30,7 @@ struct Same {
 
 template <class To, class From>
 struct Convert {
-  __device__ To operator()(From x) const { return rounded<To>(widen(x)); }
+  __device__ float operator()(From x) const { return widen(x); }
 };
 
 /// Maps row by row, or treats the matrix as one long row if there are no gaps between its rows.
@@ -73,8 +73,7 @@ __global__ void __launch_bounds__(map_threads)
   const int t = list.of_block(static_cast<int>(blockIdx.x));
   const Filled<T>& to = list.tensors[t];
   const std::int64_t block = static_cast<int>(blockIdx.x) - list.first_block[t];
-  Chunk<T, per_vector<T>> chunk;
-  for (T& each : chunk.at) each = rounded<T>(value);
+  const auto chunk = rounded_chunk<T, per_vector<T>>([&](int) { return value; });
 #pragma unroll
   for (int c = 0; c < map_chunks; ++c) {
     const std::int64_t i = (block * map_chunks + c) * map_threads + threadIdx.x;

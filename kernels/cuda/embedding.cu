@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(embedding_threads)
     if (known) {
       const Chunk<T, size> word =
           words.row(token, n.h).template load<size>(cut.first, cut.count, T{});
-      for (int k = 0; k < size; ++k) sum.at[k] = rounded<T>(widen(word.at[k]) + widen(sum.at[k]));
+      sum = rounded_chunk<T, size>([&](int k) { return widen(word.at(k)) + widen(sum.at(k)); });
     }
     store(out + cut.first, sum, cut.count);
   }
@@ -87,9 +87,9 @@ __device__ void add_rows(const T* dx, T* to, std::int64_t h, std::int64_t count,
   const Rows<const T> into{to, h};
   for (std::int64_t i = threadIdx.x; i * size < h + size - 1; i += embedding_threads) {
     const Cut cut = Cut::chunk<size>(i, to, h);
-    Chunk<T, size> total = into.row(0, h).template load<size>(cut.first, cut.count, T{});
+    const Chunk<T, size> total = into.row(0, h).template load<size>(cut.first, cut.count, T{});
     float sum[size];
-    for (int c = 0; c < size; ++c) sum[c] = widen(total.at[c]);
+    for (int c = 0; c < size; ++c) sum[c] = widen(total.at(c));
     for (std::int64_t k = 0; k < count; k += rows_at_once) {
       Chunk<T, size> part[rows_at_once];
 #pragma unroll
@@ -99,10 +99,9 @@ __device__ void add_rows(const T* dx, T* to, std::int64_t h, std::int64_t count,
 #pragma unroll
       for (int r = 0; r < rows_at_once; ++r)
         if (k + r < count)
-          for (int c = 0; c < size; ++c) sum[c] += widen(part[r].at[c]);
+          for (int c = 0; c < size; ++c) sum[c] += widen(part[r].at(c));
     }
-    for (int c = 0; c < size; ++c) total.at[c] = rounded<T>(sum[c]);
-    store(to + cut.first, total, cut.count);
+    store(to + cut.first, rounded_chunk<T, size>([&](int c) { return sum[c]; }), cut.count);
   }
 }
 

@@ -78,12 +78,9 @@ __global__ void __launch_bounds__(expert_threads)
       const auto part =
           Rows<const T>{x, n.h}.row(slot, n.h).template load<size>(cut.first, cut.count, T{});
 #pragma unroll
-      for (int c = 0; c < size; ++c) sum[c] += weight * widen(part.at[c]);
+      for (int c = 0; c < size; ++c) sum[c] += weight * widen(part.at(c));
     }
-    Chunk<T, size> result;
-#pragma unroll
-    for (int c = 0; c < size; ++c) result.at[c] = rounded<T>(sum[c]);
-    store(to + cut.first, result, cut.count);
+    store(to + cut.first, rounded_chunk<T, size>([&](int c) { return sum[c]; }), cut.count);
   }
 }
 

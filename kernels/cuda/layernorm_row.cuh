@@ -20,7 +20,7 @@ inline constexpr int most_threads = 512;  ///< per block
 
 /// The part of a row that belongs to one thread: chunk threadIdx.x and every blockDim.x-th chunk
 /// after that.
-template <class T>
+template <class T, bool whole>
 class RowPart {
  public:
   static constexpr int size = per_vector<T>;
@@ -33,14 +33,14 @@ class RowPart {
   /// `sum` may be a or b.
   __device__ RowPart(const T* a, const T* b, T* sum, int columns)
       : source_{sum, sum + columns}, columns_(columns) {
-    const Source<T> left{a, a + columns}, right{b, b + columns};
+    const Source<T, whole> left{a, a + columns}, right{b, b + columns};
     const auto add = [&](int k) {
-      Chunk<T, size> chunk = left.template load<size>(first(k), count(k), T{});
+      const Chunk<T, size> one = left.template load<size>(first(k), count(k), T{});
       const Chunk<T, size> other = right.template load<size>(first(k), count(k), T{});
-      for (int i = 0; i < size; ++i)
-        chunk.at[i] = rounded<T>(widen(chunk.at[i]) + widen(other.at[i]));
-      store(sum + first(k), chunk, count(k));
-      return chunk;
+      const Chunk<T, size> added =
+          rounded_chunk<T, size>([&](int i) { return widen(one.at(i)) + widen(other.at(i)); });
+      store<whole>(sum + first(k), added, count(k));
+      return added;
     };
 #pragma unroll
     for (int k = 0; k < kept; ++k) chunks_[k] = add(k);
@@ -77,15 +77,15 @@ class RowPart {
     return left >= size ? size : (left > 0 ? left : 0);
   }
 
-  Source<T> source_;
+  Source<T, whole> source_;
   int columns_;
   Chunk<T, size> chunks_[kept];
 };
 
 /// Loads one chunk's columns of gain or bias.
-template <class T>
+template <bool whole, class T>
 __device__ Chunk<T, per_vector<T>> columns_of(const T* of, int columns, int first, int count) {
-  return Source<T>{of, of + columns}.template load<per_vector<T>>(first, count, T{});
+  return Source<T, whole>{of, of + columns}.template load<per_vector<T>>(first, count, T{});
 }
 
 /// Returns the number of threads per block for rows of h elements; see the top of the file.

@@ -15,15 +15,15 @@
 namespace lockstep::cuda {
 namespace {
 
-template <class T>
+template <class T, bool whole>
 struct ColumnSums {
-  Rows<const T> from;
+  Rows<const T, whole> from;
 
   template <int size>
   __device__ void operator()(std::int64_t row, std::int64_t first, int count, std::int64_t columns,
                              float (&sums)[size], float (&)[size]) const {
     const Chunk<T, size> chunk = from.row(row, columns).template load<size>(first, count, T{});
-    for (int i = 0; i < size; ++i) sums[i] += widen(chunk.at[i]);
+    for (int i = 0; i < size; ++i) sums[i] += widen(chunk.at(i));
   }
 };
 
@@ -54,8 +54,10 @@ void linear_backward_weight(const MatrixProducts& products, Queue queue, In x, I
   with_type_of(dy.dtype, [&](auto type) {
     using T = Pointee<decltype(type)>;
     T* const none = nullptr;
-    add_column_sums(name, queue, ColumnSums<T>{rows_of<const T>(dy)}, {n.rows, n.out},
-                    data_of<T>(db), none);
+    with_whole({dy}, [&](auto whole) {
+      const ColumnSums<T, whole> sums{rows_of<const T, whole>(dy)};
+      add_column_sums(name, queue, sums, {n.rows, n.out}, data_of<T>(db), none);
+    });
   });
 }
 

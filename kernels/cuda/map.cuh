@@ -1,6 +1,7 @@
 #pragma once
 
-/// Elementwise maps, row by row: out[r][c] = f(in[r][c], ...).
+/// Elementwise maps, row by row: out[r][c] = f(in[r][c], ...), rounded if f returns an f32 and the
+/// output has 16 bits.
 ///
 /// Each thread computes two 16-byte chunks of the output, after loading the inputs of both chunks.
 /// Chunks are aligned in the output, so every store except those at a row's ends is 16 bytes wide.
@@ -14,27 +15,32 @@ namespace lockstep::cuda {
 inline constexpr int map_threads = 256;
 inline constexpr int map_chunks = 2;  ///< chunks per thread
 
-template <class Out, class F, class... In>
+template <bool whole, class Out, class F, class... In>
 __global__ void __launch_bounds__(map_threads)
     map_rows(F f, std::int64_t columns, std::int64_t blocks_per_row, Rows<Out> out,
-             Rows<const In>... in) {
+             Rows<const In, whole>... in) {
   constexpr int size = per_vector<Out>;
   const std::int64_t row = blockIdx.x / blocks_per_row;
   const std::int64_t part = blockIdx.x % blocks_per_row;
   Out* const to = out.data + row * out.stride;
   const auto apply = [&](Cut cut, const Chunk<In, size>&... chunks) {
+    using Result = decltype(f(chunks.at(0)...));
     Chunk<Out, size> result;
+    if constexpr (std::is_same_v<Result, Out>) {
 #pragma unroll
-    for (int i = 0; i < size; ++i) result.at[i] = f(chunks.at[i]...);
-    store(to + cut.first, result, cut.count);
+      for (int i = 0; i < size; ++i) result.set(i, f(chunks.at(i)...));
+    } else {
+      result = rounded_chunk<Out, size>([&](int i) { return f(chunks.at(i)...); });
+    }
+    store<whole>(to + cut.first, result, cut.count);
   };
   const auto load = [&](auto rows, Cut cut) {
     using T = std::remove_const_t<Pointee<decltype(rows.data)>>;
     return rows.row(row, columns).template load<size>(cut.first, cut.count, T{});
   };
   const std::int64_t first = part * map_threads * map_chunks + threadIdx.x;
-  const Cut one = Cut::chunk<size>(first, to, columns);
-  const Cut two = Cut::chunk<size>(first + map_threads, to, columns);
+  const Cut one = Cut::chunk<size, whole>(first, to, columns);
+  const Cut two = Cut::chunk<size, whole>(first + map_threads, to, columns);
   [&](const Chunk<In, size>&... ones) {
     [&](const Chunk<In, size>&... twos) {
       apply(one, ones...);
@@ -51,9 +57,13 @@ void map(const char* name, Queue queue, F f, std::int64_t rows, std::int64_t col
   constexpr std::int64_t tile = std::int64_t{map_threads} * map_chunks * per_vector<Out>;
   // Alignment may add one chunk to the row.
   const std::int64_t blocks = groups_of(tile, columns + per_vector<Out> - 1);
-  launch({name, queue, Grid{rows * blocks}, dim3(map_threads)},
-         map_rows<Out, F, std::remove_const_t<In>...>, f, columns, blocks, out,
-         Rows<const In>{in.data, in.stride}...);
+  const bool whole_chunks =
+      columns % per_vector<Out> == 0 && out.aligned() && (in.aligned() && ...);
+  with(whole_chunks, [&](auto whole) {
+    launch({name, queue, Grid{rows * blocks}, dim3(map_threads)},
+           map_rows<whole, Out, F, std::remove_const_t<In>...>, f, columns, blocks, out,
+           Rows<const In, whole>{in.data, in.stride}...);
+  });
 }
 
 /// Maps f over n contiguous elements.

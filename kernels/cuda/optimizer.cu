@@ -51,10 +51,12 @@ __global__ void __launch_bounds__(update_threads)
   Chunk<G, update_size> rounded_p;
 #pragma unroll
   for (int k = 0; k < update_size; ++k) {
-    float wide = widen(p.at[k]);
-    element::adamw(factors, widen(g.at[k]), wide, m.at[k], v.at[k]);
-    p.at[k] = rounded<P>(wide);
-    rounded_p.at[k] = rounded<G>(widen(p.at[k]));
+    float wide = widen(p.at(k)), momentum = m.at(k), variance = v.at(k);
+    element::adamw(factors, widen(g.at(k)), wide, momentum, variance);
+    p.set(k, rounded<P>(wide));
+    m.set(k, momentum);
+    v.set(k, variance);
+    rounded_p.set(k, rounded<G>(widen(p.at(k))));
   }
   store(to.parameter + i, p, cut.count);
   store(to.momentum + i, m, cut.count);

@@ -60,9 +60,7 @@ __global__ void __launch_bounds__(sum_threads)
     }
 #pragma unroll
     for (int c = 0; c < sum_chunks; ++c)
-#pragma unroll
-      for (int i = 0; i < sum_size; ++i)
-        if (i < count[c]) sum += f(widen(chunk[c].at[i]));
+      first_elements<sum_size>(count[c], [&](int i) { sum += f(widen(chunk[c].at(i))); });
   }
   using Sums = BlockReduction<double, sum_threads>;
   __shared__ typename Sums::Storage storage;

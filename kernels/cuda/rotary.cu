@@ -34,16 +34,12 @@ __global__ void __launch_bounds__(most_rotary_threads)
     };
     const Chunk<T, size> lefts = load(left), rights = load(left + half);
     const Chunk<float, size> cosine = load(cosines), sine = load(cosines + half);
-    Chunk<T, size> new_lefts, new_rights;
-#pragma unroll
-    for (int e = 0; e < size; ++e) {
-      const element::Point to = element::rotated({widen(lefts.at[e]), widen(rights.at[e])},
-                                                 cosine.at[e], sign * sine.at[e]);
-      new_lefts.at[e] = rounded<T>(to.x);
-      new_rights.at[e] = rounded<T>(to.y);
-    }
-    store(left + first, new_lefts, count);
-    store(left + half + first, new_rights, count);
+    const auto rotated = [&](int e) {
+      return element::rotated({widen(lefts.at(e)), widen(rights.at(e))}, cosine.at(e),
+                              sign * sine.at(e));
+    };
+    store(left + first, rounded_chunk<T, size>([&](int e) { return rotated(e).x; }), count);
+    store(left + half + first, rounded_chunk<T, size>([&](int e) { return rotated(e).y; }), count);
   }
 }
 

@@ -31,8 +31,8 @@ struct Silu<float> {
 
 template <class T>
 struct Swiglu {
-  __device__ T operator()(T gate, T up) const {
-    return rounded<T>(Silu<T>::value(widen(gate)) * widen(up));
+  __device__ float operator()(T gate, T up) const {
+    return Silu<T>::value(widen(gate)) * widen(up);
   }
 };
 
@@ -51,13 +51,11 @@ __global__ void __launch_bounds__(map_threads)
     return Source<T>{from, from + f}.template load<size>(cut.first, cut.count, T{});
   };
   const Chunk<T, size> gates = load(gate), ups = load(gate + f), ds = load(dy.data + row * f);
-  Chunk<T, size> dgates, dups;
-#pragma unroll
-  for (int i = 0; i < size; ++i) {
-    const float z = widen(gates.at[i]), d = widen(ds.at[i]);
-    dgates.at[i] = rounded<T>(d * widen(ups.at[i]) * Silu<T>::derivative(z));
-    dups.at[i] = rounded<T>(d * Silu<T>::value(z));
-  }
+  const Chunk<T, size> dgates = rounded_chunk<T, size>([&](int i) {
+    return widen(ds.at(i)) * widen(ups.at(i)) * Silu<T>::derivative(widen(gates.at(i)));
+  });
+  const Chunk<T, size> dups = rounded_chunk<T, size>(
+      [&](int i) { return widen(ds.at(i)) * Silu<T>::value(widen(gates.at(i))); });
   store(dgate + cut.first, dgates, cut.count);
   store(dgate + f + cut.first, dups, cut.count);
 }
