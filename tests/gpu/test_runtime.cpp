@@ -192,12 +192,13 @@ TEST_CASE("the time between two marks can be measured") {
 TEST_CASE("released memory is reused, and the GPU's memory does not fill up") {
   const auto gpu = library().open(0);
   const Queue queue = gpu->make_queue(false);
-  constexpr std::size_t size = 64U << 20U;
+  constexpr std::size_t size = 256U << 20U;
   const std::int64_t first = gpu->memory_in_use();
   gpu->release(gpu->allocate(size, queue), queue);
   finish(*gpu, queue);
   const std::int64_t before = gpu->memory_in_use();
-  CHECK(before - first >= static_cast<std::int64_t>(size));
+  // Part of it may be memory that earlier tests have released (32 MiB on an H200).
+  CHECK(before - first >= static_cast<std::int64_t>(size / 2));
   for (int i = 0; i < 50; ++i) {
     void* data = gpu->allocate(size, queue);
     CHECK(reinterpret_cast<std::uintptr_t>(data) % 256 == 0);

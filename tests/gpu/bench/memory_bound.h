@@ -67,7 +67,7 @@ class MemoryBound {
                              const decltype(Kernels::cross_entropy_forward)& kernel) {
     const std::int64_t rows = s_.rows() / 8;
     const auto make = [&] {
-      return std::vector<View>{bench_.random({rows, s_.vocabulary}, dtype),
+      return std::vector<View>{bench_.random_aligned(rows, s_.vocabulary, dtype),
                                bench_.indices({rows}, static_cast<int>(s_.vocabulary)),
                                bench_.random({rows}, DType::f32),
                                bench_.random({rows}, DType::f32)};
@@ -208,10 +208,10 @@ class MemoryBound {
     const std::string type = name_of(dtype);
     const std::string shape = fmt::format("({}, {}) {}", rows, s_.vocabulary, type);
     const auto make = [&] {
-      std::vector<View> v{bench_.random({rows, s_.vocabulary}, dtype),
+      std::vector<View> v{bench_.random_aligned(rows, s_.vocabulary, dtype),
                           bench_.indices({rows}, static_cast<int>(s_.vocabulary)),
                           bench_.random({rows}, DType::f32), bench_.random({rows}, DType::f32),
-                          bench_.random({rows, s_.vocabulary}, dtype)};
+                          bench_.random_aligned(rows, s_.vocabulary, dtype)};
       k_.cross_entropy_forward(q_, v[0], v[1], v[2], v[3]);
       return v;
     };

@@ -25,13 +25,15 @@ class Products {
     decltype(Kernels::attention_backward) kernel;
   };
 
-  void run(const std::vector<BackwardVersion>& backward_versions) {
+  /// Without `cublas`, only attention: no product of cuBLASLt, and so no fractions.
+  void run(const std::vector<BackwardVersion>& backward_versions, bool cublas) {
     backward_versions_ = backward_versions;
-    for (DType dtype : {DType::bf16, DType::f32}) large_product(dtype);
+    if (cublas)
+      for (DType dtype : {DType::bf16, DType::f32}) large_product(dtype);
     for (DType dtype : {DType::bf16, DType::f32}) attention(dtype, s_.batch, s_.sequence, s_.heads);
     attention(DType::bf16, std::max<std::int64_t>(s_.batch / 8, 1), 4 * s_.sequence, s_.heads);
     attention(DType::bf16, s_.batch, s_.sequence, std::max(s_.heads / 4, 1));
-    linears();
+    if (cublas) linears();
   }
 
   /// Measures cuBLAS's large product, of which the other figures are fractions, through
@@ -158,7 +160,7 @@ class Products {
   void linear(const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out,
               WeightLayout layout) {
     constexpr DType dtype = DType::bf16;
-    const View x = bench_.random({rows, in}, dtype), y = bench_.random({rows, out}, dtype);
+    const View x = bench_.random({rows, in}, dtype), y = bench_.random_aligned(rows, out, dtype);
     const Shape shape = layout == WeightLayout::in_out ? Shape{in, out} : Shape{out, in};
     const View w = bench_.random(shape, dtype), dw = bench_.random(shape, dtype);
     const View bias =

@@ -89,6 +89,10 @@ View Bench::random(Shape shape, DType dtype) {
   return filled(shape, dtype, dtype == DType::f32 ? normal_f32_ : normal_bf16_);
 }
 
+View Bench::random_aligned(std::int64_t rows, std::int64_t columns, DType dtype) {
+  return random({rows, (columns + 7) / 8 * 8}, dtype).columns(0, columns);
+}
+
 View Bench::indices(Shape shape, int bound) {
   finish();  // an earlier copy may still read scratch_
   std::minstd_rand engine{2};

@@ -37,6 +37,9 @@ class Bench {
 
   /// Returns normally distributed values with standard deviation 1; f32 or bf16.
   View random(Shape shape, DType dtype);
+  /// The same with a gap after each row that aligns the next one, as the model has its logits
+  /// (Tensor::with_aligned_rows).
+  View random_aligned(std::int64_t rows, std::int64_t columns, DType dtype);
   /// Returns integers in [0, bound).
   View indices(Shape shape, int bound);
   /// Releases all memory allocated so far.

@@ -79,7 +79,8 @@ passed_so_far() { grep -cE '^[0-9.]+ s: ' "$log" | sed -n '/^0$/d; s/.*/; & test
 # The names of the test cases that failed; for other programs, the last words.
 failed_cases() {
   local cases
-  cases=$(grep -E '^TEST CASE: ' "$log" | sort -u | sed 's/^TEST CASE: *//' | head -n 8 | paste -sd';')
+  cases=$(awk '/^TEST CASE: / {sub(/^TEST CASE: */, ""); name = $0} / (FATAL )?ERROR: / {print name}' "$log" |
+    sort -u | head -n 8 | paste -sd';')
   echo "${cases:-$(last_words)}"
 }
 
