@@ -6,16 +6,14 @@
 ///     attention_f32_backward.cu   backward, also in plain CUDA
 ///     attention_tile.cuh          tiles and products on tensor cores
 ///     attention_forward.cu        forward for bf16 and f16
-///     attention_backward.cu       backward for bf16 and f16, with seven products
-///     attention_backward_five.cu  the same with five, if $LOCKSTEP_ATTENTION_BACKWARD is "five"
-///                                 and every query head has its own head of k and v
+///     attention_backward.cu       backward for bf16 and f16
 ///     attention_block.cuh         attention to a part of the keys, for all types
 ///
 /// A head may have at most 128 columns; a larger head throws std::invalid_argument. The backward
-/// pass allocates 4 bytes per row and head from the stream-ordered pool (with five products, also 4
-/// bytes per element of dq), and frees that memory on the same queue.
+/// pass allocates 4 bytes per row and head from the stream-ordered pool, and frees that memory on
+/// the same queue.
 ///
-/// Every sum has a fixed order that depends only on s and the head size. No sum uses atomics.
+/// Every sum has a fixed order that depends only on s and the head size. No kernel uses atomics.
 /// Results are therefore bitwise identical in every run, for any alignment of the views and any
 /// batch size.
 
@@ -23,12 +21,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <stdexcept>
-#include <string_view>
 
 #include "kernels/arguments.h"
 #include "kernels/cuda/attention_problem.cuh"
@@ -85,32 +80,15 @@ void attention_forward(Queue queue, In q, In k, In v, int heads, Out y, Out32 ls
                                                                             probabilities);
 }
 
-/// A version of the backward pass for 16-bit types.
-using BackwardNarrow = decltype(&attention_backward_narrow);
-
-/// Returns the version that $LOCKSTEP_ATTENTION_BACKWARD names.
-BackwardNarrow chosen_backward() {
-  const char* const value = std::getenv("LOCKSTEP_ATTENTION_BACKWARD");
-  const std::string_view name = value != nullptr ? value : "seven";
-  if (name == "seven") return attention_backward_narrow;
-  if (name == "five") return attention_backward_narrow_five;
-  throw std::invalid_argument(
-      fmt::format("LOCKSTEP_ATTENTION_BACKWARD is \"{}\"; the backward pass of attention has "
-                  "\"seven\" matrix products (the default) or \"five\"",
-                  name));
-}
-
-void attention_backward(BackwardNarrow backward_narrow, Queue queue, In dy, In q, In k, In v, In y,
-                        In32 lse, In32 probabilities, int heads, Out dq, Out dk, Out dv) {
+void attention_backward(Queue queue, In dy, In q, In k, In v, In y, In32 lse, In32 probabilities,
+                        int heads, Out dq, Out dk, Out dv) {
   const arguments::Attention sizes =
       arguments::attention_backward(dy, q, k, v, y, lse, probabilities, heads, dq, dk, dv);
   const Problem n = problem("attention_backward", sizes, {dy, q, k, v, y, dq, dk, dv});
   if (q.elements() == 0) return;
   const Scratch<float> dots(queue, static_cast<std::size_t>(sizes.b * sizes.heads * sizes.s));
   attention_dots(queue, n, dy, y, dots.data());
-  // A block of the version with five products handles one query head.
-  if (n.per_group > 1) backward_narrow = attention_backward_narrow;
-  (is_narrow(q.dtype) ? backward_narrow : attention_backward_f32)(
+  (is_narrow(q.dtype) ? attention_backward_narrow : attention_backward_f32)(
       queue, n, dy, q, k, v, lse, sizes.probabilities ? View{probabilities} : View{}, dots.data(),
       dq, dk, dv);
 }
@@ -147,7 +125,7 @@ void block_backward(Queue queue, In dy, In q, In k, In v, In y, In32 lse, int he
 
 void set_attention(Kernels& kernels) {
   kernels.attention_forward = attention_forward;
-  kernels.attention_backward = std::bind_front(attention_backward, chosen_backward());
+  kernels.attention_backward = attention_backward;
   kernels.attention_block_forward = block_forward;
   kernels.attention_merge = merge;
   kernels.attention_block_backward = block_backward;

@@ -10,7 +10,7 @@
 /// dk and dv are sums over queries, and dq is a sum over keys. A single kernel with one block per
 /// tile of keys could compute P and dP once for all three, in 5 products. But then many blocks
 /// would add to the same dq: with atomics in arbitrary order, so that no two runs would be bitwise
-/// identical, or in a fixed order, waiting for one another (attention_backward_five.cu). Here one
+/// identical, or in a fixed order, waiting for one another, which was slower (README.md). Here one
 /// kernel computes dk and dv (4 products) and a second kernel computes dq (3 products). That is 7
 /// products instead of 5, or 40 % more work, but each sum has one owner and one order. In return, a
 /// pipeline's results are bitwise identical to those of one device, however it splits the batch.

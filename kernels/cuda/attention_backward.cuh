@@ -1,8 +1,8 @@
 #pragma once
 
-/// The parts that the two versions of attention's backward pass on tensor cores share
-/// (attention_backward.cu, attention_backward_five.cu): the sizes of tiles, the inputs, and the
-/// step from a tile of queries to the probabilities and their gradients for a warp's keys.
+/// The building blocks of attention's backward pass on tensor cores (attention_backward.cu): the
+/// sizes of tiles, the inputs, and the step from a tile of queries to the probabilities and their
+/// gradients for a warp's keys.
 
 #include "kernels/cuda/attention_launch.cuh"
 #include "kernels/cuda/attention_tile.cuh"
@@ -27,7 +27,7 @@ template <class T, int D>
 inline constexpr std::size_t shared_bytes = 2 * (block_rows<D> * pitch<D> +
                                                  stage_elements<T, D>)*sizeof(T);
 
-/// The inputs of all kernels. `probabilities` points to the probabilities that the forward pass
+/// The inputs of both kernels. `probabilities` points to the probabilities that the forward pass
 /// kept, or is null. If it is not null, `lse` is loaded but not used, so it need not hold
 /// log-sum-exps.
 template <class T>
@@ -134,8 +134,8 @@ __device__ void score_gradients_of_keys(Sums<M, tile>& ds, const Sums<M, tile>& 
   });
 }
 
-/// Stores the warp's sums for dk and dv, whose first key is `first`. `own_dk` and `own_dv`, which
-/// may be equal, are the warp's rows of tiles that no warp uses any more.
+/// Stores the warp's sums for dk and dv, whose first key is `first`. `own_dk` and `own_dv` are the
+/// warp's rows of tiles that no warp uses any more.
 template <class T, int M, int D>
 __device__ void store_keys(const Sums<M, D>& dk_sums, const Sums<M, D>& dv_sums, Matrix<T> dk,
                            Matrix<T> dv, T* own_dk, T* own_dv, int first, const Problem& n) {

@@ -97,11 +97,6 @@ void attention_probabilities_narrow(Queue, const Problem&, View q, View k, View 
                                     View probabilities);
 void attention_backward_narrow(Queue, const Problem&, View dy, View q, View k, View v, View lse,
                                View probabilities, const float* dots, View dq, View dk, View dv);
-/// Like attention_backward_narrow(), but with five products instead of seven, for groups of one
-/// head. dq is bitwise identical; dk and dv differ.
-void attention_backward_narrow_five(Queue, const Problem&, View dy, View q, View k, View v,
-                                    View lse, View probabilities, const float* dots, View dq,
-                                    View dk, View dv);
 
 // Attention to a part of the keys, for all types. In `n`, s is the number of rows of q, or of
 // `y_part`; `dots` has one element for each row of q and head.

@@ -2,8 +2,7 @@
 
 /// Wrappers for the few PTX instructions that CUDA C++ does not expose: tensor-core products (mma),
 /// loads from shared memory in the layout that mma needs (ldmatrix), asynchronous copies from
-/// global to shared memory (cp.async), loads and stores that order memory between blocks, and two
-/// conversions. All require sm_80 or later.
+/// global to shared memory (cp.async), and two conversions. All require sm_80 or later.
 ///
 /// The layouts are those of the PTX ISA manual ("Matrix fragments for mma.m16n8k16 with floating
 /// point type", "ldmatrix"). The manual numbers the lanes of a warp by
@@ -115,28 +114,6 @@ __device__ inline void cp_async_commit() {
 template <int pending>
 __device__ inline void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory");
-}
-
-/// Waits until a counter in global memory, which other blocks increase with store_release, is at
-/// least `value`. Everything that a block wrote before its store_release is then visible to this
-/// thread. The caller must ensure that those blocks have started.
-__device__ inline void wait_for(const int* counter, int value) {
-  int now = 0;
-  do {
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
-                 : "=r"(now)
-                 : "l"(__cvta_generic_to_global(counter))
-                 : "memory");
-  } while (now < value);
-}
-
-/// Sets a counter on which other blocks wait. Publishes this thread's writes, and those of other
-/// threads of its block before a barrier with it.
-__device__ inline void store_release(int* counter, int value) {
-  asm volatile("st.release.gpu.global.s32 [%0], %1;"
-               :
-               : "l"(__cvta_generic_to_global(counter)), "r"(value)
-               : "memory");
 }
 
 /// Rounds two floats to nearest, ties to even, and packs them: `low` in the lower half.

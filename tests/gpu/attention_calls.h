@@ -127,10 +127,10 @@ struct Attention {
     kernels().attention_forward({}, q.view(), k.view(), v.view(), heads(), y.view(), lse,
                                 keep ? probabilities.view() : View{});
   }
-  void backward(bool kept = false, const Kernels& with = kernels()) {
-    with.attention_backward({}, dy.view(), q.view(), k.view(), v.view(), y.view(),
-                            kept ? View{} : lse.view(), kept ? probabilities.view() : View{},
-                            heads(), dq.view(), dk.view(), dv.view());
+  void backward(bool kept = false) {
+    kernels().attention_backward({}, dy.view(), q.view(), k.view(), v.view(), y.view(),
+                                 kept ? View{} : lse.view(), kept ? probabilities.view() : View{},
+                                 heads(), dq.view(), dk.view(), dv.view());
   }
   /// Returns all results for bitwise comparison (NaN differs from itself).
   Doubles results() const {

@@ -6,7 +6,6 @@
 
 #include "cub/cub.cuh"
 #include "emulator/device.h"
-#include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/shared.cuh"
 
 // The emulator's purpose is to find mistakes; this file makes each kind of mistake once.
@@ -90,27 +89,6 @@ __global__ void reads_unwritten_shared(float* out) {
   out[threadIdx.x] = threadIdx.x % 2 == 0 ? fixed[threadIdx.x] : dynamic[threadIdx.x];
 }
 
-/// Each block appends its ticket's digit to `number`, in the order of tickets if blocks wait for
-/// their turns. Reads the ticket from shared memory after the wait.
-__global__ void append(bool waits, int* tickets, int* turn, int* number) {
-  __shared__ int ticket;
-  if (threadIdx.x == 0) ticket = atomicAdd(tickets, 1);
-  __syncthreads();
-  if (waits) lockstep::cuda::ptx::wait_for(turn, ticket);
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  const int before = *number;
-  lockstep::cuda::ptx::store_release(turn + 1, 1);  // lets other blocks run; none waits for it
-  *number = before * 10 + ticket;
-  lockstep::cuda::ptx::store_release(turn, ticket + 1);
-}
-
-/// Waits for the block with the previous index, which may not have started.
-__global__ void wait_for_neighbour(int* turn) {
-  lockstep::cuda::ptx::wait_for(turn, static_cast<int>(blockIdx.x));
-  lockstep::cuda::ptx::store_release(turn, static_cast<int>(blockIdx.x) + 1);
-}
-
 __global__ void coordinates(int* visits) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
   const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -127,34 +105,6 @@ TEST_CASE("a kernel is right for every seed with its barrier, and for none witho
     CHECK(reversed(true) == want);
     CHECK(reversed(false) != want);
   }
-}
-
-TEST_CASE("blocks that take turns are right for every seed, and for some not if they do not wait") {
-  const auto appended = [](bool waits) {
-    int tickets = 0, number = 0;
-    int turn[2] = {};
-    CHECK(complaint(8, 32, append, waits, &tickets, turn, &number) == "");
-    return number;
-  };
-  int wrong = 0;
-  for (std::uint64_t seed = 1; seed < 20; ++seed) {
-    emulator::seed(seed);
-    CHECK(appended(true) == 1234567);
-    wrong += appended(false) != 1234567;
-  }
-  CHECK(wrong > 10);
-}
-
-TEST_CASE("blocks that wait for blocks that have not started are reported with the place") {
-  std::string words;
-  for (std::uint64_t seed = 1; seed < 20 && words.empty(); ++seed) {
-    emulator::seed(seed);
-    int turn = 0;
-    words = complaint(30, 1, wait_for_neighbour, &turn);
-  }
-  CHECK(contains(words, "can go on"));
-  CHECK(contains(words, "1 wait in"));
-  CHECK(contains(words, "wait_for_neighbour"));
 }
 
 TEST_CASE("the same seed gives the same order") {

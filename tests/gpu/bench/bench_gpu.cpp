@@ -11,7 +11,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 
 #include "core/base/error.h"
 #include "tests/gpu/bench/memory_bound.h"
@@ -43,15 +42,7 @@ int main(int argc, char** argv) {
     const Shapes shapes = small ? tiny : Shapes{};
     if (small) samples = 2;
     MemoryBound{bench, shapes, samples}.run();
-    // A GPU's kernels read the variable when the GPU is opened.
-    const auto with_backward = [&](const char* version) {
-      ::setenv("LOCKSTEP_ATTENTION_BACKWARD", version, 1);
-      return library.open(index);
-    };
-    const auto seven = with_backward("seven"), five = with_backward("five");
-    Products{bench, shapes, samples}.run({{"seven products", seven->kernels().attention_backward},
-                                          {"five products", five->kernels().attention_backward}},
-                                         !own);
+    Products{bench, shapes, samples}.run(!own);
     return bench.failed() == 0 ? 0 : 1;
   } catch (const UsageError& error) {
     fmt::print(stderr, "bench_gpu: {}\n", error.what());

@@ -19,15 +19,8 @@ class Products {
   Products(Bench& bench, const Shapes& shapes, int samples)
       : bench_(bench), k_(bench.kernels()), q_(bench.queue()), s_(shapes), samples_(samples) {}
 
-  /// A version of attention's backward pass for 16-bit types.
-  struct BackwardVersion {
-    std::string name;
-    decltype(Kernels::attention_backward) kernel;
-  };
-
   /// Without `cublas`, only attention: no product of cuBLASLt, and so no fractions.
-  void run(const std::vector<BackwardVersion>& backward_versions, bool cublas) {
-    backward_versions_ = backward_versions;
+  void run(bool cublas) {
     if (cublas)
       for (DType dtype : {DType::bf16, DType::f32}) large_product(dtype);
     for (DType dtype : {DType::bf16, DType::f32}) attention(dtype, s_.batch, s_.sequence, s_.heads);
@@ -104,8 +97,9 @@ class Products {
     return 2.0 * static_cast<double>(batch * sequence) * static_cast<double>(sequence * s_.hidden);
   }
 
-  // The backward pass recomputes the scores and therefore needs five products instead of two. Every
-  // version is counted as 2.5 forward passes. k and v have `groups` heads.
+  // The backward pass recomputes the scores and therefore needs at least five products instead of
+  // the forward pass's two. It is counted as 2.5 forward passes, although Lockstep's kernels
+  // compute seven products. k and v have `groups` heads.
   void attention(DType dtype, std::int64_t batch, std::int64_t sequence, int groups) {
     const std::int64_t h = s_.hidden, of_k = h / s_.heads * groups;
     const auto make = [&](std::int64_t columns) {
@@ -128,21 +122,11 @@ class Products {
     };
     const std::string suffix = fmt::format(" {}, s {}{}", name_of(dtype), sequence, heads);
     measure("attention forward" + suffix, flops, forward, dtype, shape);
-    const auto backward = [&](const std::string& version,
-                              const decltype(Kernels::attention_backward)& kernel) {
-      measure(
-          "attention backward" + suffix + version, 2.5 * flops,
-          [&](int) {
-            kernel(q_, dy, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, none, s_.heads,
-                   part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
-          },
-          dtype, shape);
+    const auto backward = [&](int) {
+      k_.attention_backward(q_, dy, part(qkv, 0), part(qkv, 1), part(qkv, 2), y, lse, none,
+                            s_.heads, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2));
     };
-    // If no heads share keys and values, the backward pass for 16-bit types has two versions.
-    const bool versions = dtype == DType::bf16 && groups == s_.heads;
-    if (!versions) backward("", k_.attention_backward);
-    if (versions)
-      for (const auto& [version, kernel] : backward_versions_) backward(", " + version, kernel);
+    measure("attention backward" + suffix, 2.5 * flops, backward, dtype, shape);
     bench_.release_all();
   }
 
@@ -181,7 +165,6 @@ class Products {
   Queue q_;
   Shapes s_;
   int samples_;
-  std::vector<BackwardVersion> backward_versions_;
   double bf16_rate_ = 0, f32_rate_ = 0;  ///< FLOP/s of the large products
 };
 

@@ -35,7 +35,7 @@ std::size_t static_bytes() {
 }  // namespace
 
 void Block::entry() {
-  Block& self = running().block();
+  Block& self = running().block;
   try {
     (*self.body_)();
   } catch (...) {
@@ -63,15 +63,13 @@ void Block::resume(unsigned thread) {
   if (at_barrier_ > 0 && at_barrier_ == live_) finish_barrier();
 }
 
-void Block::start(const Grid& grid, const std::function<void()>& body, uint3 index) {
+void Block::run(const Grid& grid, const std::function<void()>& body) {
   body_ = &body;
-  index_ = index;
   count_ = live_ = grid.threads.count();
   ++running().barriers;
   at_barrier_ = 0;
   barrier_threads_.assign(count_, nullptr);
   barrier_waiting_.clear();
-  waiting_for_blocks_.clear();
   for (Warp& warp : warps_) warp.open.clear();
   free_stacks_.resize(most_threads);
   std::iota(free_stacks_.rbegin(), free_stacks_.rend(), 0U);
@@ -87,32 +85,13 @@ void Block::start(const Grid& grid, const std::function<void()>& body, uint3 ind
   // index.
   std::memset(dynamic_shared(), 0xff, grid.shared_bytes);
   if (static_bytes() > 0) std::memset(__start_emulated_shared, 0xff, static_bytes());
-  static_shared_.clear();
-}
-
-bool Block::can_go_on() {
-  std::erase_if(waiting_for_blocks_, [this](const Waiting& each) {
-    const bool over = *each.counter >= each.value;
-    if (over) ready_.push_back(each.thread);
-    return over;
-  });
-  if (ready_.empty() && waiting_for_blocks_.empty()) stuck();
-  return !ready_.empty();
-}
-
-void Block::run() {
-  blockIdx = index_;
-  if (!static_shared_.empty())
-    std::memcpy(__start_emulated_shared, static_shared_.data(), static_shared_.size());
-  lets_run_ = false;
-  while (live_ > 0 && !lets_run_ && can_go_on()) {
+  while (live_ > 0) {
+    if (ready_.empty()) stuck();
     std::swap(ready_[running().random.below(ready_.size())], ready_.back());
     const unsigned next = ready_.back();
     ready_.pop_back();
     resume(next);
   }
-  if (live_ > 0 && static_bytes() > 0)
-    static_shared_.assign(__start_emulated_shared, __stop_emulated_shared);
 }
 
 void Block::wait(std::source_location at) {
@@ -174,25 +153,13 @@ void Block::warp_collective(unsigned mask, void* mine, FinishWarp finish, std::s
   wait(at);
 }
 
-void Block::wait_for_blocks(const int* counter, int value, std::source_location at) {
-  if (*counter >= value) return;
-  waiting_for_blocks_.push_back({current, counter, value});
-  wait(at);
-}
-
-void Block::let_blocks_run(std::source_location at) {
-  lets_run_ = true;
-  ready_.push_back(current);
-  wait(at);
-}
-
 void Block::stuck() const {
   std::map<std::string, unsigned> places;
   std::source_location at;
   for (unsigned i = 0; i < count_; ++i)
     if (threads_[i].waiting) at = threads_[i].waits_at, ++places[text(at)];
-  std::string what = "no thread of block (" + std::to_string(index_.x) + ", " +
-                     std::to_string(index_.y) + ", " + std::to_string(index_.z) +
+  std::string what = "no thread of block (" + std::to_string(blockIdx.x) + ", " +
+                     std::to_string(blockIdx.y) + ", " + std::to_string(blockIdx.z) +
                      ") can go on: of " + std::to_string(count_) + " threads " +
                      std::to_string(count_ - live_) + " have returned";
   for (const auto& [place, threads] : places)

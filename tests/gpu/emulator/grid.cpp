@@ -42,65 +42,32 @@ void run_grid(const Grid& grid, const std::function<void()>& thread) {
   std::iota(order.begin(), order.end(), 0U);
   for (std::size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[all.random.below(i)]);
-  std::vector<unsigned> free(most_blocks), started;  // indices into all.blocks
-  std::iota(free.rbegin(), free.rend(), 0U);
-  for (auto next = order.begin(); next != order.end() || !started.empty();) {
-    std::vector<unsigned> able;
-    for (const unsigned i : started)
-      if (all.blocks[i]->can_go_on()) able.push_back(i);
-    const bool can_start = next != order.end() && !free.empty();
-    if (able.empty() && !can_start) all.blocks[started.front()]->stuck();
-    if (able.empty() || (can_start && all.random.below(2) == 0)) {
-      all.current_block = free.back();
-      free.pop_back();
-      started.push_back(all.current_block);
-      if (!all.blocks[all.current_block]) all.blocks[all.current_block] = std::make_unique<Block>();
-      all.block().start(grid, thread,
-                        {*next % grid.blocks.x, *next / grid.blocks.x % grid.blocks.y,
-                         *next / grid.blocks.x / grid.blocks.y});
-      ++next;
-    } else {
-      all.current_block = able[all.random.below(able.size())];
-    }
-    all.block().run();
-    if (all.block().done()) {
-      std::erase(started, all.current_block);
-      free.push_back(all.current_block);
-    }
+  for (const unsigned i : order) {
+    blockIdx = {i % grid.blocks.x, i / grid.blocks.x % grid.blocks.y,
+                i / grid.blocks.x / grid.blocks.y};
+    all.block.run(grid, thread);
   }
 }
 
 void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_location at) {
-  running().block().warp_collective(mask, mine, finish, at);
+  running().block.warp_collective(mask, mine, finish, at);
 }
 
 void block_collective(void* mine, FinishBlock finish, std::source_location at) {
-  running().block().block_collective(mine, finish, at);
-}
-
-void wait_for_blocks(const int* counter, int value, std::source_location at) {
-  running().block().wait_for_blocks(counter, value, at);
-}
-
-void let_blocks_run(std::source_location at) {
-  running().block().let_blocks_run(at);
-}
-
-unsigned running_block() {
-  return running().current_block;
+  running().block.block_collective(mine, finish, at);
 }
 
 std::uint64_t barriers_passed() {
   return running().barriers;
 }
 unsigned thread_rank() {
-  return running().block().current;
+  return running().block.current;
 }
 unsigned lane() {
-  return running().block().current % 32;
+  return running().block.current % 32;
 }
 void* dynamic_shared_memory() {
-  return running().block().dynamic_shared();
+  return running().block.dynamic_shared();
 }
 
 cudaError_t allow_shared(const void* kernel, int bytes) {

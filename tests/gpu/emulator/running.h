@@ -1,6 +1,6 @@
 #pragma once
 
-/// The state of a running kernel: its grid's running blocks and their threads.
+/// The state of a running kernel: its current block and that block's threads.
 
 #include <array>
 #include <cstddef>
@@ -46,13 +46,6 @@ struct Warp {
   std::vector<WarpOperation> open;  // the masks are disjoint
 };
 
-/// A thread that waits for other blocks.
-struct Waiting {
-  unsigned thread;
-  const int* counter;
-  int value;
-};
-
 struct Thread {
   Fiber fiber;
   uint3 index{};
@@ -61,23 +54,16 @@ struct Thread {
   std::source_location waits_at;
 };
 
-/// A block of a running grid. Records which of its threads can run, and what the other threads are
-/// waiting for.
+/// Runs one block at a time. Records which of the block's threads can run, and the operations that
+/// the other threads are waiting for.
 class Block {
  public:
-  /// Prepares to run the block with this index.
-  void start(const Grid& grid, const std::function<void()>& body, uint3 index);
-  /// Runs threads until all have returned, none can continue, or one lets other blocks run.
-  void run();
-  bool done() const { return live_ == 0; }
-  /// Whether some thread can continue. If none waits for another block either, throws KernelError.
-  bool can_go_on();
-  [[noreturn]] void stuck() const;
+  /// Runs a block, at blockIdx, until all its threads have returned. Throws KernelError if none of
+  /// the others can continue.
+  void run(const Grid& grid, const std::function<void()>& body);
 
   void block_collective(void* mine, FinishBlock finish, std::source_location at);
   void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_location at);
-  void wait_for_blocks(const int* counter, int value, std::source_location at);
-  void let_blocks_run(std::source_location at);
 
   unsigned current = 0;  // the running thread
   std::byte* dynamic_shared() const { return dynamic_shared_.get(); }
@@ -87,22 +73,20 @@ class Block {
   void resume(unsigned thread);
   void wait(std::source_location at);
   void finish_barrier();
+  [[noreturn]] void stuck() const;
 
   Stacks stacks_{most_threads};
   std::array<Thread, most_threads> threads_;
   std::array<Warp, most_threads / 32> warps_;
   std::vector<unsigned> ready_, free_stacks_;
-  std::vector<Waiting> waiting_for_blocks_;
   unsigned count_ = 0, live_ = 0;
-  bool returned_ = false, lets_run_ = false;
+  bool returned_ = false;
   std::exception_ptr error_;
   const std::function<void()>* body_ = nullptr;
-  uint3 index_{};
 
   std::unique_ptr<std::byte, decltype(&std::free)> dynamic_shared_{
       static_cast<std::byte*>(std::aligned_alloc(1024, most_shared / 1024 * 1024 + 1024)),
       &std::free};
-  std::vector<char> static_shared_;  // while other blocks run; empty before
 
   unsigned at_barrier_ = 0;
   FinishBlock barrier_finish_ = nullptr;
@@ -111,15 +95,12 @@ class Block {
   std::vector<unsigned> barrier_waiting_;
 };
 
-/// All running kernels: one grid at a time.
+/// All running kernels: one grid, and one of its blocks, at a time.
 struct Running {
   std::mutex mutex;
   Generator random;
   std::uint64_t barriers = 1;
-  std::array<std::unique_ptr<Block>, most_blocks> blocks;  // created when needed
-  unsigned current_block = 0;
-
-  Block& block() { return *blocks[current_block]; }
+  Block block;
 };
 
 /// Returns the Running of this process.

@@ -7,8 +7,7 @@
 /// The threads of a block are fibers on one OS thread. Each thread runs until it has to wait for
 /// others. The next thread to run is drawn at random, and so is the order of blocks. A missing
 /// barrier therefore gives a wrong result for some seed, and the same seed repeats the same order.
-/// A block runs to its end before another one starts, unless it synchronises with other blocks: at
-/// these places, the block to continue is drawn at random among most_blocks.
+/// A block runs to its end before another one starts, so blocks can't wait for one another.
 /// Shared memory is filled with NaN before each block (with the exceptions in emulator/device.h).
 /// Behaviour that CUDA leaves undefined is an error here (KernelError): a barrier that not all
 /// threads reach, a warp operation with a missing lane, a block that exceeds a GPU's limits.
@@ -64,20 +63,6 @@ void warp_collective(unsigned mask, void* mine, FinishWarp finish, std::source_l
 /// Returns once all of the block's threads, except those that have already returned, have called
 /// this function from the same line.
 void block_collective(void* mine, FinishBlock finish, std::source_location at);
-
-/// The largest number of blocks that can be running at the same time. The other blocks of a grid
-/// start when these end.
-inline constexpr unsigned most_blocks = 4;
-
-/// Returns when *counter is at least `value`; meanwhile, other blocks run. It is an error if no
-/// block of the grid can continue.
-void wait_for_blocks(const int* counter, int value, std::source_location at);
-
-/// Lets other blocks run. Call this after a block has changed memory that other blocks wait for.
-void let_blocks_run(std::source_location at);
-
-/// Returns the index, below most_blocks, of the calling block among the running ones.
-unsigned running_block();
 
 /// Returns a count, starting at 1, of the barriers that all threads of a block have passed plus the
 /// blocks that have run. Two uses of the same shared memory at the same count are a race.

@@ -5,10 +5,9 @@
 /// path).
 ///
 /// __shared__ variables are static and placed in one section of the program, which is filled with
-/// NaN before each block, and kept for each block that waits for others. The __shared__ variables
-/// of templates are not in the section (GCC bug 41091 drops the attribute) and keep the values of
-/// the block that ran before. `inline` functions that are not templates cannot have __shared__
-/// variables.
+/// NaN before each block. The __shared__ variables of templates are not in the section (GCC bug
+/// 41091 drops the attribute) and keep the values of the previous block. `inline` functions that
+/// are not templates cannot have __shared__ variables.
 
 #include <algorithm>
 #include <bit>
@@ -311,15 +310,7 @@ T __ldcs(const T* at) {
   return *at;
 }
 template <class T>
-T __ldcg(const T* at) {
-  return *at;
-}
-template <class T>
 void __stcs(T* at, T value) {
-  *at = value;
-}
-template <class T>
-void __stcg(T* at, T value) {
   *at = value;
 }
 

@@ -120,21 +120,17 @@ struct Copies {
 
 /// The running thread's unfinished copies, in the order in which they started.
 inline Copies& copies(std::source_location at) {
-  struct OfBlock {
-    uint3 index;
-    std::array<Copies, 1024> threads;
-  };
-  static std::array<OfBlock, emulator::most_blocks> all;
-  OfBlock& block = all[emulator::running_block()];
-  if (block.index.x != blockIdx.x || block.index.y != blockIdx.y || block.index.z != blockIdx.z) {
-    block.index = blockIdx;
-    for (Copies& left : block.threads) {
+  static std::array<Copies, 1024> all;
+  static uint3 block{};
+  if (block.x != blockIdx.x || block.y != blockIdx.y || block.z != blockIdx.z) {
+    block = blockIdx;
+    for (Copies& left : all) {
       if (!left.pending.empty())
         emulator::fail("copies of an earlier block were started and never waited for", at);
       left.open = 0;
     }
   }
-  return block.threads[emulator::thread_rank()];
+  return all[emulator::thread_rank()];
 }
 
 inline void cp_async(void* to, const void* from, int count, bool inside, std::source_location at) {
@@ -189,16 +185,6 @@ void cp_async_wait(std::source_location at = std::source_location::current()) {
     else
       later.push_back(copy);
   mine.pending = later;
-}
-
-inline void wait_for(const int* counter, int value,
-                     std::source_location at = std::source_location::current()) {
-  emulator::wait_for_blocks(counter, value, at);
-}
-inline void store_release(int* counter, int value,
-                          std::source_location at = std::source_location::current()) {
-  *counter = value;
-  emulator::let_blocks_run(at);
 }
 
 template <class T>
