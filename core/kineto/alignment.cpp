@@ -15,12 +15,16 @@ Picoseconds ClockCorrection::apply(Picoseconds time) const {
   return std::clamp(time + static_cast<Picoseconds>(bounded), earliest_time, latest_time);
 }
 
+bool Alignment::joins_any() const {
+  return std::ranges::count_if(ranks, &ClockCorrection::aligned) > 1;
+}
+
 namespace {
 
-constexpr std::size_t least_for_drift = 8;  // collectives of two ranks
-constexpr std::size_t most_samples = 256;   // of two ranks, for the slope
+constexpr std::size_t least_for_drift = 8;  // samples of a pair of ranks
+constexpr std::size_t most_samples = 256;   // of a pair of ranks, to fit the slope
 constexpr int sweeps = 20;
-constexpr double most_drift = 2e-4;  // between two hosts, whose quartz clocks keep 100 ppm each
+constexpr double most_drift = 2e-4;  // between two hosts with quartz clocks, accurate to 100 ppm
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -33,17 +37,18 @@ double length_of(const Interval& time) {
   return static_cast<double>(time.end) - static_cast<double>(time.start);
 }
 
-/// A collective's ends on two ranks: `behind` is how much later the first rank's clock showed it.
+/// The end of one collective on two ranks.
 struct Sample {
-  double at = 0;  ///< on the second rank's clock
-  double behind = 0;
+  double at = 0;      ///< on the second rank's clock
+  double behind = 0;  ///< how much later it is on the first rank's clock
 };
 
-/// A line through samples that outliers do not move: the median slope and offset (Theil and Sen).
+/// A line through samples, robust to outliers: the median slope and the median offset (Theil-Sen
+/// estimator).
 struct Line {
   double offset = 0, slope = 0;
   double spread = 0;    ///< the median distance of the samples
-  double farthest = 0;  ///< the largest
+  double farthest = 0;  ///< the largest distance
   Interval sampled;     ///< from the first sample to the last
 
   double at(double time) const { return offset + slope * time; }
@@ -71,7 +76,7 @@ Line line_through(const std::vector<Sample>& samples, bool with_slope) {
   return line;
 }
 
-/// Uses a drift only if it explains more than the ends scatter around it.
+/// Returns a line with a drift only if the drift moves the ends by more than they scatter.
 Line best_line(const std::vector<Sample>& samples) {
   const Line flat = line_through(samples, false), sloped = line_through(samples, true);
   const double drifted = std::abs(sloped.slope) * length_of(sloped.sampled);
@@ -93,7 +98,8 @@ class Aligner {
     unknown_.resize(ranks_.size());
     std::iota(islands_.begin(), islands_.end(), std::size_t{0});
     join(matches_);
-    // Only messages connect the stages of a pipeline. They join what collectives do not.
+    // The stages of a pipeline may have only messages in common. These join ranks that collectives
+    // do not.
     std::erase_if(messages_, [&](const Match* match) {
       return islands_[match->members[0].rank] == islands_[match->members[1].rank];
     });
@@ -129,9 +135,9 @@ class Aligner {
     return extent;
   }
 
-  /// How wrong a line may be anywhere in the trace of a rank: as far as the samples scatter, and
-  /// beyond the samples by what this leaves unknown about the slope. Few samples scatter less than
-  /// their ends do.
+  /// Returns how wrong a line may be anywhere in a rank's trace: by the scatter of the samples and,
+  /// at times outside the samples, also by the uncertainty of the slope. Few samples understate the
+  /// scatter, so it is enlarged.
   double uncertainty_of(const Line& line, std::size_t samples, std::size_t rank) const {
     const double scatter = line.farthest * (1 + 4 / static_cast<double>(samples));
     const Interval extent = extent_of(rank);
@@ -142,7 +148,8 @@ class Aligner {
     return scatter + beyond * std::min(slope, most_drift);
   }
 
-  /// Joins islands of ranks along the pairs of ranks whose ends scatter least.
+  /// Joins islands of ranks along the pairs of ranks with the least scatter, as Kruskal's algorithm
+  /// joins trees.
   void join(const std::vector<const Match*>& matches) {
     std::map<std::pair<std::size_t, std::size_t>, std::vector<Sample>> pairs;
     for (const Match* match : matches)
@@ -166,23 +173,24 @@ class Aligner {
     std::ranges::stable_sort(edges, {}, [](const Edge& edge) { return edge.line.spread; });
     for (const Edge& edge : edges) {
       if (islands_[edge.a] == islands_[edge.b]) continue;
-      // What b's clock shows as t, a's shows as t + line(t), which is corrected as a's times are.
+      // When b's clock shows t, a's shows t + line(t). Then a's correction applies.
       const ClockCorrection &a = result_.ranks[edge.a], b = result_.ranks[edge.b];
-      const ClockCorrection wanted{.offset = (1 + a.drift) * edge.line.offset + a.offset,
-                                   .drift = (1 + a.drift) * (1 + edge.line.slope) - 1};
+      const ClockCorrection corrected{.offset = (1 + a.drift) * edge.line.offset + a.offset,
+                                      .drift = (1 + a.drift) * (1 + edge.line.slope) - 1};
       // The errors of pairs are independent of each other.
       const double uncertainty = std::hypot(edge.uncertainty, unknown_[edge.a], unknown_[edge.b]);
-      move_island(islands_[edge.b], islands_[edge.a], b, wanted, uncertainty);
+      move_island(islands_[edge.b], islands_[edge.a], b, corrected, uncertainty);
     }
   }
 
-  /// Moves all ranks of an island so that a rank with correction `from` gets correction `to`. Of
-  /// the two islands, the one with the lower first rank stays where it is.
+  /// Merges two islands: changes all corrections of one so that a rank with correction `from` gets
+  /// correction `to`. The island with the lower first rank keeps its corrections; if that is
+  /// `moved`, the other island changes by the inverse.
   void move_island(std::size_t moved, std::size_t into, const ClockCorrection& from,
                    const ClockCorrection& to, double uncertainty) {
     double scale = (1 + to.drift) / (1 + from.drift);
     double offset = to.offset - scale * from.offset;
-    if (moved < into) {  // move the other one, by the inverse
+    if (moved < into) {
       std::swap(moved, into);
       scale = 1 / scale;
       offset = -offset * scale;
@@ -203,7 +211,8 @@ class Aligner {
     return sum / static_cast<double>(match.members.size());
   }
 
-  /// Moves each rank's offset to where its ends agree best with those of all others.
+  /// Shifts each rank's offset by the median distance of its ends from the mean ends of its
+  /// matches.
   void sweep() {
     std::vector<std::vector<double>> late(ranks_.size());
     for (const Match* match : matches_) {
@@ -216,8 +225,8 @@ class Aligner {
         result_.ranks[rank].offset += median(std::move(late[rank]));
   }
 
-  /// How exactly the traces state times: old ones round them to microseconds, later ones to
-  /// nanoseconds.
+  /// Returns the resolution of the traces' times: old versions of PyTorch round them to
+  /// microseconds, later ones to nanoseconds.
   double resolution() const {
     for (const Picoseconds unit : {Picoseconds{1'000'000}, Picoseconds{1'000}})
       if (std::ranges::all_of(matches_, [&](const Match* match) {
@@ -261,10 +270,10 @@ class Aligner {
   }
 
   const std::vector<RankCalls>& ranks_;
-  std::vector<const Match*> matches_;   ///< of collectives, and the messages that are used
-  std::vector<const Match*> messages_;  ///< of messages that join islands
-  std::vector<std::size_t> islands_;    ///< by rank: the lowest rank whose clock is related to its
-  std::vector<double> unknown_;         ///< by rank: how well its clock is related to its island's
+  std::vector<const Match*> matches_;   ///< collectives and, after the joins, messages_
+  std::vector<const Match*> messages_;  ///< messages between islands
+  std::vector<std::size_t> islands_;    ///< by rank: the lowest rank that it is joined to
+  std::vector<double> unknown_;         ///< by rank: uncertainty relative to the rest of its island
   Alignment result_;
 };
 

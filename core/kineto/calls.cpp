@@ -8,29 +8,23 @@
 namespace lockstep::kineto {
 namespace {
 
-/// A point in time on a track: where and when something was issued.
-struct Issue {
-  std::uint16_t track = 0;
-  Picoseconds at = 0;
-};
-
-/// Intervals on tracks, to find the innermost one around a point.
+/// Finds the innermost of the intervals around a point on a track.
 template <class Value>
 class Enclosing {
  public:
+  /// Adds an interval; on each track, intervals must be added in order of their starts.
   void add(std::uint16_t track, Interval time, Value value) {
     by_track_[track].push_back({time, std::move(value)});
   }
-  /// Returns the value of the innermost interval around a point, or null. Intervals are added in
-  /// order of their starts.
-  const Value* find(const Issue& point) const {
+  /// Returns the value of the innermost interval around a point, or null.
+  const Value* find(const TrackTime& point) const {
     const auto track = by_track_.find(point.track);
     if (track == by_track_.end()) return nullptr;
     const auto& all = track->second;
     auto after = std::ranges::upper_bound(all, point.at, {},
                                           [](const auto& each) { return each.first.start; });
-    // Intervals on a track nest, so a few that ended may lie between the point and the one around
-    // it.
+    // Intervals on a track nest, so a few that have already ended may start later than the one
+    // around the point.
     for (int looked = 0; after != all.begin() && looked < most_looked_at; ++looked) {
       --after;
       if (after->first.end > point.at) return &after->second;
@@ -45,56 +39,46 @@ class Enclosing {
 
 class Finder {
  public:
-  explicit Finder(const Trace& trace) : trace_(trace) {}
+  explicit Finder(const Trace& trace) : trace_(trace), launches_(launches_of(trace)) {}
 
   RankCalls find() {
     for (std::size_t i = 0; i < trace_.events.size(); ++i) read(i);
     find_steps();
-    on_gpu_ = std::ranges::any_of(
-        trace_.events, [](const Event& event) { return event.kind == Event::Kind::kernel; });
     set_steps();
-    const bool spans_of_gloo = std::ranges::any_of(trace_.events, [&](const Event& event) {
-      return event.kind == Event::Kind::annotation && name(event).starts_with("gloo:");
-    });
+    const bool has_kernels = trace_.has_kernels();
+    const bool has_gloo =
+        std::ranges::any_of(trace_.events, [&](const Event& event) { return is_gloo(event); });
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
       const Event& event = trace_.events[i];
-      const bool kernel = event.kind == Event::Kind::kernel && is_communication_kernel(name(event));
-      const bool gloo = event.kind == Event::Kind::annotation && name(event).starts_with("gloo:");
+      const bool kernel =
+          event.kind == Event::Kind::kernel && is_communication_kernel(trace_.name(event));
       const bool c10d =
-          !on_gpu_ && !spans_of_gloo && event.kind == Event::Kind::op && is_c10d(event);
-      if (kernel || gloo || c10d) add_call(i);
+          !has_kernels && !has_gloo && event.kind == Event::Kind::op && is_c10d(trace_.name(event));
+      if (kernel || is_gloo(event) || c10d) add_call(i);
     }
     return std::move(found_);
   }
 
  private:
-  const std::string& name(const Event& event) const { return trace_.name(event.name); }
-  bool is_c10d(const Event& event) const { return name(event).starts_with("c10d::"); }
+  bool is_gloo(const Event& event) const {
+    return event.kind == Event::Kind::annotation && trace_.name(event).starts_with("gloo:");
+  }
 
   void read(std::size_t index) {
     const Event& event = trace_.events[index];
+    const std::string& name = trace_.name(event);
     const Interval time{event.start, event.end};
-    switch (event.kind) {
-      case Event::Kind::annotation:
-        if (const auto step = profiler_step(name(event))) found_.steps.push_back({*step, time});
-        for (const PipelineLabel& label : pipeline_labels(name(event)))
-          labels_.add(event.track, time, label);
-        break;
-      case Event::Kind::runtime:
-        if (event.correlation >= 0)
-          launches_.try_emplace(event.correlation, Issue{event.track, event.start});
-        break;
-      case Event::Kind::op:
-        if (event.communication >= 0) parameters_.add(event.track, time, event.communication);
-        if (is_c10d(event)) {
-          c10d_.add(event.track, time, index);
-          const CallKind kind = call_kind_of(name(event));
-          if (kind != CallKind::send && kind != CallKind::receive) issued_.push_back({index, kind});
-        }
-        break;
-      default:
-        break;
+    if (event.kind == Event::Kind::annotation) {
+      if (const auto step = profiler_step(name)) found_.steps.push_back({*step, time});
+      for (const PipelineLabel& label : pipeline_labels(name))
+        labels_.add(event.track, time, label);
     }
+    if (event.kind != Event::Kind::op) return;
+    if (event.communication >= 0) parameters_.add(event.track, time, event.communication);
+    if (!is_c10d(name)) return;
+    c10d_.add(event.track, time, index);
+    const CallKind kind = call_kind_of(name);
+    if (!is_message(kind)) issued_.push_back({index, kind});
   }
 
   void find_steps() {
@@ -109,40 +93,33 @@ class Finder {
     found_.steps.push_back({0, whole});
   }
 
-  int step_at(Picoseconds time) const {
-    const auto after = std::ranges::upper_bound(found_.steps, time, {},
-                                                [](const Step& step) { return step.time.start; });
-    if (after == found_.steps.begin()) return -1;
-    const Step& step = *std::prev(after);
-    return time < step.time.end ? step.step : -1;
+  void set_steps() {
+    found_.step_of.resize(trace_.events.size());
+    for (std::size_t i = 0; i < trace_.events.size(); ++i)
+      found_.step_of[i] = found_.step_at(issue_of(trace_.events[i]).at);
   }
 
-  /// Returns where an event was issued: for work on the GPU, its launch on the host.
-  Issue issue_of(const Event& event) const {
+  /// Returns the point on the host at which an event was issued: the launch of work on the GPU, or
+  /// the start of any other event.
+  TrackTime issue_of(const Event& event) const {
     if (event.correlation >= 0 && trace_.tracks[event.track].gpu)
       if (const auto launch = launches_.find(event.correlation); launch != launches_.end())
         return launch->second;
     return {event.track, event.start};
   }
 
-  void set_steps() {
-    found_.step_of.resize(trace_.events.size());
-    for (std::size_t i = 0; i < trace_.events.size(); ++i)
-      found_.step_of[i] = step_at(issue_of(trace_.events[i]).at);
-  }
-
   void add_call(std::size_t index) {
     const Event& event = trace_.events[index];
     Call call{.event = index, .time = {event.start, event.end}, .step = found_.step_of[index]};
-    Issue issue = issue_of(event);
-    call.kind = call_kind_of(name(event));
+    TrackTime issue = issue_of(event);
+    call.kind = call_kind_of(trace_.name(event));
     call.bytes = event.bytes;
     call.kernel = event.kind == Event::Kind::kernel;
     if (event.kind == Event::Kind::annotation) {
-      if (const Event* op = host_call(event, call.kind)) {
+      if (const Event* op = issuing_op(event, call.kind)) {
         issue = {op->track, op->start};
-        call.step = step_at(issue.at);
-        call.kind = call_kind_of(name(*op));
+        call.step = found_.step_at(issue.at);
+        call.kind = call_kind_of(trace_.name(*op));
         call.peer = peer_of(*op);
         if (call.bytes < 0) call.bytes = op->bytes;
       }
@@ -155,39 +132,41 @@ class Finder {
     if (parameters >= 0)
       describe(trace_.communications[static_cast<std::size_t>(parameters)], call);
     if (call.members.empty()) describe_by_process(call);
-    if (const PipelineLabel* label = labels_.find(issue);
-        label && label->kind != PipelineLabel::Kind::stage) {
-      const bool sends = label->kind == PipelineLabel::Kind::send;
-      const bool receives = label->kind == PipelineLabel::Kind::receive;
-      const bool message = call.kind == CallKind::send || call.kind == CallKind::receive ||
-                           call.kind == CallKind::send_receive;
-      if (message && (sends || receives)) {
-        call.label = *label;
-        call.kind = sends ? CallKind::send : CallKind::receive;
-      }
-    }
+    if (const PipelineLabel* label = labels_.find(issue)) set_label(*label, call);
     found_.calls.push_back(std::move(call));
   }
 
-  /// Returns the operator on the host that issued a span of gloo. The span of a message begins
-  /// within it; a collective runs later, on a thread of gloo's, in order.
-  const Event* host_call(const Event& span, CallKind kind) {
+  /// Labels a message that was issued within a pipeline's SEND or RECV. The label also decides
+  /// whether a kernel such as ncclDevKernel_SendRecv sends or receives.
+  static void set_label(const PipelineLabel& label, Call& call) {
+    const bool sends = label.kind == PipelineLabel::Kind::send;
+    const bool receives = label.kind == PipelineLabel::Kind::receive;
+    if (!is_message(call.kind) && call.kind != CallKind::send_receive) return;
+    if (!sends && !receives) return;
+    call.label = label;
+    call.kind = sends ? CallKind::send : CallKind::receive;
+  }
+
+  /// Returns the operator that issued a span of gloo, or null. The span of a message begins within
+  /// its operator. A collective runs later, in order of issue, on one of gloo's threads.
+  const Event* issuing_op(const Event& span, CallKind kind) {
     if (const std::size_t* around = c10d_.find({span.track, span.start}))
       return &trace_.events[*around];
-    // A thread of gloo's also sums for a reduce-scatter, and calls it an all-reduce.
-    while (first_issued_ < issued_.size() && issued_[first_issued_].run) ++first_issued_;
+    // ProcessGroupGloo implements a reduce-scatter as an all-reduce, and names its span after that.
+    while (first_issued_ < issued_.size() && issued_[first_issued_].has_span) ++first_issued_;
     const auto rest = issued_.begin() + static_cast<std::ptrdiff_t>(first_issued_);
     const auto issued = std::find_if(rest, issued_.end(), [&](const Issued& each) {
-      return !each.run && (each.kind == kind ||
-                           (each.kind == CallKind::reduce_scatter && kind == CallKind::all_reduce));
+      return !each.has_span && (each.kind == kind || (each.kind == CallKind::reduce_scatter &&
+                                                      kind == CallKind::all_reduce));
     });
     if (issued == issued_.end() || trace_.events[issued->event].start > span.start) return nullptr;
-    issued->run = true;
+    issued->has_span = true;
     return &trace_.events[issued->event];
   }
 
-  /// Returns the global rank of a message's other end; -1 if it is unknown. The operator names it
-  /// by its rank in the process group, so there may be only one group.
+  /// Returns the global rank of a message's other end; -1 if it is unknown. The operator states a
+  /// rank within a process group but not the group, so the rank is known only if there is one
+  /// group.
   int peer_of(const Event& op) const {
     if (op.peer < 0 || trace_.groups.size() > 1) return -1;
     if (trace_.groups.empty() || trace_.groups.front().ranks.empty()) return op.peer;
@@ -221,11 +200,10 @@ class Finder {
     if (call.kind == CallKind::receive && given.source >= 0) call.peer = given.source;
   }
 
-  /// Without arguments, a collective must belong to the process's only group.
+  /// Describes a call whose arguments name no group: it must be the process's only group.
   void describe_by_process(Call& call) const {
     if (trace_.groups.size() != 1) {
-      if (call.members.empty() && trace_.groups.empty() && call.group_size < 0)
-        call.members = unknown_group;
+      if (trace_.groups.empty() && call.group_size < 0) call.members = unknown_group;
       return;
     }
     const ProcessGroup& only = trace_.groups.front();
@@ -234,23 +212,32 @@ class Finder {
     if (call.group_size < 0) call.group_size = only.size;
   }
 
-  const Trace& trace_;
-  RankCalls found_;
-  bool on_gpu_ = false;
-  Enclosing<PipelineLabel> labels_;
-  Enclosing<std::int32_t> parameters_;  ///< of record_param_comms: index of the communication
-  Enclosing<std::size_t> c10d_;
-  std::unordered_map<std::int64_t, Issue> launches_;  ///< by correlation
+  /// An operator c10d::* of a collective.
   struct Issued {
     std::size_t event = 0;
     CallKind kind = CallKind::other;
-    bool run = false;  ///< whether a span belongs to it
+    bool has_span = false;  ///< whether its span of gloo was found
   };
-  std::size_t first_issued_ = 0;  ///< the first one that has no span
-  std::vector<Issued> issued_;    ///< operators c10d::* of collectives, in order
+
+  const Trace& trace_;
+  const std::unordered_map<std::int64_t, TrackTime> launches_;  ///< by correlation
+  RankCalls found_;
+  Enclosing<PipelineLabel> labels_;
+  Enclosing<std::int32_t> parameters_;  ///< of record_param_comms: index of the communication
+  Enclosing<std::size_t> c10d_;         ///< index of the event
+  std::vector<Issued> issued_;          ///< in order
+  std::size_t first_issued_ = 0;        ///< the first that has no span
 };
 
 }  // namespace
+
+int RankCalls::step_at(Picoseconds time) const {
+  const auto after =
+      std::ranges::upper_bound(steps, time, {}, [](const Step& step) { return step.time.start; });
+  if (after == steps.begin()) return -1;
+  const Step& step = *std::prev(after);
+  return time < step.time.end ? step.step : -1;
+}
 
 RankCalls find_calls(const Trace& trace) {
   return Finder{trace}.find();

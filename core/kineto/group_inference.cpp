@@ -11,13 +11,9 @@
 namespace lockstep::kineto {
 namespace {
 
-constexpr std::size_t least_calls = 4;       // of a rank in its group
-constexpr std::size_t most_compared = 1000;  // of a pair of ranks
+constexpr std::size_t least_calls = 4;       // of each rank in its group
+constexpr std::size_t most_compared = 1000;  // calls of a pair of ranks
 constexpr double least_time = 2e6;           // picoseconds: twice the resolution of old traces
-
-bool passes_message(const Call& call) {
-  return call.kind == CallKind::send || call.kind == CallKind::receive;
-}
 
 /// One rank's calls that belong to one unknown group.
 struct Sequence {
@@ -25,7 +21,8 @@ struct Sequence {
   std::vector<std::size_t> calls;  ///< in RankCalls::calls
 };
 
-/// Calls of one stream and one group size: each rank's belong to one of several groups.
+/// The calls of one stream and one group size on all ranks. Each rank's calls belong to one group,
+/// but the ranks form several groups.
 struct Family {
   int size = 0;
   std::int64_t stream = 0;
@@ -54,7 +51,7 @@ class Inference {
         if (const auto differs = difference(family, stride))
           candidates.push_back({stride, *differs});
     std::ranges::stable_sort(candidates, {}, &Candidate::differs);
-    const bool messages = passes_message(call(family.sequences[0], 0));
+    const bool messages = is_message(call(family.sequences[0], 0).kind);
     const auto taken = [&](const Candidate& each) {
       return !messages && taken_.contains({size, each.stride});
     };
@@ -62,7 +59,7 @@ class Inference {
     if (best == candidates.end()) return;
     const auto next = std::find_if_not(best + 1, candidates.end(), taken);
     if (next != candidates.end() && 2 * best->differs >= next->differs) return;
-    // Ranks that nothing synchronizes differ by more than ranks that a known group does.
+    // Ranks that nothing synchronizes differ by more than ranks that a known group synchronizes.
     if (best != candidates.begin() && best->differs > 2 * candidates.front().differs + least_time)
       return;
     taken_.insert({size, best->stride});
@@ -78,19 +75,20 @@ class Inference {
     return rank / (size * stride) * (size * stride) + rank % stride;
   }
 
-  /// Whether two ranks may be in one group: they call the same, or one sends what the other
-  /// receives.
+  /// Returns whether two ranks may be in one group: they make the same calls, or each sends what
+  /// the other receives.
   bool compatible(const Sequence& a, const Sequence& b) const {
     if (a.calls.size() != b.calls.size()) return false;
     for (std::size_t i = 0; i < a.calls.size(); ++i) {
       const Call &one = call(a, i), &other = call(b, i);
-      if (passes_message(one) != passes_message(other) || one.step != other.step) return false;
-      if (passes_message(one) ? one.kind == other.kind : one.kind != other.kind) return false;
+      if (is_message(one.kind) != is_message(other.kind) || one.step != other.step) return false;
+      if (is_message(one.kind) ? one.kind == other.kind : one.kind != other.kind) return false;
     }
     return true;
   }
 
-  /// The median difference between the times from one end to the next on two ranks.
+  /// Returns the median difference, over all calls, between two ranks' times from one end to the
+  /// next.
   double difference(const Sequence& a, const Sequence& b) const {
     std::vector<double> differences;
     const auto between = [&](const Sequence& of, std::size_t index) {
@@ -103,7 +101,8 @@ class Inference {
     return *middle;
   }
 
-  /// The largest difference between neighbours in the groups of a stride; none if it is impossible.
+  /// Returns the largest difference between neighbours in groups of this stride; nothing if the
+  /// neighbours' calls rule the stride out.
   std::optional<double> difference(const Family& family, std::size_t stride) const {
     const auto size = static_cast<std::size_t>(family.size);
     double largest = 0;
@@ -124,7 +123,7 @@ class Inference {
       for (const std::size_t each : family.sequences[rank].calls) {
         Call& found = ranks_[rank].calls[each];
         found.inferred = true;
-        if (passes_message(found))
+        if (is_message(found.kind))
           found.peer = other;
         else
           found.members = "stride " + std::to_string(stride) + " from " + std::to_string(first) +
@@ -135,7 +134,7 @@ class Inference {
 
   std::vector<RankCalls>& ranks_;
   const std::vector<int>& numbers_;
-  std::set<std::pair<std::size_t, std::size_t>> taken_;  ///< sizes and strides of known groups
+  std::set<std::pair<std::size_t, std::size_t>> taken_;  ///< sizes and strides already assigned
 };
 
 }  // namespace
@@ -148,8 +147,8 @@ void infer_groups(std::vector<RankCalls>& ranks, const std::vector<int>& numbers
     for (std::size_t i = 0; i < ranks[rank].calls.size(); ++i) {
       const Call& call = ranks[rank].calls[i];
       const bool unknown = call.kernel && call.comms_id.empty() && call.members.empty() &&
-                           (!passes_message(call) || (call.peer < 0 && !call.label));
-      if (!unknown || call.group_size < 2 || (passes_message(call) && call.group_size != 2))
+                           (!is_message(call.kind) || (call.peer < 0 && !call.label));
+      if (!unknown || call.group_size < 2 || (is_message(call.kind) && call.group_size != 2))
         continue;
       const Track& track = traces[rank].tracks[traces[rank].events[call.event].track];
       Family& family = found[{call.group_size, track.tid}];
@@ -159,7 +158,7 @@ void infer_groups(std::vector<RankCalls>& ranks, const std::vector<int>& numbers
         family.sequences.push_back({rank, {}});
       family.sequences.back().calls.push_back(i);
     }
-  // Groups with many calls, such as those of tensor parallelism, are the surest.
+  // Groups with many calls, such as those of tensor parallelism, give the most evidence.
   std::vector<Family> families;
   for (auto& [key, family] : found) families.push_back(std::move(family));
   std::ranges::stable_sort(families, std::greater{},

@@ -10,31 +10,34 @@
 
 namespace lockstep::kineto {
 
-/// What was found in the traces of a run, and how.
+/// The contents of a run's traces, in the terms of training. The vectors are parallel.
 struct Import {
   std::vector<Trace> traces;  ///< by rank
   std::vector<int> numbers;   ///< the rank of each trace
   std::vector<RankCalls> calls;
   std::vector<RankActions> actions;
-  std::vector<Match> matches;
+  std::vector<Picoseconds> moved;  ///< how far alignment moved each trace's first event
+  std::vector<Match> matches;      ///< not parallel to the others
   Alignment alignment;
-  bool groups_unknown = false;     ///< whether collectives that name no group are of several groups
-  std::vector<Picoseconds> moved;  ///< by trace: how far alignment moved its first event
-  std::vector<std::string> notes;  ///< one sentence each
+  bool ranks_stated = false;       ///< whether all traces state their ranks
+  bool groups_unknown = false;     ///< whether collectives that name no group have several groups
+  bool stages_inferred = false;    ///< whether stages.h inferred the stages
+  std::vector<std::string> notes;  ///< for the user, one sentence each (notes.h)
 };
 
 /// Finds steps, collectives, messages and pipeline actions in the traces of a run's ranks, and
-/// aligns their clocks: afterwards, all times count from the same instant on one clock. Throws
-/// UsageError if two traces are of the same rank.
+/// aligns their clocks. In the result, all times count from the run's first event, on one clock.
+/// Throws UsageError if there is no trace, or if two traces are of the same rank.
 Import analyse(std::vector<Trace> traces);
 
 /// Returns whether all traces name the same host.
 bool have_one_host(const std::vector<Trace>& traces);
 
 /// Fills a timeline. Each rank gets lanes for compute (lane 0), for its other streams, for its
-/// communication and for the threads of its host. On lane 0, the time in which a rank waits for a
-/// collective or a message is a wait, as in Lockstep's own traces; a wait for members that had not
-/// started yet also stands below the collective, with the last of them as its peer.
+/// communication and for the threads of its host. As in Lockstep's own traces, lane 0 shows as
+/// waits the time in which a rank waits for a collective or a message. In the communication lanes,
+/// a wait for members that had not started yet also appears below the collective; its peer is the
+/// last of them.
 void fill(const Import& import, Timeline& timeline);
 
 }  // namespace lockstep::kineto

@@ -4,12 +4,15 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <limits>
 #include <utility>
+
+#include "core/kineto/numbers.h"
 
 namespace lockstep::kineto {
 namespace {
 
-/// Takes a number from the front of `text`.
+/// Removes a number from the front of `text` and returns it.
 std::optional<int> take_number(std::string_view& text) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -18,6 +21,7 @@ std::optional<int> take_number(std::string_view& text) {
   return number;
 }
 
+/// Returns the label of one action, without "PP:".
 std::optional<PipelineLabel> label_of(std::string_view text) {
   using Kind = PipelineLabel::Kind;
   PipelineLabel label;
@@ -40,7 +44,7 @@ std::optional<PipelineLabel> label_of(std::string_view text) {
   constexpr Known known[] = {
       {"F", Kind::action, Category::forward},
       {"B", Kind::action, Category::backward},
-      {"BW", Kind::action, Category::backward},  // of PyTorch 2.4
+      {"BW", Kind::action, Category::backward},  // in PyTorch 2.4
       {"I", Kind::action, Category::backward_input},
       {"W", Kind::action, Category::backward_weight},
       {"SEND_F", Kind::send, Category::forward},
@@ -64,7 +68,7 @@ std::optional<PipelineLabel> label_of(std::string_view text) {
   return {};
 }
 
-/// Returns a name in lower case, without underscores.
+/// Returns the beginning of a name in lower case, without underscores.
 std::string simplified(std::string_view name) {
   std::string simple;
   for (const char each : name.substr(0, 64))
@@ -91,12 +95,23 @@ std::vector<PipelineLabel> pipeline_labels(std::string_view annotation) {
   return {*first, *second};
 }
 
-std::optional<int> profiler_step(std::string_view annotation) {
-  constexpr std::string_view prefix = "ProfilerStep#";
+int stage_after(int stage, bool forward) {
+  if (!forward) return std::max(stage - 1, -1);
+  return stage < std::numeric_limits<int>::max() ? stage + 1 : -1;
+}
+
+std::optional<int> numbered(std::string_view annotation, std::string_view prefix) {
   if (!annotation.starts_with(prefix)) return {};
-  annotation.remove_prefix(prefix.size());
-  const auto step = take_number(annotation);
-  return annotation.empty() ? step : std::nullopt;
+  const auto number = number_from<int>(annotation.substr(prefix.size()));
+  return number && *number >= 0 ? number : std::nullopt;
+}
+
+std::optional<int> profiler_step(std::string_view annotation) {
+  return numbered(annotation, "ProfilerStep#");
+}
+
+bool is_c10d(std::string_view name) {
+  return name.starts_with("c10d::");
 }
 
 const char* name_of(CallKind operation) {
@@ -109,7 +124,7 @@ const char* name_of(CallKind operation) {
 
 CallKind call_kind_of(std::string_view name) {
   const std::string text = simplified(name);
-  // In this order, because some names are parts of others.
+  // The first match counts, so a name comes before its parts: "allgather" before "gather".
   constexpr std::pair<std::string_view, CallKind> known[] = {
       {"allreduce", CallKind::all_reduce},  {"reducescatter", CallKind::reduce_scatter},
       {"allgather", CallKind::all_gather},  {"alltoall", CallKind::all_to_all},
@@ -123,6 +138,10 @@ CallKind call_kind_of(std::string_view name) {
   for (const auto& [part, operation] : known)
     if (text.find(part) != std::string::npos) return operation;
   return CallKind::other;
+}
+
+bool is_message(CallKind operation) {
+  return operation == CallKind::send || operation == CallKind::receive;
 }
 
 bool synchronizes(CallKind operation) {

@@ -11,11 +11,7 @@
 namespace lockstep::kineto {
 namespace {
 
-bool is_message(const Call& call) {
-  return call.kind == CallKind::send || call.kind == CallKind::receive;
-}
-
-/// Joins the parts of a key with a character that no name contains.
+/// Joins the parts of a key, each followed by a separator.
 template <class... Parts>
 std::string key_of(const Parts&... parts) {
   std::string key;
@@ -57,18 +53,19 @@ class Matcher {
 
  private:
   void add_rank(std::size_t rank) {
-    std::map<std::string, int> counts;  // how often a key occurred on this rank
+    std::map<std::string, int> counts;  // of each key on this rank
     for (std::size_t i = 0; i < ranks_[rank].calls.size(); ++i) {
       const Call& call = ranks_[rank].calls[i];
       MatchedBy by = MatchedBy::order;
-      std::string key = is_message(call) ? message_key(rank, call, by) : collective_key(call, by);
+      std::string key =
+          is_message(call.kind) ? message_key(rank, call, by) : collective_key(call, by);
       if (key.empty()) continue;
       if (by == MatchedBy::order && call.inferred) by = MatchedBy::inferred;
-      // A rank may send a message to itself: two stages of a V are neighbours.
-      const std::string side = is_message(call) ? key_of(key, name_of(call.kind)) : key;
+      // A rank may send a message to itself: in a V-shaped placement, it holds two adjacent stages.
+      const std::string side = is_message(call.kind) ? key_of(key, name_of(call.kind)) : key;
       key = key_of(key, counts[side]++);
       Match& match = found_[key];
-      match.kind = is_message(call) ? CallKind::send : call.kind;
+      match.kind = is_message(call.kind) ? CallKind::send : call.kind;
       match.by = by;
       match.members.push_back({rank, i});
     }
@@ -87,22 +84,22 @@ class Matcher {
     return key_of("order", call.members, name_of(call.kind), call.step);
   }
 
-  /// A message is known by the action that it belongs to, or by its two ranks.
+  /// A message's key contains the action that it belongs to or, without a label, its two ranks.
   std::string message_key(std::size_t rank, const Call& call, MatchedBy& by) const {
     const bool sends = call.kind == CallKind::send;
     if (call.label) {
       by = MatchedBy::label;
       const bool forward = call.label->category == Category::forward;
-      const int user = sends ? call.label->stage + (forward ? 1 : -1) : call.label->stage;
-      return key_of("pp", call.step, user, forward ? 1 : 0, call.label->microbatch);
+      const int receiver = sends ? stage_after(call.label->stage, forward) : call.label->stage;
+      return key_of("pp", call.step, receiver, forward ? 1 : 0, call.label->microbatch);
     }
     if (call.peer < 0) return {};
     const int self = numbers_[rank];
     return key_of("p2p", sends ? self : call.peer, sends ? call.peer : self, call.step);
   }
 
-  /// Pairs senders and receivers with one key. Replicas of a pipeline have equal keys: then a
-  /// sender's receiver is the one with which it shares its smallest process group.
+  /// Pairs senders and receivers that share a key. If a pipeline has replicas, their messages have
+  /// equal keys; then each sender is paired with the receiver in its smallest process group.
   void match_messages(const Match& all, std::vector<Match>& matches) const {
     std::vector<Match::Member> senders, receivers;
     for (const Match::Member& member : all.members)
@@ -129,8 +126,8 @@ class Matcher {
     }
   }
 
-  /// Returns whether two kernels name other ranks than each other's. (Calls of the host name ranks
-  /// of a group that they do not name.)
+  /// Returns whether either of two kernels names a rank other than the other's. (Calls on the host
+  /// number their peers within a group that they do not name, so they contradict nothing.)
   bool contradict(const Match::Member& a, const Match::Member& b) const {
     const auto names = [&](const Match::Member& one, const Match::Member& other) {
       const int peer = ranks_[one.rank].calls[one.call].peer;
@@ -143,7 +140,7 @@ class Matcher {
     return ranks_[member.rank].calls[member.call].kernel;
   }
 
-  /// Returns the size of the smallest process group that has both ranks.
+  /// Returns the size of the smallest process group that contains both ranks.
   std::size_t shared_group(const Match::Member& a, const Match::Member& b) const {
     std::size_t smallest = std::numeric_limits<std::size_t>::max() - 1;
     for (const std::set<int>& group : groups_[a.rank])

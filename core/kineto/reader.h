@@ -7,13 +7,13 @@
 
 namespace lockstep::kineto {
 
-/// Returns whether a document is a trace of PyTorch's profiler: a JSON object that has traceEvents
-/// and one of the fields that only Kineto writes. Looks at its first `looked_at` bytes only.
+/// Returns whether a document looks like a trace of PyTorch's profiler: an object with one of the
+/// fields that only Kineto writes. Looks only at the beginning, of at most 64 KiB.
 bool is_kineto(std::string_view document);
 
-/// Reads a whole trace. Reserves padding in `document`, which need not be kept. Malformed events
-/// are skipped and counted; fields of the wrong type count as absent. Throws UsageError, naming
-/// `file`, if the document is not JSON, is cut off, or has no traceEvents.
+/// Reads a whole trace; may add padding to `document`. Malformed events are skipped and counted,
+/// and fields of the wrong type count as absent. Throws UsageError, naming `file`, if the document
+/// is not complete JSON or has no traceEvents.
 Trace read_trace(std::string document, const std::string& file);
 
 }  // namespace lockstep::kineto

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -10,22 +10,30 @@
 
 namespace lockstep::kineto {
 
-// A trace of one process, as PyTorch's profiler (Kineto) writes it, as plain values. Field names of
-// the JSON are in reader.cpp. Times are on the process's own clock until align.h corrects them.
+// The trace of one process, as recorded by PyTorch's profiler (Kineto), as plain values. Only
+// reader.cpp knows the field names of the JSON. Times are on the process's own clock until
+// alignment.h corrects them.
 
-/// What a process told the profiler about a collective or a message.
-/// (torch/csrc/distributed/c10d/ParamCommsUtils.hpp; older versions write fewer fields.)
+/// The arguments of a collective or a message, as the process passed them to the profiler
+/// (torch/csrc/distributed/c10d/ParamCommsUtils.hpp). Older versions write fewer of them. Strings
+/// are indices into Trace::names.
 struct Communication {
-  std::uint32_t operation = 0;    ///< "allreduce", "send"; in Trace::names
-  std::uint32_t group = 0;        ///< name of the process group; in Trace::names
-  std::uint32_t description = 0;  ///< what the program calls the group; in Trace::names
-  std::uint32_t members = 0;      ///< "[0, 1, 2, 3]", as written; in Trace::names
+  std::uint32_t operation = 0;    ///< "allreduce", "send"
+  std::uint32_t group = 0;        ///< name of the process group
+  std::uint32_t description = 0;  ///< the program's name for the group
+  std::uint32_t members = 0;      ///< "[0, 1, 2, 3]", as written
+  std::uint32_t comms_id = 0;     ///< the same on all ranks of one collective
+  std::uint32_t dtype = 0;
   int group_size = -1;
   std::int64_t sequence = -1;  ///< counts the collectives of a group
-  std::uint32_t comms_id = 0;  ///< identifies one collective on all ranks; in Trace::names
   std::int64_t elements_in = -1, elements_out = -1;
-  std::uint32_t dtype = 0;            ///< in Trace::names
-  int source = -1, destination = -1;  ///< of a message: its ranks
+  int source = -1, destination = -1;  ///< the sender or the receiver of a message
+};
+
+/// A point in time on a track.
+struct TrackTime {
+  std::uint16_t track = 0;  ///< in Trace::tracks
+  Picoseconds at = 0;
 };
 
 struct Event {
@@ -34,16 +42,16 @@ struct Event {
     annotation,      ///< record_function on the host
     python,          ///< a Python function
     runtime,         ///< a call of CUDA's runtime or driver
-    gpu_annotation,  ///< the kernels that were launched in an annotation
+    gpu_annotation,  ///< spans the kernels that were launched within an annotation
     kernel,          ///< on the GPU
     memory,          ///< a copy or a memset on the GPU
   };
   Picoseconds start = 0, end = 0;
-  std::int64_t correlation = -1;    ///< joins a runtime call and what it launched
+  std::int64_t correlation = -1;    ///< links a runtime call with the work that it launches
   std::int64_t bytes = -1;          ///< of a copy, or of an operator's first tensor
   std::uint32_t name = 0;           ///< in Trace::names
   std::int32_t communication = -1;  ///< in Trace::communications
-  std::int32_t peer = -1;           ///< of c10d::send and c10d::recv_: the rank in the group
+  std::int32_t peer = -1;           ///< of c10d::send and c10d::recv_: the rank within the group
   std::uint16_t track = 0;          ///< in Trace::tracks
   Kind kind = Kind::op;
 };
@@ -62,33 +70,52 @@ struct ProcessGroup {
   std::vector<int> ranks;  ///< empty if unknown
 };
 
-/// An operator of the forward pass, and the backward operator that autograd recorded for it: two
-/// times on tracks.
+/// An autograd link: a point within an operator of the forward pass, and one within the backward
+/// operator that autograd recorded for it.
 struct ForwardBackward {
-  Picoseconds forward = 0, backward = 0;
-  std::uint16_t forward_track = 0, backward_track = 0;
+  TrackTime forward, backward;
 };
 
 struct Trace {
   std::string file;  ///< for messages
-  int rank = -1;     ///< -1: the trace does not say
+  int rank = -1;     ///< -1 if the trace does not state it
   int world_size = -1;
-  std::string host;  ///< "" if the trace does not say
+  std::string host;  ///< "" if the trace does not state it
   std::vector<ProcessGroup> groups;
   std::vector<std::string> names;  ///< names[0] is ""
   std::vector<Track> tracks;
   std::vector<Communication> communications;
-  std::vector<Event> events;  ///< by start; of equal starts, the longest first
+  std::vector<Event> events;  ///< by start; among equal starts, the longest first
   std::vector<ForwardBackward> passes;
-  /// The time that `events` count from, in nanoseconds since 1970.
-  std::int64_t origin_ns = 0;
-  std::int64_t base_ns = 0;     ///< baseTimeNanoseconds, which is part of origin_ns
-  std::int64_t written_ns = 0;  ///< the origin as the times of events count it, without the base
+  std::int64_t origin_ns = 0;   ///< time 0 of `events`, in nanoseconds since 1970
+  std::int64_t base_ns = 0;     ///< the part of origin_ns that baseTimeNanoseconds states
+  std::int64_t written_ns = 0;  ///< the rest of origin_ns: time 0 as the file's `ts` counts it
   std::int64_t skipped = 0;     ///< malformed events
-  std::string first_skipped{};  ///< why, with the event's number
+  std::string first_skipped{};  ///< the number of the first skipped event, and the reason
 
   const std::string& name(std::uint32_t id) const { return names[id]; }
+  const std::string& name(const Event& event) const { return names[event.name]; }
+  /// Returns whether any track is a GPU's stream.
   bool has_gpu() const;
+  /// Returns whether kernels ran on a GPU. If so, its streams show the compute, not the host's
+  /// threads.
+  bool has_kernels() const;
+
+  /// Replaces each time t by at(t), which must be monotonic.
+  template <class Map>
+  void map_times(Map at) {
+    for (Event& event : events) {
+      event.start = at(event.start);
+      event.end = std::max(at(event.end), event.start);
+    }
+    for (ForwardBackward& pass : passes) {
+      pass.forward.at = at(pass.forward.at);
+      pass.backward.at = at(pass.backward.at);
+    }
+  }
 };
+
+/// Returns the starts of the runtime calls that launched work on the GPU, by correlation.
+std::unordered_map<std::int64_t, TrackTime> launches_of(const Trace& trace);
 
 }  // namespace lockstep::kineto
