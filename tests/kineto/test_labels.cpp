@@ -1,11 +1,13 @@
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "core/kineto/labels.h"
 
 using namespace lockstep;
 using namespace lockstep::kineto;
 
-TEST_CASE("annotations of torch.distributed.pipelining are actions and messages") {
+TEST_CASE("an annotation by torch.distributed.pipelining labels actions and messages") {
   using Kind = PipelineLabel::Kind;
   CHECK(pipeline_labels("PP:1F0") ==
         std::vector{PipelineLabel{Kind::action, Category::forward, 1, 0}});
@@ -26,18 +28,30 @@ TEST_CASE("annotations of torch.distributed.pipelining are actions and messages"
                     PipelineLabel{Kind::action, Category::backward, 7, 1}});
 }
 
-TEST_CASE("other annotations are neither actions nor messages") {
+TEST_CASE("annotations of any other form are not labels") {
   for (const char* name :
        {"", "PP:", "PP:F0", "PP:1F", "PP:1X2", "PP:1F0x", "PP:2UNSHARD3", "1F0", "PP:-1F0",
         "PP:99999999999F0", "PP:(0F4;7B1)", "PP:(0F4)OVERLAP_F_B", "PP:;)(", "PP:(;)OVERLAP_F_B"})
     CHECK_MESSAGE(pipeline_labels(name).empty(), name);
-  CHECK(profiler_step("ProfilerStep#7") == 7);
-  CHECK_FALSE(profiler_step("ProfilerStep#"));
-  CHECK_FALSE(profiler_step("ProfilerStep#7b"));
-  CHECK_FALSE(profiler_step("step 7"));
 }
 
-TEST_CASE("an operation is known by any of its names") {
+TEST_CASE("a numbered annotation is a prefix and a number") {
+  CHECK(numbered("Forward 3", "Forward ") == 3);
+  CHECK(numbered("Backward 12", "Backward ") == 12);
+  CHECK(profiler_step("ProfilerStep#7") == 7);
+  for (const char* name : {"", "ProfilerStep#", "ProfilerStep#7b", "ProfilerStep#-7",
+                           "ProfilerStep#99999999999", "ProfilerStep# 7", "step 7"})
+    CHECK_MESSAGE(!profiler_step(name), name);
+}
+
+TEST_CASE("a result goes to the next stage in the forward pass, and to the previous in backward") {
+  CHECK(stage_after(2, true) == 3);
+  CHECK(stage_after(2, false) == 1);
+  CHECK(stage_after(0, false) == -1);
+  CHECK(stage_after(std::numeric_limits<int>::max(), true) == -1);
+}
+
+TEST_CASE("an operation is recognized by each of its names") {
   const auto is = [](CallKind kind, std::initializer_list<const char*> names) {
     for (const char* name : names) CHECK_MESSAGE(call_kind_of(name) == kind, name);
   };
