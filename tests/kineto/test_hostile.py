@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""`lockstep_view --summary` on damaged and hostile files: one clear line, bounded memory, no crash.
+"""Runs `lockstep_view --summary` on damaged and hostile files: one clear line, bounded memory, no crash.
 
     tests/kineto/test_hostile.py --viewer LOCKSTEP_VIEW [--all] [--no-limit] [CASE...]
 
-hostile.py makes the files. The quick test tries every case, and a sample of wrong values in fields; --all tries all of
-them. --no-limit is for sanitizers, which need terabytes of address space.
+hostile_archives.py and hostile_documents.py create the files. By default, the test runs every case and a sample of the
+wrong values in fields; with --all, it tries all values. --no-limit is for sanitizers, which need terabytes of address space.
 """
 
 import argparse
@@ -19,22 +19,24 @@ import tempfile
 import warnings
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import hostile          # noqa: E402
+import hostile                          # noqa: E402
+import hostile_archives                 # noqa: E402, F401 (registers its cases)
+import hostile_documents                # noqa: E402
 
-ALLOWED = '256MB'       # the most that the viewer may unpack
-MEMORY = 2 << 30        # of address space, most of which the libraries and the allocator only reserve
+UNPACKED = '256MB'      # the limit for unpacked data that the viewer is given
+MEMORY = 2 << 30        # bytes of address space; libraries and the allocator reserve most of it without using it
 SECONDS = 120
 LONGEST_LINE = 400
 
 
 def attempt(viewer, paths, limit):
-    """Runs the viewer; returns its exit code, standard output and error, or a fault."""
+    """Runs the viewer, and returns its exit code, standard output and standard error; on a time-out, (None, '', message)."""
     def bound():
         if limit:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
-        done = subprocess.run([viewer, '--summary', '--json', '--memory', ALLOWED, *map(str, paths)], preexec_fn=bound, timeout=SECONDS,
+        done = subprocess.run([viewer, '--summary', '--json', '--memory', UNPACKED, *map(str, paths)], preexec_fn=bound, timeout=SECONDS,
                               stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, 'DISPLAY': ''})
     except subprocess.TimeoutExpired:
         return None, '', f'took more than {SECONDS} s'
@@ -42,7 +44,7 @@ def attempt(viewer, paths, limit):
 
 
 def fault(code, output, error, codes, says):
-    """The fault of the viewer's answer, or None."""
+    """The first fault in the viewer's answer, or None."""
     if code is None or code < 0 or code > 2:
         return f'exit code {code}: {error.strip()[-300:]}'
     if code not in codes:
@@ -62,7 +64,7 @@ def fault(code, output, error, codes, says):
     try:
         output.decode()
     except UnicodeDecodeError:
-        return 'prints bytes that are no UTF-8'
+        return 'prints bytes that are not UTF-8'
     return None
 
 
@@ -71,10 +73,10 @@ def main():
     parser.add_argument('--viewer', required=True)
     parser.add_argument('--all', action='store_true')
     parser.add_argument('--no-limit', action='store_true')
-    parser.add_argument('--verbose', action='store_true', help='print what the viewer says')
+    parser.add_argument('--verbose', action='store_true', help='print the exit code and errors of each run')
     parser.add_argument('cases', nargs='*')
     given = parser.parse_args()
-    warnings.simplefilter('ignore')         # zipfile warns about a name that occurs twice
+    warnings.simplefilter('ignore')         # zipfile warns about duplicate names
     faults = []
 
     def one(name, build, codes, says):
@@ -90,7 +92,7 @@ def main():
 
     cases = [(name, *rest) for name, rest in hostile.CASES.items() if not given.cases or name in given.cases]
     if not given.cases:
-        values = list(hostile.wrong_values())
+        values = list(hostile_documents.wrong_values())
         if not given.all:
             values = random.Random(os.environ.get('LOCKSTEP_SEED', 1)).sample(values, 120)
         for name, text in values:
