@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the summary of traces of GPUs with HolisticTraceAnalysis (HTA), an independent implementation.
 
-    tests/kineto/check_hta.py [--viewer LOCKSTEP_VIEW] [FILE...]     (needs HolisticTraceAnalysis; by hand)
+    tests/kineto/check_hta.py [--viewer LOCKSTEP_VIEW] [FILE...]     (needs HolisticTraceAnalysis; run by hand)
 
 Without FILE: simulated jobs in each style of tests/golden/make_gpu_traces.py. HTA defines, for the GPU events of a rank
 (https://hta.readthedocs.io, "Temporal Breakdown" and "Communication Computation Overlap"):
@@ -10,12 +10,12 @@ Without FILE: simulated jobs in each style of tests/golden/make_gpu_traces.py. H
   computation kernel runs; non-compute time: the rest, in which only communication or memory kernels run;
 - overlap: the time in which computation and communication run, divided by the time in which communication runs.
 
-Kernels are communication if their name begins with nccl and contains Kernel, memory if it begins with Memcpy, Memset or
-dma, and otherwise computation. Rounding to whole microseconds is off, and the last step is included.
+HTA classifies kernels by name: communication if it begins with nccl and contains Kernel, memory if it begins with Memcpy,
+Memset or dma, and otherwise computation. This script turns off HTA's rounding to whole microseconds, and includes the last
+step.
 """
 
 import argparse
-import json
 import os
 import pathlib
 import sys
@@ -32,7 +32,7 @@ from viewer import microseconds, summary            # noqa: E402
 
 
 def ask_hta(paths):
-    """{rank: figures} and, per rank, the total time by kernel name."""
+    """HTA's figures, {rank: {figure: value}}, and its total times, {rank: {kernel name: microseconds}}."""
     from hta.trace_analysis import TraceAnalysis
     files = {truth.Trace(path).rank: str(path) for path in paths}
     analysis = TraceAnalysis(trace_files=files, include_last_profiler_step=True)
@@ -51,6 +51,7 @@ def ask_hta(paths):
 
 
 def ask_truth(paths):
+    """The same as computed by truth.py."""
     figures, by_name = {}, {}
     for trace in map(truth.Trace, paths):
         own = truth.breakdown(trace)
@@ -64,7 +65,7 @@ def ask_truth(paths):
 
 
 def ask_viewer(viewer, paths):
-    """The same from the viewer's summary. Its times by kernel cover all ranks together, so they are not compared."""
+    """The same figures from the viewer's summary, and None: its times by kernel are sums over all ranks."""
     found = summary(viewer, paths)
     figures = {}
     for rank in found['ranks']:
@@ -79,12 +80,13 @@ def ask_viewer(viewer, paths):
 
 
 def differences(name, expected, found):
-    """Prints the figures that differ by more than HTA's rounding (0.01 percent; a microsecond of total time, 0.1 per kernel)."""
+    """Prints and counts the figures that differ by more than HTA rounds: 0.01 percentage points, and for times 1 us in total or
+    0.1 us per kernel."""
     wrong = 0
     for rank, figures in expected[0].items():
         for key, value in figures.items():
             other = found[0][rank][key]
-            if value != value and other is None:        # without communication, HTA's overlap is NaN
+            if value != value and other is None:        # HTA's overlap if there is no communication: NaN
                 continue
             if other is None or abs(value - other) > (1 if key == 'kernel_time' else 0.011):
                 wrong += 1

@@ -1,8 +1,10 @@
-"""Writes a simulated job's rank as PyTorch's profiler (Kineto) would: Chrome Trace Events, with a given year's arguments.
+"""Writes one rank of a simulated job as PyTorch's profiler (Kineto) of a given year would: as Chrome Trace Events.
 
-`style` is '2023' (collective name, size, group size and dtype; whole microseconds since 1970), '2024' (also the group and
-its ranks; times relative to baseTimeNanoseconds), '2026' (also Seq and Comms Id, and PP: annotations) or 'bare' (as 2023,
-but without arguments on the kernels).
+`style` selects the version:
+- '2023': collective name, size, group size and dtype; times in whole microseconds since 1970;
+- '2024': also the group and its ranks; times relative to baseTimeNanoseconds;
+- '2026': also Seq, Comms Id and the PP: annotations;
+- 'bare': as 2023, but without arguments on the kernels.
 """
 
 import dataclasses
@@ -10,9 +12,9 @@ import gzip
 import hashlib
 import json
 
-BACKWARD_THREAD = 100           # its tid is the pid plus this
+BACKWARD_THREAD = 100           # the backward thread's tid, minus the pid
 STYLES = ('bare', '2023', '2024', '2026')
-NAME_GROUPS = ('2024', '2026')  # their collectives name their groups
+NAME_GROUPS = ('2024', '2026')  # styles whose collectives name their groups
 
 
 @dataclasses.dataclass
@@ -30,13 +32,13 @@ class HostClock:
 
 
 def comms_id(call, is_p2p):
-    """As in torch, a hash of the group's name, the call's number and the group's ranks."""
+    """As in PyTorch, a hash of the group's name, first rank and size, and of the call's number."""
     text = f'{call.group.name} {call.seq} {is_p2p} {call.group.ranks[0]} {len(call.group.ranks)}'
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], 'little')
 
 
 class KinetoFile:
-    """One rank's file. `number` and `world`: the rank and world size to write if the job is part of a larger one."""
+    """The file of one rank. If the job is part of a larger one, `number` and `world` are the rank and world size to write."""
 
     def __init__(self, job, rank, clock, style='2026', groups=(), gpu=0, with_stack=False, number=None, world=None,
                  on_demand=False):
@@ -83,7 +85,8 @@ class KinetoFile:
         for stream in streams:
             self._meta('thread_name', self.gpu, stream, {'name': f'stream {stream} '})
         self._meta('thread_name', self.pid, self.pid, {'name': f'thread {self.pid} (python3)'})
-        self._meta('thread_name', self.pid, self.pid + BACKWARD_THREAD, {'name': f'thread {self.pid + 100} (pt_autograd_0)'})
+        backward = self.pid + BACKWARD_THREAD
+        self._meta('thread_name', self.pid, backward, {'name': f'thread {backward} (pt_autograd_0)'})
 
     def _next(self):
         self.external += 1
@@ -129,7 +132,7 @@ class KinetoFile:
         return args | {'Seq': call.seq, 'Comms Id': comms_id(call, p2p)}
 
     def _kernel(self, kernel):
-        """The host's operation and its launch, the kernel, and the flows between them."""
+        """Adds the host's operator, its launch, the kernel, and the flows between them."""
         backward = kernel.backward_of is not None
         tid = self.pid + (BACKWARD_THREAD if backward else 0)
         host_begin, launch = kernel.launch - 2.6, kernel.launch
@@ -168,7 +171,7 @@ class KinetoFile:
         self._flow('f', 'ac2g', correlation, self.gpu, kernel.stream, kernel.begin)
 
     def _gpu_annotations(self):
-        """The profiler repeats an annotation on each stream, over the kernels that were launched inside it."""
+        """Repeats each annotation on each stream, around the kernels that were launched within it."""
         if self.style not in NAME_GROUPS:
             return
         kernels = [what for kind, what in self.job.programs[self.rank] if kind == 'launch']
@@ -189,7 +192,7 @@ class KinetoFile:
                             'ts': self._time(last + 50)})
 
     def document(self):
-        """The whole file as a value."""
+        """The whole file as a Python value."""
         info = {'backend': 'nccl', 'rank': self.number, 'world_size': self.world}
         if self.style in NAME_GROUPS:
             info |= {'pg_count': len(self.groups), 'pg_config': [
@@ -203,7 +206,7 @@ class KinetoFile:
             head |= {'displayTimeUnit': 'ms', 'baseTimeNanoseconds': self.clock.base_ns}
         if self.style == '2026':
             head['host_name'] = self.clock.host
-        if self.on_demand:      # the profiler learns about the groups only from the collectives
+        if self.on_demand:      # the profiler learns the groups only from the collectives, so it writes them last
             info = head.pop('distributedInfo')
             for config in info.get('pg_config', []):
                 config['ranks'] = str(config['ranks'])

@@ -1,8 +1,8 @@
-"""Simulates a training job on GPUs whose clocks disagree, and knows which rank waited for which.
+"""Simulates a training job on GPUs, and computes which rank waited for which.
 
 A Job holds one program per rank: kernels in the order in which the host launches them. `run` computes when each kernel
 begins and ends on a common clock. The members of a collective begin when their own stream reaches it, and end together.
-kineto_file.py writes what a profiler on each host would have recorded.
+kineto_file.py writes the trace that a profiler on each host would have recorded.
 
 Times are in microseconds.
 """
@@ -13,8 +13,8 @@ import random
 
 @dataclasses.dataclass
 class Collective:
-    """One call of a communication operation, by all its members."""
-    name: str                   # as torch names it: allreduce, _allgather_base, _reduce_scatter_base, send (with recv)
+    """One communication operation, with the calls of all its members."""
+    name: str                   # PyTorch's name: allreduce, _allgather_base, _reduce_scatter_base, send (with recv)
     group: 'Group'
     seq: int
     elements: int
@@ -25,7 +25,7 @@ class Collective:
     kernels: dict = dataclasses.field(default_factory=dict)     # by rank
 
     def waits(self):
-        """How long each member's kernel waited, and for which rank: the one that began last."""
+        """{rank: (wait, peer)}: how long each member's kernel waited, and for which peer: the member that began last."""
         last = max(self.kernels.values(), key=lambda kernel: kernel.begin)
         return {rank: (last.begin - kernel.begin, last.rank) for rank, kernel in self.kernels.items()}
 
@@ -45,7 +45,7 @@ class Kernel:
     stream: int
     name: str
     duration: float
-    needs: list                 # kernels that end before this one begins
+    needs: list                 # kernels that must end before this one begins
     category: str = 'kernel'
     collective: Collective = None
     host_op: str = 'aten::mm'
@@ -65,7 +65,7 @@ class Job:
         self.random = random.Random(seed)
         self.programs = [[] for _ in range(ranks)]
         self.collectives = []
-        self.pending = {}       # calls that some of their members have not made yet
+        self.pending = {}       # collectives, by group and key, which members can join
 
     def launch(self, kernel):
         self.programs[kernel.rank].append(('launch', kernel))
@@ -76,7 +76,7 @@ class Job:
 
     def collective(self, rank, stream, group, key, name, kernel_name, elements, duration, needs=(), dtype='BFloat16',
                    members=None):
-        """`rank`'s part of the call that `key` identifies; the first caller creates it."""
+        """Adds `rank`'s part of the call that `key` identifies; its first member creates the call."""
         call = self.pending.get((group.ranks, group.name, key))
         if call is None:
             if name == 'send':
@@ -106,8 +106,8 @@ class Job:
         clock = [10 + self.random.uniform(0, 40) for _ in range(self.ranks)]
         place = [0] * self.ranks
         opened = [[] for _ in range(self.ranks)]
-        streams = [{} for _ in range(self.ranks)]       # the kernels of each, in order
-        ready = {}                                      # how many of a stream's kernels have ended
+        streams = [{} for _ in range(self.ranks)]       # by stream: its kernels, in order
+        ready = {}                                      # by rank and stream: how many of its kernels have ended
         while True:
             moved = False
             for rank, program in enumerate(self.programs):
@@ -169,7 +169,7 @@ class Job:
         return moved
 
     def waits(self):
-        """For each rank, the microseconds that its communication kernels waited for each other rank."""
+        """For each rank, {peer: how long its communication kernels waited for that peer}."""
         total = [{} for _ in range(self.ranks)]
         for call in self.collectives:
             for rank, (wait, peer) in call.waits().items():

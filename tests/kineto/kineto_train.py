@@ -45,7 +45,7 @@ class Training:
             members = {'tp': [self.rank(d, p, i) for i in range(tp)], 'pp': [self.rank(d, i, t) for i in range(pp)],
                        'dp': [self.rank(i, p, t) for i in range(dp)]}
             for axis, group in members.items():
-                # like a name that a user gives, the name is the same for all groups of an axis
+                # as with names chosen by users, all groups of an axis have the same name
                 self.groups[axis].setdefault(tuple(group), Group(f'mesh_{axis}', f'mesh_{axis}', tuple(group)))
         for step in range(first_step, first_step + steps):
             for rank in ranks:
@@ -75,7 +75,7 @@ class Training:
                                    needs, dtype, members)
 
     def _layers(self, rank, step, microbatch, backward, needs):
-        """One pass through the rank's layers; returns its last kernel."""
+        """Adds one pass through the rank's layers, and returns its last kernel."""
         last = list(needs)
         for layer in reversed(range(self.layers)) if backward else range(self.layers):
             for index, kernel in enumerate(BACKWARD if backward else FORWARD):
@@ -131,7 +131,7 @@ class Training:
 
 
 def dual_pipe(layers=4, seed=1):
-    """A forward chunk overlapped with a backward chunk, as in DeepSeek's profile: one rank's job, DeepEP's kernels."""
+    """One rank's forward chunk overlapped with a backward chunk, as in DeepSeek's profile, with DeepEP's kernels."""
     job = Job(1, seed)
     compute, communication = 7, 27
     parts = [('combine(B)', communication, 'void deep_ep::internode::combine<nv_bfloat16>(int4*, float*, bool const*)', 610),

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Random jobs on hosts whose clocks are wrong and drift: the viewer must find the offsets and state its accuracy.
+"""Checks the viewer's clock alignment on simulated jobs whose hosts' clocks are wrong and drift.
 
     tests/kineto/test_alignment.py --viewer LOCKSTEP_VIEW [--count N] [--seed S]
 
-kineto_job.py knows each job's clocks and which rank waited for which. The viewer must correct each rank's clock to within
-the residual that it shows. If ranks have no collective in common, it must say so and move nothing.
+Each job's true clocks are known. The viewer must correct each rank's clock to within the residual that it shows. If ranks
+have no collective in common, it must say so and correct nothing.
 """
 
 import argparse
@@ -27,7 +27,7 @@ WRITTEN = {style: 0.001 if style in NAME_GROUPS else 1.0 for style in STYLES}   
 
 
 def random_clocks(draw, hosts):
-    """The first is right; the others are wrong by up to hours, and drift by up to 100 parts per million."""
+    """Clocks of which the first is right; the others are off by up to hours, and drift by up to 100 parts per million."""
     clocks = []
     for index in range(hosts):
         offset = 0 if index == 0 else draw.choice([-1, 1]) * 10 ** draw.uniform(0, 10)
@@ -65,10 +65,11 @@ def one_job(viewer, draw, index):
     name = f'job {index} (dp, pp, tp {sizes}, {style}, {hosts} hosts)'
     wrong = []
     residual = microseconds(found.get('clock_residual', -1))
-    # If there are several groups, and no collective names its own, the viewer infers them, or says for which ranks it can't.
-    says = any('not aligned' in note for note in found['notes'])
+    # If there are several groups and no collective names its own, the viewer infers them, or reports the ranks for which it
+    # cannot.
+    unaligned = any('not aligned' in note for note in found['notes'])
     unknown = style not in NAME_GROUPS and (sum(size > 1 for size in sizes) > 1 or sizes[1] > 1)
-    if says and unknown and residual < 0:
+    if unaligned and unknown and residual < 0:
         return wrong if not any(rank['clock_moved'] for rank in found['ranks']) else [f'{name}: moved without a match']
     if residual < 0:
         return [f'{name}: no residual; {found["notes"]}']
@@ -81,23 +82,23 @@ def one_job(viewer, draw, index):
             continue
         if abs(moved - expected) > residual + WRITTEN[style] + 1e-9 * abs(expected):
             wrong.append(f'{name}: rank {rank["rank"]} moved by {moved:.3f} us, truth {expected:.3f}, residual {residual:.3f}')
-    # Each collective leaves 0.4 us of uncertainty, a few cannot determine the drift, and errors add up along chains of
-    # ranks.
+    # The factor allows for three facts: each collective leaves 0.4 us of uncertainty, few collectives cannot determine the
+    # drift, and errors add up along chains of ranks.
     if residual > 60 * (0.4 + WRITTEN[style]) + 1e-9 * max(abs(clock.offset) for clock in clocks):
         wrong.append(f'{name}: residual {residual:.3f} us, but members end within 0.4 us')
     return wrong
 
 
 def no_collective(viewer, draw, index):
-    """Two jobs that share nothing, written as one job's ranks: no collective joins the second half to the first."""
+    """Two independent jobs, written as the halves of one job: no collective joins the second half to the first."""
     style = draw.choice(list(WRITTEN))
-    half = draw.choice([1, 2])          # of one rank, which calls nothing, or of two, which reduce their gradients
+    half = draw.choice([1, 2])          # ranks: one rank has no collectives, two reduce their gradients
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         for part in (0, 1):
             training = Training(half, 1, 1, style=style, seed=draw.randrange(10**6))
             clock = HostClock(f'host{part}', draw.uniform(-1e6, 1e6))
-            # The groups' ranks are also numbered within the whole job.
+            # The groups' ranks must also be those of the whole job.
             for group in training.all_groups():
                 group.ranks = tuple(rank + half * part for rank in group.ranks)
                 group.name += f' of half {part}'
@@ -110,7 +111,7 @@ def no_collective(viewer, draw, index):
         found = summary(viewer, [folder])
     wrong = []
     if style not in NAME_GROUPS and half == 2:
-        # Without the groups' ranks in the file, nothing shows that the halves share no collective.
+        # These files do not list the groups' ranks, so they do not show that the halves share no collective.
         return wrong
     if not any('not aligned' in note for note in found['notes']):
         wrong.append(f'nothing in common {index}: the notes do not say so: {found["notes"]}')

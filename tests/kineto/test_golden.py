@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares `lockstep_view --summary` of PyTorch's traces with truth.py, which reads them independently.
+"""Compares `lockstep_view --summary` of PyTorch's traces with truth.py, an independent reader of them.
 
     tests/kineto/test_golden.py --viewer LOCKSTEP_VIEW [KIND...]
 
-The traces are tests/golden/torch_traces (torch on gloo, four processes) and, simulated, those of
-tests/golden/make_gpu_traces.py. In the first, every action of the pipeline is found, in the order of torch's CSV; each
-rank waits for the peers from which it receives, and about as long as truth.py says; the slow rank is the one that the
-others wait for. The second must give HolisticTraceAnalysis' figures (check_hta.py compares truth.py with HTA itself).
+For the recorded traces, tests/golden/torch_traces (PyTorch on gloo, four processes), the viewer must find every pipeline
+action, in the order of PyTorch's CSV. Each rank must wait for the peers from which it receives, about as long as truth.py
+computes, and the ranks must wait longest for the slow one. For the simulated traces of tests/golden/make_gpu_traces.py,
+the viewer must show HolisticTraceAnalysis' figures as truth.py computes them (check_hta.py compares truth.py with HTA).
 """
 
 import argparse
@@ -20,7 +20,7 @@ sys.path[:0] = [str(here), str(here.parent / 'golden')]
 
 import make_gpu_traces                              # noqa: E402
 import truth                                        # noqa: E402
-from kineto_file import NAME_GROUPS, STYLES         # noqa: E402
+from kineto_file import STYLES                      # noqa: E402
 from kineto_train import Training                   # noqa: E402
 from viewer import microseconds, summary            # noqa: E402
 
@@ -40,7 +40,7 @@ class Checks:
 
 
 def passes(cells):
-    """The passes of a row of a schedule's CSV; a joint action is two."""
+    """The passes in a row of a schedule's CSV, with each joint action split into its two passes."""
     found = []
     for cell in cells:
         joint = JOINT.match(cell)
@@ -51,7 +51,7 @@ def passes(cells):
 def check_pipeline(checks, kind, found, traces):
     rows = truth.schedule(GOLDEN / kind / 'schedule.csv')
     for trace, rank in zip(traces, found['ranks']):
-        if kind not in ('pp_1f1b', 'pp_gpipe'):     # torch annotates the actions: its own order is in the file
+        if kind not in ('pp_1f1b', 'pp_gpipe'):     # PyTorch annotates the actions, so the trace shows its order
             for step, actions in trace.actions().items():
                 checks.that(actions == rows[trace.pipeline_rank], f'{kind}, rank {trace.rank}, step {step}: torch ran {actions}')
         expected = passes(rows[trace.pipeline_rank])
@@ -60,7 +60,7 @@ def check_pipeline(checks, kind, found, traces):
 
 
 def check_waits(checks, kind, found, traces):
-    """Compares the waits with the sends and receives in which truth.py finds the main thread blocked."""
+    """Compares the viewer's waits with the times for which messages block the main thread, as truth.py computes them."""
     for trace, rank in zip(traces, found['ranks']):
         expected = truth.message_waits(trace, trace.members)
         waits = {int(peer): microseconds(time) for peer, time in rank['waits_by_peer'].items()}
@@ -100,7 +100,7 @@ def check_torch(checks, viewer, kind):
 
 
 def check_breakdown(checks, name, found, traces):
-    """Compares with HolisticTraceAnalysis' figures, which truth.py computes."""
+    """Compares the viewer's figures with HolisticTraceAnalysis' figures, as truth.py computes them."""
     by_name = {}
     for trace, rank in zip(traces, found['ranks']):
         own = truth.breakdown(trace)
@@ -125,7 +125,7 @@ def check_breakdown(checks, name, found, traces):
 
 
 def check_gpu(checks, viewer, style, sizes):
-    """A simulated job on dp x pp x tp ranks, one of which is slow."""
+    """Checks a simulated job on dp x pp x tp ranks, one of which is slow."""
     slow = 5
     name = f'gpu {style} {sizes}'
     training = Training(*sizes, slow={slow: 1.3}, style=style, seed=11)
@@ -139,12 +139,12 @@ def check_gpu(checks, viewer, style, sizes):
     checks.that([rank['rank'] for rank in found['ranks']] == list(range(training.job.ranks)), f'{name}: ranks')
     checks.that(found['steps'] == [5, 6], f'{name}: steps {found["steps"]}')
     if style == 'bare' and sum(size > 1 for size in sizes) > 1:
-        # The collectives name no group, and there are several: the viewer must say that it can't match them.
+        # The collectives name no group, and there are several groups, so the viewer must report that it cannot match them.
         checks.that(any('not matched' in note for note in found['notes']), f'{name}: notes {found["notes"]}')
         checks.that(not any(rank['waits_by_peer'] for rank in found['ranks']), f'{name}: waits without a match')
         return
     if style == '2023' and sum(size > 1 for size in sizes) > 1:
-        # The viewer infers the groups, so it must find the same waits as if the kernels named them, and say so.
+        # The viewer must report that it infers the groups, and find the same waits as if the kernels named them.
         checks.that(any('inferred' in note and 'group' in note for note in found['notes']), f'{name}: {found["notes"]}')
         with tempfile.TemporaryDirectory() as scratch:
             make_gpu_traces.write(pathlib.Path(scratch), '2026', seed=11,
@@ -156,7 +156,7 @@ def check_gpu(checks, viewer, style, sizes):
                 checks.that(abs(mine - its) < 0.05 * its + 150, f'{name}, rank {rank["rank"]}: waits {mine:.0f} us for {peer}, '
                             f'but {its:.0f} if the groups are named')
     for rank, total in zip(found['ranks'], training.job.waits()):
-        # Nothing else runs while a rank waits for a gradient or for an all-reduce, so these waits are exposed.
+        # While a rank waits for a gradient or for an all-reduce, nothing else runs, so these waits are exposed.
         waited = {int(peer): microseconds(time) for peer, time in rank['waits_by_peer'].items()}
         if sizes[1] == 1:
             checks.that(abs(waited.get(slow, 0) - total.get(slow, 0)) < 0.02 * total.get(slow, 0) + 30,

@@ -1,8 +1,8 @@
-"""Reads PyTorch's traces independently and finds what a viewer must find. Uses only Python's standard library.
+"""Computes from PyTorch's traces the figures that the viewer must show. Shares no code with it, and needs only Python.
 
-    tests/kineto/truth.py FILE...       prints what it finds, one JSON document
+    tests/kineto/truth.py FILE...       prints its results as one JSON document
 
-Times are in microseconds, on the clock of the file unless said otherwise.
+Times are in microseconds, on the clock of the file.
 """
 
 import csv
@@ -43,7 +43,7 @@ class Trace:
         return next((number for number, begin, end in self.steps if begin <= event['ts'] < end), None)
 
     def actions(self):
-        """The pipeline's compute actions as torch annotates them, by step, in order: {step: ['0F0', ...]}."""
+        """The pipeline's compute actions in order, as PyTorch annotates them: {step: ['0F0', ...]}."""
         found = {}
         for event in self.events:
             if event['cat'] == 'user_annotation' and (PASS.match(event['name']) or JOINT.match(event['name'])):
@@ -71,7 +71,7 @@ def schedule(path):
 
 
 def union(intervals):
-    """Total length of the union."""
+    """The total length of the union."""
     return sum(end - begin for begin, end in merged(intervals))
 
 
@@ -86,7 +86,7 @@ def merged(intervals):
 
 
 def common(first, second):
-    """Total length of the intersection of two unions."""
+    """The total length of the intersection of two unions."""
     total, one, two = 0, merged(first), merged(second)
     i = j = 0
     while i < len(one) and j < len(two):
@@ -123,7 +123,7 @@ def breakdown(trace):
 
 
 def time_by_kernel(trace):
-    """For each name of GPU events: their number and total time."""
+    """{name of GPU events: (their number, their total time)}"""
     found = {}
     for event in trace.kernels_of_steps():
         count, total = found.get(event['name'], (0, 0))
@@ -148,7 +148,7 @@ def messages(trace):
 
 
 def blocked(trace, span):
-    """How long the main thread was idle before `span` ended: since anything last began or ended on it."""
+    """How long the main thread was idle before `span` ended, i.e. since any other event last began or ended on it."""
     end = span['ts'] + span['dur']
     edge = span['ts']
     for event in trace.events:
@@ -162,7 +162,7 @@ def blocked(trace, span):
 
 
 def message_waits(trace, members):
-    """Microseconds that the main thread spent in c10d::send and c10d::recv_, or blocked until a receive ended, by peer."""
+    """{peer: the time that the main thread spent in c10d::send and c10d::recv_, or blocked until a receive ended}"""
     total = {}
     for kind, peer, issue, span in messages(trace):
         if trace.step_of(issue) is not None:
@@ -171,26 +171,8 @@ def message_waits(trace, members):
     return total
 
 
-def match_messages(traces, members_of):
-    """Pairs (sender's trace, send, receiver's trace, receive): a's k-th send to b matches b's k-th receive from a.
-
-    `members_of`: for each rank, the global ranks of the group within which its messages number their peers.
-    """
-    sends, receives = {}, {}
-    for trace in traces:
-        for kind, peer, issue, span in messages(trace):
-            other = members_of[trace.rank][peer]
-            if kind == 'send':
-                sends.setdefault((trace.rank, other), []).append((trace, issue, span))
-            else:
-                receives.setdefault((other, trace.rank), []).append((trace, issue, span))
-    if {key: len(v) for key, v in sends.items()} != {key: len(v) for key, v in receives.items()}:
-        raise ValueError('sends and receives do not match')
-    return [(*sent, *received) for key in sends for sent, received in zip(sends[key], receives[key])]
-
-
 def collectives(trace):
-    """Collectives of one rank, in order: (key of the match, event). A key says what the collective is matched by.
+    """Collectives of one rank, in order: (key, event). The key identifies the collective on all ranks.
 
     On a GPU, the kernels: by Comms Id, else group and Seq, else by kind and order. Over gloo, the gloo: spans, in the
     order of their c10d:: calls.
@@ -214,7 +196,7 @@ def collectives(trace):
 
 
 def last_arrivals(traces):
-    """For each rank: how often it was the last to begin a collective that all of `traces` took part in."""
+    """{rank: how often it was the last to begin a collective that all ranks took part in}"""
     members = {}
     for trace in traces:
         for key, event in collectives(trace):

@@ -6,7 +6,7 @@ import subprocess
 
 
 def summary(viewer, paths):
-    """The summary of traces as a value; its times are in seconds. Fails if the viewer does."""
+    """The summary of the traces as a Python value, with times in seconds. Raises RuntimeError if the viewer fails."""
     done = subprocess.run([viewer, '--summary', '--json', *map(str, paths)], capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, env={**os.environ, 'DISPLAY': ''}, timeout=600)
     if done.returncode != 0:
