@@ -56,7 +56,7 @@ RankActions find_actions(const Trace& trace, const RankCalls& calls) {
     found = {ActionsFrom::annotations, std::move(numbers)};
   } else if (!parts.empty()) {
     found = {ActionsFrom::parts, std::move(parts)};
-  } else if (!trace.passes.empty()) {
+  } else if (!trace.links.empty()) {
     found = {ActionsFrom::flows, autograd_passes(trace, calls)};
   }
   sort_by_start(found.actions);

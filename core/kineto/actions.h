@@ -20,7 +20,7 @@ struct Action {
 enum class ActionsFrom : std::uint8_t {
   nothing,
   labels,       ///< PP: annotations of torch.distributed.pipelining
-  annotations,  ///< its annotations "Forward 3" and "Backward 3", which name no stage
+  annotations,  ///< the same module's "Forward 3" and "Backward 3", which name no stage
   parts,        ///< annotations of a layer's parts, as in DeepSeek's DualPipe profile: "attn(F)"
   flows,        ///< autograd's links from each forward operator to its backward operator
 };
@@ -30,7 +30,8 @@ struct RankActions {
   std::vector<Action> actions;  ///< by start
 };
 
-/// Finds the passes of a trace, from the first source in the order of ActionsFrom that it contains.
+/// Finds the passes of a trace. If it offers several sources, uses the first in the order of
+/// ActionsFrom.
 RankActions find_actions(const Trace& trace, const RankCalls& calls);
 
 /// Replaces the actions' times on the host by those on the GPU: from the start of the first kernel
@@ -38,7 +39,8 @@ RankActions find_actions(const Trace& trace, const RankCalls& calls);
 /// removes actions without kernels.
 void place_on_gpu(const Trace& trace, RankActions& actions);
 
-/// On the host, an action first waits for its message. Moves its start to the end of the message.
+/// Moves the start of each action on the host to the end of its message, because the action first
+/// waits for the message.
 void start_after_messages(RankActions& actions, const RankCalls& calls);
 
 }  // namespace lockstep::kineto

@@ -48,14 +48,14 @@ Runs runs_of(const Trace& trace) {
     std::size_t link = 0;
   };
   std::vector<Point> points;
-  for (std::size_t i = 0; i < trace.passes.size(); ++i) {
-    points.push_back({trace.passes[i].forward.at, Kind::forward, i});
-    points.push_back({trace.passes[i].backward.at, Kind::backward, i});
+  for (std::size_t i = 0; i < trace.links.size(); ++i) {
+    points.push_back({trace.links[i].forward.at, Kind::forward, i});
+    points.push_back({trace.links[i].backward.at, Kind::backward, i});
   }
   for (const Event& event : trace.events)
     if (issues_message(trace.name(event))) points.push_back({event.start, Kind::message, 0});
   std::ranges::stable_sort(points, {}, &Point::at);
-  Runs runs(trace.passes.size());
+  Runs runs(trace.links.size());
   int run = 0;
   Kind last = Kind::message;
   for (const Point& point : points) {
@@ -81,9 +81,9 @@ std::vector<Action> autograd_passes(const Trace& trace, const RankCalls& calls) 
   const Runs runs = runs_of(trace);
   const OutermostOps ops{trace};
   std::map<std::pair<int, int>, Microbatch> microbatches;  // by their runs
-  for (std::size_t i = 0; i < trace.passes.size(); ++i) {
-    const Interval forward = ops.around(trace.passes[i].forward);
-    const Interval backward = ops.around(trace.passes[i].backward);
+  for (std::size_t i = 0; i < trace.links.size(); ++i) {
+    const Interval forward = ops.around(trace.links[i].forward);
+    const Interval backward = ops.around(trace.links[i].backward);
     const auto [at, fresh] = microbatches.try_emplace(runs[i], Microbatch{forward, backward});
     extend(at->second.forward, forward);
     extend(at->second.backward, backward);

@@ -152,7 +152,8 @@ class Finder {
   const Event* issuing_op(const Event& span, CallKind kind) {
     if (const std::size_t* around = c10d_.find({span.track, span.start}))
       return &trace_.events[*around];
-    // ProcessGroupGloo implements a reduce-scatter as an all-reduce, and names its span after that.
+    // ProcessGroupGloo implements a reduce-scatter as an all-reduce, and names the span
+    // accordingly.
     while (first_issued_ < issued_.size() && issued_[first_issued_].has_span) ++first_issued_;
     const auto rest = issued_.begin() + static_cast<std::ptrdiff_t>(first_issued_);
     const auto issued = std::find_if(rest, issued_.end(), [&](const Issued& each) {
@@ -200,7 +201,7 @@ class Finder {
     if (call.kind == CallKind::receive && given.source >= 0) call.peer = given.source;
   }
 
-  /// Describes a call whose arguments name no group: it must be the process's only group.
+  /// Describes a call whose arguments name no group. If the process has only one group, it is that.
   void describe_by_process(Call& call) const {
     if (trace_.groups.size() != 1) {
       if (trace_.groups.empty() && call.group_size < 0) call.members = unknown_group;

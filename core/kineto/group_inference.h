@@ -15,7 +15,8 @@ namespace lockstep::kineto {
 /// 4. This function chooses the stride under which the members' times differ least. It infers
 /// nothing unless the differences under every other stride are more than twice as large. A stride
 /// already assigned to other groups of the same size is no alternative, because those groups
-/// synchronize its ranks anyway. Messages between two ranks are treated alike.
+/// synchronize its ranks anyway. Messages between two ranks are treated in the
+/// same way.
 ///
 /// Needs the traces of all ranks. Sets Call::members or, for messages, Call::peer, and sets
 /// Call::inferred. `ranks`, their `numbers` and their `traces` are parallel.

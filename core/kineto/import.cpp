@@ -15,7 +15,8 @@
 namespace lockstep::kineto {
 namespace {
 
-/// Numbers the traces by the rank that each states or, unless all do, by file name; and sorts them.
+/// Sorts the traces by the rank that they state or, unless all state one, by file name; and numbers
+/// them.
 void number(Import& import) {
   std::vector<Trace>& traces = import.traces;
   import.ranks_stated =
@@ -66,9 +67,9 @@ void find(Import& import) {
   import.matches = match_calls(import.calls, import.numbers, import.traces);
 }
 
-/// Returns whether the times contradict the assumption that collectives which name no group are
-/// collectives of all ranks: too many of those matched by their order have no instant in common to
-/// all members.
+/// At first, collectives that name no group are assumed to include all ranks, and are matched by
+/// their order. Returns whether the times contradict this: in more than 5% of them, the members
+/// have no instant in common.
 bool order_is_wrong(const Import& import) {
   std::size_t matched = 0, apart = 0;
   for (const Match& match : import.matches) {

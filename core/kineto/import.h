@@ -10,14 +10,15 @@
 
 namespace lockstep::kineto {
 
-/// The contents of a run's traces, in the terms of training. The vectors are parallel.
+/// The contents of a run's traces in terms of training. All vectors except `matches` and `notes`
+/// are parallel.
 struct Import {
   std::vector<Trace> traces;  ///< by rank
   std::vector<int> numbers;   ///< the rank of each trace
   std::vector<RankCalls> calls;
   std::vector<RankActions> actions;
   std::vector<Picoseconds> moved;  ///< how far alignment moved each trace's first event
-  std::vector<Match> matches;      ///< not parallel to the others
+  std::vector<Match> matches;
   Alignment alignment;
   bool ranks_stated = false;       ///< whether all traces state their ranks
   bool groups_unknown = false;     ///< whether collectives that name no group have several groups
@@ -34,10 +35,10 @@ Import analyse(std::vector<Trace> traces);
 bool have_one_host(const std::vector<Trace>& traces);
 
 /// Fills a timeline. Each rank gets lanes for compute (lane 0), for its other streams, for its
-/// communication and for the threads of its host. As in Lockstep's own traces, lane 0 shows as
-/// waits the time in which a rank waits for a collective or a message. In the communication lanes,
-/// a wait for members that had not started yet also appears below the collective; its peer is the
-/// last of them.
+/// communication and for the threads of its host. As in Lockstep's own traces, lane 0 contains a
+/// wait wherever the rank waits for a collective or a message. Below each collective, its
+/// communication lane also shows the wait for members that had not started yet, with the last of
+/// them as its peer.
 void fill(const Import& import, Timeline& timeline);
 
 }  // namespace lockstep::kineto

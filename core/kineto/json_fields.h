@@ -15,7 +15,7 @@ using JsonValue = simdjson::ondemand::value;
 
 /// Returns the key without escapes; "" if it is malformed.
 std::string_view key_of(simdjson::ondemand::field& field);
-/// Returns a string; "" if the value is none.
+/// Returns a string; "" if the value is not one.
 std::string_view text_of(JsonValue& value);
 /// Returns a string without its quotes, or a list or a number as written; "" for other values.
 std::string_view written_text(JsonValue& value);
@@ -28,7 +28,7 @@ int index_of(JsonValue& value);
 /// negative or absent.
 std::int64_t size_of(JsonValue& value);
 /// Returns the number of elements of the tensors in nested lists of extents, such as
-/// [[16, 192], [192]]; nothing if the value is no such list.
+/// [[16, 192], [192]]; nothing if the value is not such a list.
 std::optional<std::int64_t> elements_in(JsonValue value, int depth = 0);
 
 /// Calls use(element) for the element of a list at this position, if there is one.

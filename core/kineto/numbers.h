@@ -8,7 +8,7 @@
 
 namespace lockstep::kineto {
 
-/// Returns the number that the whole text spells; nothing if the text is anything else, or if the
+/// Returns the number that the text represents; nothing if the text is not a number, or if the
 /// number does not fit.
 template <class Number>
 std::optional<Number> number_from(std::string_view text) {

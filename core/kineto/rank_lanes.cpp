@@ -244,8 +244,8 @@ class RankLanes {
     }
   }
 
-  /// Returns the span of the call that an operator c10d::* issued, which has the labels, or a new
-  /// one.
+  /// Returns the span of the call that an operator c10d::* issued, because it has the labels. If
+  /// there is none, returns a new span.
   TimelineSpan span_of_blocking(std::size_t index) {
     const Event& event = trace_.events[index];
     const CallKind kind = call_kind_of(trace_.name(event));

@@ -11,9 +11,9 @@ namespace lockstep::kineto {
 /// fields that only Kineto writes. Looks only at the beginning, of at most 64 KiB.
 bool is_kineto(std::string_view document);
 
-/// Reads a whole trace; may add padding to `document`. Malformed events are skipped and counted,
-/// and fields of the wrong type count as absent. Throws UsageError, naming `file`, if the document
-/// is not complete JSON or has no traceEvents.
+/// Reads a whole trace. Callers should move `document` in, because the parser appends padding to
+/// it. Malformed events are skipped and counted, and fields of the wrong type count as absent.
+/// Throws UsageError, naming `file`, if the document is not complete JSON or has no traceEvents.
 Trace read_trace(std::string document, const std::string& file);
 
 }  // namespace lockstep::kineto

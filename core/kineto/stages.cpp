@@ -17,7 +17,7 @@ std::unordered_map<int, std::size_t> positions_of(const std::vector<int>& number
   return positions;
 }
 
-/// Returns the rank from which a rank first receives a message before the end of its first forward
+/// Returns the source of the first message that a rank receives before the end of its first forward
 /// pass (an annotation such as "Forward 0" includes the receive); -1 if there is none or if it is
 /// unknown.
 int first_source(const Action& first_forward, const RankCalls& calls) {

@@ -15,9 +15,9 @@ namespace lockstep::kineto {
 bool infer_stages(std::vector<RankActions>& actions, const std::vector<RankCalls>& calls,
                   const std::vector<int>& numbers);
 
-/// Labels the messages between stages that the trace does not label, if it names their ranks. On
-/// each pair of ranks, the n-th message carries the n-th result of the sender that a stage of the
-/// receiver uses.
+/// Labels the messages between stages that the trace leaves unlabelled, if their ranks are known.
+/// On each pair of ranks, the n-th message carries the n-th result of the sender that a stage of
+/// the receiver uses.
 void label_messages(const std::vector<RankActions>& actions, std::vector<RankCalls>& calls,
                     const std::vector<int>& numbers);
 

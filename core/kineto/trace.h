@@ -10,7 +10,7 @@
 
 namespace lockstep::kineto {
 
-// The trace of one process, as recorded by PyTorch's profiler (Kineto), as plain values. Only
+// The trace that PyTorch's profiler (Kineto) recorded of one process, as plain values. Only
 // reader.cpp knows the field names of the JSON. Times are on the process's own clock until
 // alignment.h corrects them.
 
@@ -70,9 +70,9 @@ struct ProcessGroup {
   std::vector<int> ranks;  ///< empty if unknown
 };
 
-/// An autograd link: a point within an operator of the forward pass, and one within the backward
-/// operator that autograd recorded for it.
-struct ForwardBackward {
+/// A point within an operator of the forward pass, and one within the backward operator that
+/// autograd recorded for it (a "fwdbwd" flow).
+struct AutogradLink {
   TrackTime forward, backward;
 };
 
@@ -86,7 +86,7 @@ struct Trace {
   std::vector<Track> tracks;
   std::vector<Communication> communications;
   std::vector<Event> events;  ///< by start; among equal starts, the longest first
-  std::vector<ForwardBackward> passes;
+  std::vector<AutogradLink> links;
   std::int64_t origin_ns = 0;   ///< time 0 of `events`, in nanoseconds since 1970
   std::int64_t base_ns = 0;     ///< the part of origin_ns that baseTimeNanoseconds states
   std::int64_t written_ns = 0;  ///< the rest of origin_ns: time 0 as the file's `ts` counts it
@@ -108,9 +108,9 @@ struct Trace {
       event.start = at(event.start);
       event.end = std::max(at(event.end), event.start);
     }
-    for (ForwardBackward& pass : passes) {
-      pass.forward.at = at(pass.forward.at);
-      pass.backward.at = at(pass.backward.at);
+    for (AutogradLink& link : links) {
+      link.forward.at = at(link.forward.at);
+      link.backward.at = at(link.backward.at);
     }
   }
 };

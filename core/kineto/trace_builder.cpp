@@ -75,7 +75,7 @@ void TraceBuilder::add(EventFields& fields) {
   const bool span = fields.phase == "X";
   const bool flow = (fields.phase == "s" || fields.phase == "f") &&
                     (fields.cat == "fwdbwd" || fields.cat == "forward_backward");
-  // The profiler's own work is no part of the program.
+  // The profiler's own work is not part of the program.
   if ((!span && !flow) || fields.cat == "Trace" || fields.cat == "overhead") return;
   const auto start = time_of(fields.ts, true);
   const auto duration = span ? time_of(fields.dur, false) : Picoseconds{0};
@@ -110,8 +110,8 @@ void TraceBuilder::add_flow(const EventFields& fields, const TrackTime& point) {
   const auto [other, fresh] = flows_.try_emplace(fields.id, FlowEnd{begins, point});
   if (fresh) return;
   if (other->second.begins != begins)
-    trace_.passes.push_back(begins ? ForwardBackward{point, other->second.point}
-                                   : ForwardBackward{other->second.point, point});
+    trace_.links.push_back(begins ? AutogradLink{point, other->second.point}
+                                  : AutogradLink{other->second.point, point});
   flows_.erase(other);
 }
 

@@ -22,7 +22,7 @@ struct EventFields {
   std::optional<std::int64_t> thread;  ///< the tid, if it is a number
   std::string_view label;              ///< args.name: for phase "M", the name of a thread
   std::int64_t id = -1;                ///< of a flow
-  Event event{};                       ///< with the fields that need no other
+  Event event{};                       ///< those of its fields that depend on no others
   std::optional<Communication> communication;
   std::optional<std::int64_t> elements;  ///< of an operator's first tensor
   std::int64_t element_bytes = 0;
@@ -35,10 +35,10 @@ class TraceBuilder {
 
   /// Returns the index of a name in Trace::names.
   std::uint32_t id_of(std::string_view name);
-  /// Adds the span, the end of a flow, or the thread's name that the fields describe. Counts
-  /// malformed ones in Trace::skipped, and ignores all others.
+  /// Adds the span, the flow end or the thread name that the fields describe. Counts malformed ones
+  /// in Trace::skipped, and ignores entries of other kinds.
   void add(EventFields& fields);
-  /// Counts an entry that is no object.
+  /// Counts an entry that is not an object as malformed.
   void add_malformed();
   /// Sorts the events, names the tracks and sets the origin. Call once, at the end.
   void finish();

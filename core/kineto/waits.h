@@ -7,9 +7,9 @@
 
 namespace lockstep::kineto {
 
-/// The wait of a call for the member that started last.
+/// The member of a collective or a message that started last, so that the others waited for it.
 struct LatePeer {
-  int rank = -1;          ///< that member's rank
+  int rank = -1;
   Picoseconds start = 0;  ///< when it started; at most the end of the waiting call
 };
 
@@ -17,7 +17,7 @@ struct LatePeer {
 using LatePeers = std::map<std::size_t, LatePeer>;
 
 /// Finds, for each rank, the calls that waited for a member of their collective, or for the other
-/// end of their message, to start. Leaves out waits that are too short for the clocks' accuracy.
+/// end of their message, to start. Omits waits that are too short for the clocks' accuracy.
 std::vector<LatePeers> late_peers(const Import& import);
 
 /// An interval in which a rank does nothing but wait for a call.
@@ -28,9 +28,9 @@ struct Wait {
 };
 
 /// Attributes a rank's idle time to its calls. In each idle interval, the rank waits for one call
-/// after another, in the order of their ends: the work after the interval may depend on any of
-/// them. Nobody waits for sends. The wait for a call with a late peer consists of two: one until
-/// that peer starts, and one until the call ends.
+/// after another, in the order of their ends, because the work after the interval may depend on any
+/// of them. It does not wait for sends. If a call has a late peer, the wait is split at the time
+/// when that peer starts.
 std::vector<Wait> waits_in(const Intervals& idle, const std::vector<Call>& calls,
                            const LatePeers& late);
 
