@@ -48,44 +48,44 @@ class Notes {
   void note_ranks() {
     const std::size_t given = import_.traces.size();
     if (given > 1 && !import_.ranks_stated)
-      add("Not all traces name their rank (distributedInfo), so ranks are numbered by file name.");
+      add("Not all traces state their rank (distributedInfo), so the ranks are numbered in the "
+          "order "
+          "of the file names.");
     const int world = import_.traces.front().world_size;
     if (world > 0 && static_cast<std::size_t>(world) > given)
-      add(
-          fmt::format("{} of the run's {} ranks are given; what they waited for on the others is "
-                      "unknown.",
-                      given, world));
+      add(fmt::format(
+          "Only {} of the run's {} ranks are given, so waits for the others are unknown.", given,
+          world));
   }
 
   void note_clocks() {
     const Alignment& alignment = import_.alignment;
     if (!alignment.joins_any()) {
       if (have_one_host(import_.traces))
-        add(fmt::format("All ranks ran on host {}, and share its clock.",
+        add(fmt::format("All ranks ran on host {} and share its clock.",
                         excerpt(import_.traces.front().host)));
       else
-        add("The ranks have no collective in common that the traces identify, so their clocks are "
-            "not aligned: times of different ranks compare only as well as their hosts' clocks "
-            "do.");
+        add("The traces identify no collective that the ranks have in common, so their clocks are "
+            "not aligned: times of different ranks are only as comparable as their hosts' clocks.");
       return;
     }
     note_alone();
+    const std::string spread =
+        fmt::format("differ by at most {} (half of them by less than {})",
+                    duration(alignment.largest_spread), duration(alignment.median_spread));
     if (!alignment.corrected) {
-      add(
-          fmt::format("The clocks agree within {}: the ends of {} matched collectives differ by at "
-                      "most {} (half of them by less than {}).",
-                      duration(alignment.residual), alignment.collectives,
-                      duration(alignment.largest_spread), duration(alignment.median_spread)));
+      add(fmt::format("The clocks agree to within {}: the ends of {} matched collectives {}.",
+                      duration(alignment.residual), alignment.collectives, spread));
       return;
     }
     Picoseconds farthest = 0;
     for (const Picoseconds moved : import_.moved) farthest = std::max(farthest, std::abs(moved));
+    const std::string messages =
+        alignment.messages > 0 ? fmt::format(" and {} messages", alignment.messages) : "";
     add(fmt::format(
-        "Clocks aligned within {} on the ends of {} matched collectives{}: moved by up "
-        "to {}; the ends still differ by at most {} (half of them by less than {}).",
-        duration(alignment.residual), alignment.collectives,
-        alignment.messages > 0 ? fmt::format(" and {} messages", alignment.messages) : "",
-        duration(farthest), duration(alignment.largest_spread), duration(alignment.median_spread)));
+        "The clocks are aligned to within {}, using the ends of {} matched "
+        "collectives{}: they were moved by up to {}, and the ends still {}.",
+        duration(alignment.residual), alignment.collectives, messages, duration(farthest), spread));
   }
 
   void note_alone() {
@@ -111,8 +111,8 @@ class Notes {
     if (!collectives.empty()) add(fmt::format("Collectives matched: {}.", list(collectives)));
     if (!messages.empty()) add(fmt::format("Messages matched: {}.", list(messages)));
     if (collectives.contains(MatchedBy::inferred) || messages.contains(MatchedBy::inferred))
-      add("Some name no process group: the groups are inferred from the ranks whose kernels end "
-          "together.");
+      add("Some of them name no process group; their groups are inferred, because the kernels of a "
+          "group end together.");
   }
 
   void note_unmatched() {
@@ -122,9 +122,9 @@ class Notes {
         return call.members.empty() && call.comms_id.empty() && !is_message(call.kind);
       });
     if (unknown > 0)
-      add(fmt::format("{} collective{} not matched: {} no process group, and there are several.",
-                      unknown, unknown == 1 ? " is" : "s are",
-                      unknown == 1 ? "it names" : "they name"));
+      add(fmt::format(
+          "{} collective{} not matched: {} no process group, and there are several groups.",
+          unknown, unknown == 1 ? " is" : "s are", unknown == 1 ? "it names" : "they name"));
   }
 
   void note_actions() {
@@ -135,7 +135,8 @@ class Notes {
     if (from.contains(ActionsFrom::annotations))
       add("Pipeline actions come from the annotations \"Forward N\" and \"Backward N\".");
     if (from.contains(ActionsFrom::parts))
-      add("Forward and backward parts come from annotations such as \"attn(F)\" and \"mlp(B)\".");
+      add("The parts of forward and backward passes come from annotations such as \"attn(F)\" and "
+          "\"mlp(B)\".");
     if (from.contains(ActionsFrom::flows))
       add("Forward and backward passes are inferred from autograd's flows (fwdbwd).");
     if (import_.stages_inferred) add("Stages are inferred from the order of the messages.");

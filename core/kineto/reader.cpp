@@ -218,8 +218,8 @@ Trace read_trace(std::string document, const std::string& file) {
     json::document parsed = parser.iterate(document.data(), document.size(), document.capacity());
     Reader{trace}.read(parsed);
   } catch (const simdjson::simdjson_error& error) {
-    throw UsageError(excerpt(file) + ": is no complete JSON document (" + error.what() +
-                     "); perhaps it was cut off while PyTorch wrote it");
+    throw UsageError(excerpt(file) + ": is not a complete JSON document (" + error.what() +
+                     "); perhaps PyTorch did not finish writing it");
   }
   return trace;
 }

@@ -63,7 +63,7 @@ void TraceBuilder::skip(std::string_view why) {
 
 void TraceBuilder::add_malformed() {
   ++seen_;
-  skip("it is no object");
+  skip("not an object");
 }
 
 void TraceBuilder::add(EventFields& fields) {
@@ -80,10 +80,10 @@ void TraceBuilder::add(EventFields& fields) {
   const auto start = time_of(fields.ts, true);
   const auto duration = span ? time_of(fields.dur, false) : Picoseconds{0};
   if (!start || !duration || *duration < 0 || *start + *duration > latest_time)
-    return skip(span ? "a span without a valid time" : "a flow without a valid time");
+    return skip(span ? "the span has no valid time" : "the flow has no valid time");
   const Event::Kind kind = kind_of(fields.cat);
   const auto track = track_of(fields, span && on_gpu(kind));
-  if (!track) return skip("it belongs to one thread too many");
+  if (!track) return skip("the trace has too many threads and streams");
   if (flow) return add_flow(fields, {*track, *start});
   add_span(fields, *start, *start + *duration, *track, kind);
 }

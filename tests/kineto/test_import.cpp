@@ -154,12 +154,13 @@ TEST_CASE("traces are ordered by the rank in distributedInfo, and must be of dif
   }
   const Import import = analyse(traces);
   CHECK(import.numbers == std::vector<int>{1, 3});
-  CHECK(import.notes.front().starts_with("2 of the run's 4 ranks are given"));
+  CHECK(import.notes.front().starts_with("Only 2 of the run's 4 ranks are given"));
   traces.push_back(traces.front());
-  CHECK_THROWS_WITH_AS(analyse(traces),
-                       "file3 and file3 are both of rank 3: they belong to two runs, or to two "
-                       "profiles of one; give the traces of one",
-                       UsageError);
+  CHECK_THROWS_WITH_AS(
+      analyse(traces),
+      "file3 and file3 are both traces of rank 3, from two runs or from two profiles of "
+      "one run; give the traces of one profile",
+      UsageError);
 }
 
 TEST_CASE("an argument of the wrong type counts as absent, and its event is kept") {
@@ -211,7 +212,7 @@ TEST_CASE("malformed events are skipped and counted") {
       "Concrete Inputs":{},"Seq":"x","Group size":-4,"Process Group Ranks":{},"correlation":[]}}]})",
       "f");
   CHECK(trace.skipped == 4);
-  CHECK(trace.first_skipped == "event 1: it is no object");
+  CHECK(trace.first_skipped == "event 1: not an object");
   REQUIRE(trace.events.size() == 1);
   Timeline timeline;
   fill(analyse({trace}), timeline);

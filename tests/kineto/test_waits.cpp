@@ -84,10 +84,10 @@ TEST_CASE("the mesh has the axes that PyTorch describes, outermost first") {
   Trace trace;
   trace.world_size = 8;
   trace.groups = {{"0", "default_pg", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
-                  {"1", "mesh_tp", 2, {0, 1}},
+                  {"1", "mesh_cp", 2, {0, 1}},
                   {"2", "mesh_dp", 4, {0, 2, 4, 6}}};
   using Mesh = std::vector<std::pair<std::string, int>>;
-  CHECK(mesh_of({trace}) == Mesh{{"dp", 4}, {"tp", 2}});
+  CHECK(mesh_of({trace}) == Mesh{{"dp", 4}, {"cp", 2}});
   trace.world_size = 16;  // another axis is unknown
   CHECK(mesh_of({trace}).empty());
 }
