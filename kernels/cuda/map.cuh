@@ -12,8 +12,8 @@
 
 namespace lockstep::cuda {
 
-inline constexpr int map_threads = 256;
-inline constexpr int map_chunks = 2;  ///< chunks per thread
+inline constexpr int map_threads = 256;  ///< of a block, at most
+inline constexpr int map_chunks = 2;     ///< chunks per thread
 
 template <bool whole, class Out, class F, class... In>
 __global__ void __launch_bounds__(map_threads)
@@ -38,9 +38,10 @@ __global__ void __launch_bounds__(map_threads)
     using T = std::remove_const_t<Pointee<decltype(rows.data)>>;
     return rows.row(row, columns).template load<size>(cut.first, cut.count, T{});
   };
-  const std::int64_t first = part * map_threads * map_chunks + threadIdx.x;
+  const auto threads = static_cast<int>(blockDim.x);
+  const std::int64_t first = part * threads * map_chunks + threadIdx.x;
   const Cut one = Cut::chunk<size, whole>(first, to, columns);
-  const Cut two = Cut::chunk<size, whole>(first + map_threads, to, columns);
+  const Cut two = Cut::chunk<size, whole>(first + threads, to, columns);
   [&](const Chunk<In, size>&... ones) {
     [&](const Chunk<In, size>&... twos) {
       apply(one, ones...);
@@ -49,18 +50,26 @@ __global__ void __launch_bounds__(map_threads)
   }(load(in, one)...);
 }
 
+/// Returns the number of threads per block for rows of `chunks` chunks: with a short row, a block
+/// of map_threads would be mostly idle.
+inline std::int64_t threads_for_row(std::int64_t chunks, int chunks_per_thread) {
+  const std::int64_t wanted = groups_of(32, groups_of(chunks_per_thread, chunks)) * 32;
+  return wanted < map_threads ? wanted : map_threads;
+}
+
 /// Maps f over a matrix; pass a contiguous matrix as one long row.
 template <class Out, class F, class... In>
 void map(const char* name, Queue queue, F f, std::int64_t rows, std::int64_t columns, Rows<Out> out,
          Rows<In>... in) {
   if (rows == 0 || columns == 0) return;
-  constexpr std::int64_t tile = std::int64_t{map_threads} * map_chunks * per_vector<Out>;
   // Alignment may add one chunk to the row.
-  const std::int64_t blocks = groups_of(tile, columns + per_vector<Out> - 1);
+  const std::int64_t chunks = groups_of(per_vector<Out>, columns + per_vector<Out> - 1);
+  const std::int64_t threads = threads_for_row(chunks, map_chunks);
+  const std::int64_t blocks = groups_of(threads * map_chunks, chunks);
   const bool whole_chunks =
       columns % per_vector<Out> == 0 && out.aligned() && (in.aligned() && ...);
   with(whole_chunks, [&](auto whole) {
-    launch({name, queue, Grid{rows * blocks}, dim3(map_threads)},
+    launch({name, queue, Grid{rows * blocks}, dim3(static_cast<unsigned>(threads))},
            map_rows<whole, Out, F, std::remove_const_t<In>...>, f, columns, blocks, out,
            Rows<const In, whole>{in.data, in.stride}...);
   });

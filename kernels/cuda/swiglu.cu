@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(map_threads)
   constexpr int size = per_vector<T>;
   const std::int64_t row = blockIdx.x / blocks_per_row, part = blockIdx.x % blocks_per_row;
   T* const dgate = dx.data + row * dx.stride;
-  const Cut cut = Cut::chunk<size>(part * map_threads + threadIdx.x, dgate, f);
+  const Cut cut = Cut::chunk<size>(part * blockDim.x + threadIdx.x, dgate, f);
   const T* const gate = x.data + row * x.stride;
   const auto load = [&](const T* from) {
     return Source<T>{from, from + f}.template load<size>(cut.first, cut.count, T{});
@@ -79,8 +79,9 @@ void swiglu_backward(Queue queue, In x, In dy, Out dx) {
     using T = Pointee<decltype(type)>;
     const std::int64_t f = n.columns;
     // Alignment may add one chunk to the row.
-    const std::int64_t blocks = groups_of(map_threads * per_vector<T>, f + per_vector<T> - 1);
-    launch({"swiglu_backward", queue, Grid{n.rows * blocks}, dim3(map_threads)},
+    const std::int64_t chunks = groups_of(per_vector<T>, f + per_vector<T> - 1);
+    const std::int64_t threads = threads_for_row(chunks, 1), blocks = groups_of(threads, chunks);
+    launch({"swiglu_backward", queue, Grid{n.rows * blocks}, dim3(static_cast<unsigned>(threads))},
            swiglu_backward_kernel<T>, f, blocks, Rows<const T>{data_of<T>(x), 2 * f},
            Rows<const T>{data_of<T>(dy), f}, Rows<T>{data_of<T>(dx), 2 * f});
   });
