@@ -3,30 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <compare>
 #include <map>
-#include <tuple>
+
+#include "core/flight_recorder/rank_list.h"
 
 namespace lockstep::flight {
 namespace {
 
-/// Returns "send 0->1" for "nccl:send 0->1". (A backend's name may contain a colon, too.)
+/// Returns "send 0->1" for "nccl:send 0->1". The name of a backend may itself contain a colon.
 std::string_view without_backend(std::string_view name) {
   const auto colon = name.rfind(':');
   return colon == std::string_view::npos ? name : name.substr(colon + 1);
 }
 
-/// Whether an entry ends a batch of coalesced operations: "coalesced", "ALLGATHER_coalesced". The
-/// same ending has an operation on several tensors, "allreduce_coalesced", which is alone in its
-/// batch.
-bool may_end_batch(std::string_view operation) {
-  return operation.ends_with("coalesced");
-}
-
-int rank_of(std::string_view text) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? value : -1;
+/// Returns the rank in the group that a text spells, or -1.
+int peer_of(std::string_view text) {
+  const auto rank = parse_integer(text);
+  return rank && *rank >= 0 && *rank < most_ranks ? static_cast<int>(*rank) : -1;
 }
 
 /// Reads "send 0->1" or "recv 1<-0"; the source of a receive may be "?".
@@ -40,7 +34,7 @@ void read_peers(Call& call, std::string_view name) {
   const std::string_view peers = name.substr(space + 1);
   const auto arrow = peers.find(call.sends ? "->" : "<-");
   if (arrow == std::string_view::npos) return;
-  const int left = rank_of(peers.substr(0, arrow)), right = rank_of(peers.substr(arrow + 2));
+  const int left = peer_of(peers.substr(0, arrow)), right = peer_of(peers.substr(arrow + 2));
   call.source = call.sends ? left : right;
   call.destination = call.sends ? right : left;
 }
@@ -82,46 +76,51 @@ class CallReader {
               .description = entry.description,
               .operation = {},
               .pg_id = entry.pg_id,
-              .created_ns = entry.created_ns,
               .input = entry.input,
               .output = entry.output};
     read_peers(call, without_backend(entry.name));
     const bool in_p2p = call.is_p2p || entry.is_p2p;
     call.pending = !completed(entry, in_p2p);
     call.started = entry.state == State::started || !call.pending;
-    // The batch of an operation: the group, and the number that its operations share.
-    const std::int64_t of_batch = in_p2p ? entry.p2p : entry.sequence;
-    const std::tuple batch{entry.group, in_p2p, of_batch};
+    const Batch batch{entry.group, in_p2p, in_p2p ? entry.p2p : entry.sequence};
     if (!call.is_p2p) call.sequence = entry.sequence;
-    if (may_end_batch(call.operation) && end_batch(calls, batch, call)) return;
-    if (entry.is_p2p && !call.is_p2p) return;  // a batch that other entries describe
+    // "coalesced" or "ALLGATHER_coalesced" ends a batch. An operation on several tensors,
+    // "allreduce_coalesced", has the same ending, but no batch.
+    if (call.operation.ends_with("coalesced") && end_batch(calls, batch, call)) return;
+    if (entry.is_p2p && !call.is_p2p) return;  // ends a batch whose entries are missing
     batches_[batch].push_back(calls.size());
     calls.push_back(call);
   }
 
-  using Batch = std::tuple<std::string_view, bool, std::int64_t>;
+  /// The operations of a coalesced batch share these.
+  struct Batch {
+    std::string_view group;
+    bool is_p2p = false;
+    std::int64_t number = -1;
+    auto operator<=>(const Batch&) const = default;
+  };
 
-  /// Gives the operations of a batch the state of the entry that ends it. Returns false if there
-  /// are none. Collectives of a batch have one sequence number, and become one call.
+  /// Gives the operations of a batch the state of the entry that ends it, and merges collectives,
+  /// which share one sequence number, into one call. Returns false if the batch is empty.
   bool end_batch(std::vector<Call>& calls, const Batch& batch, const Call& end) {
     const auto found = batches_.find(batch);
-    if (found == batches_.end() || std::get<2>(batch) < 0) return false;
+    if (found == batches_.end() || batch.number < 0) return false;
     for (const std::size_t i : found->second) {
       calls[i].pending = end.pending;
       calls[i].started = end.started;
     }
-    if (!std::get<1>(batch)) {
+    if (!batch.is_p2p) {
       Call& first = calls[found->second.front()];
       first.operations = static_cast<int>(found->second.size());
       if (first.operations > 1) first.input = first.output = {};
       for (std::size_t i = 1; i < found->second.size(); ++i)
-        calls[found->second[i]].sequence = -1;  // part of the first
+        calls[found->second[i]].sequence = -1;  // the first call stands for it
     }
     batches_.erase(found);
     return true;
   }
 
-  /// Numbers the collectives of each group if the dump does not.
+  /// Numbers the collectives of each group if no entry has a sequence number.
   void count_without_sequence(std::vector<Call>& calls) const {
     const auto has_number = [](const Entry& entry) { return entry.sequence >= 0; };
     if (std::ranges::any_of(dump_.entries, has_number)) return;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "core/base/printable.h"
 #include "core/flight_recorder/json_values.h"
@@ -14,123 +13,65 @@
 namespace lockstep::flight {
 namespace {
 
-using ValueKind = Values::Kind;
-
-/// A dump has one dictionary per entry, and each takes more bytes than this.
+/// A dump contains a dictionary per entry, which takes more bytes than this.
 constexpr std::size_t most_entries = 50'000, bytes_per_entry = 96;
 constexpr std::size_t most_groups = 20'000;
-constexpr std::size_t longest_text = 120;    // of a name
-constexpr std::size_t longest_shapes = 100;  // as text
+constexpr std::size_t longest_text = 120;
+constexpr std::size_t shortened_text = 100;  // of a longer text, before its checksum
 constexpr std::size_t most_shapes = 1 << 20;
 
-/// The keys of a dump. torch's JSON is sorted, so it begins with one of the first.
+/// The keys of a dump. torch sorts the keys of its JSON, so a file begins with one of them.
 constexpr std::array<std::string_view, 7> keys{"comm_lib_version", "entries",   "nccl_comm_state",
                                                "nccl_version",     "pg_config", "pg_status",
                                                "version"};
 
-const char* name_of(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::none:
-      return "None";
-    case ValueKind::boolean:
-      return "a boolean";
-    case ValueKind::integer:
-      return "a whole number";
-    case ValueKind::real:
-      return "a number";
-    case ValueKind::text:
-    case ValueKind::bytes:
-      return "a text";
-    case ValueKind::list:
-    case ValueKind::tuple:
-      return "a list";
-    case ValueKind::dict:
-      return "a dictionary";
-  }
-  return "a value";
+/// Describes a value of this kind, for messages.
+const char* name_of(Values::Kind kind) {
+  constexpr std::array names{"None",   "a boolean", "a whole number", "a number",    "a text",
+                             "a text", "a list",    "a list",         "a dictionary"};
+  return names.at(static_cast<std::size_t>(kind));
 }
 
 class DumpReader {
  public:
-  explicit DumpReader(Pickle document) : document_(std::move(document)) {
-    dump_.texts = std::make_shared<std::set<std::string, std::less<>>>();
-  }
+  explicit DumpReader(Document document) : document_(std::move(document)) {}
 
   Dump read() {
     const ValueId root = document_.root;
-    if (!values().is_dict(root))
+    if (!values_.is_dict(root))
       throw DumpError(fmt::format(
-          "is no flight-recorder dump: its outermost value is {}, but must be a dictionary",
-          name_of(values().kind(root))));
+          "is not a flight-recorder dump: its outermost value is {}, but must be a dictionary",
+          name_of(values_.kind(root))));
     bool known = false;
-    values().members(root, [&](std::string_view key, ValueId value) {
+    values_.members(root, [&](std::string_view key, ValueId value) {
       known = known || std::ranges::find(keys, key) != keys.end();
+      at("", key);
       if (key == "version") dump_.version = std::string{text(value)};
+      if (is_none(value)) return;
       if (key == "pg_config") read_groups(value);
       if (key == "pg_status") read_status(value);
       if (key == "entries") read_entries(value);
     });
     if (!known)
-      throw DumpError("is no flight-recorder dump: it has neither 'entries' nor 'pg_config'");
+      throw DumpError("is not a flight-recorder dump: it has neither 'entries' nor 'pg_config'");
     std::ranges::stable_sort(dump_.entries, {}, &Entry::record);
     return std::move(dump_);
   }
 
  private:
-  const Values& values() const { return document_.values; }
-
-  [[noreturn]] void unfit(ValueId value, const char* wanted) const {
-    std::string shown = name_of(values().kind(value));
-    if (const auto text = values().as_text(value)) shown = fmt::format("'{}'", excerpt(*text, 40));
-    throw DumpError(fmt::format("{}'{}' is {}, but must be {}", where_, field_, shown, wanted));
-  }
-  bool is_none(ValueId value) const { return values().kind(value) == ValueKind::none; }
-
-  std::int64_t whole(ValueId value) const {
-    if (is_none(value)) return -1;
-    if (const auto number = values().as_integer(value)) return *number;
-    unfit(value, "a whole number");
-  }
-  bool boolean(ValueId value) const {
-    if (is_none(value)) return false;
-    if (const auto yes = values().as_boolean(value)) return *yes;
-    unfit(value, "True or False");
-  }
-  std::string_view text(ValueId value) {
-    if (is_none(value)) return {};
-    if (const auto found = values().as_text(value)) return keep(*found);
-    if (const auto number = values().as_integer(value)) return keep(std::to_string(*number));
-    unfit(value, "a text");
-  }
-  /// Returns a copy that lives as long as the dump, safe to print.
-  std::string_view keep(std::string_view text) {
-    if (text.size() > longest_text) return keep(shortened(text));
-    if (const auto found = dump_.texts->find(text); found != dump_.texts->end()) return *found;
-    return *dump_.texts->insert(excerpt(text, 4 * longest_text)).first;
-  }
-  /// Returns the beginning of a long text with a checksum of the whole, so that different texts
-  /// stay different.
-  static std::string shortened(std::string_view text) {
-    return fmt::format("{}... ({:x})", text.substr(0, longest_shapes),
-                       std::hash<std::string_view>{}(text));
-  }
-
   void read_groups(ValueId config) {
-    at("pg_config");
-    if (is_none(config)) return;
-    if (!values().is_dict(config)) unfit(config, "a dictionary of process groups");
-    values().members(config, [&](std::string_view key, ValueId value) {
+    require_dict(config, "a dictionary of process groups");
+    values_.members(config, [&](std::string_view key, ValueId value) {
+      at(fmt::format("process group '{}': ", excerpt(key, 40)), "pg_config");
+      require_dict(value, "a dictionary");
       GroupConfig group{.name = std::string{keep(key)}, .description = {}, .ranks = {}};
-      where_ = fmt::format("process group '{}': ", excerpt(key, 40));
-      field_ = "pg_config";
-      if (!values().is_dict(value)) unfit(value, "a dictionary");
-      values().members(value, [&](std::string_view name, ValueId each) {
-        field_ = name;
-        if (name == "name" && !is_none(each)) group.name = std::string{text(each)};
-        if (name == "desc") group.description = std::string{text(each)};
-        if (name == "ranks") group.ranks = ranks(each);
+      values_.members(value, [&](std::string_view field, ValueId each) {
+        field_ = field;
+        if (field == "name" && !is_none(each)) group.name = std::string{text(each)};
+        if (field == "desc") group.description = std::string{text(each)};
+        if (field == "ranks") group.ranks = ranks(each);
         listed_ += group.ranks.size();
-        if (listed_ > static_cast<std::size_t>(most_ranks) + values().source().size())
+        if (listed_ > static_cast<std::size_t>(most_ranks) + values_.source_bytes())
           throw DumpError("lists more ranks than its size allows");
       });
       if (dump_.groups.size() >= most_groups) throw DumpError("has too many process groups");
@@ -138,68 +79,42 @@ class DumpReader {
     });
   }
 
-  /// torch writes the ranks of a group as the text of a list: "[0, 1]".
-  std::vector<int> ranks(ValueId value) const {
-    if (is_none(value)) return {};
-    if (const auto written = values().as_text(value)) {
-      if (auto list = parse_rank_list(*written)) return *std::move(list);
-    } else if (values().is_list(value)) {
-      std::vector<int> list;
-      values().elements(value, [&](ValueId each) {
-        const auto rank = values().as_integer(each);
-        if (!rank || *rank < 0 || *rank >= most_ranks) unfit(each, "a rank");
-        list.push_back(static_cast<int>(*rank));
-        return true;
-      });
-      if (list.size() <= static_cast<std::size_t>(most_ranks)) return list;
-    }
-    unfit(value, "a list of ranks, such as '[0, 1]'");
-  }
-
   void read_status(ValueId status) {
-    at("pg_status");
-    if (is_none(status)) return;
-    if (!values().is_dict(status)) unfit(status, "a dictionary of process groups");
-    values().members(status, [&](std::string_view key, ValueId value) {
-      where_ = fmt::format("status of process group '{}': ", excerpt(key, 40));
-      field_ = "pg_status";
-      if (!values().is_dict(value)) unfit(value, "a dictionary");
+    require_dict(status, "a dictionary of process groups");
+    values_.members(status, [&](std::string_view key, ValueId value) {
+      at(fmt::format("status of process group '{}': ", excerpt(key, 40)), "pg_status");
+      require_dict(value, "a dictionary");
       GroupStatus group;
-      values().members(value, [&](std::string_view name, ValueId each) {
-        field_ = name;
-        if (name == "last_enqueued_collective") group.enqueued = whole(each);
-        if (name == "last_started_collective") group.started = whole(each);
-        if (name == "last_completed_collective") group.completed = whole(each);
+      values_.members(value, [&](std::string_view field, ValueId each) {
+        field_ = field;
+        if (field == "last_enqueued_collective") group.enqueued = whole(each);
+        if (field == "last_started_collective") group.started = whole(each);
+        if (field == "last_completed_collective") group.completed = whole(each);
       });
-      std::int64_t id = -1;
-      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error != std::errc{} || end != key.data() + key.size()) return;
+      const auto id = parse_integer(key);
+      if (!id) return;
       if (dump_.status.size() >= most_groups) throw DumpError("has too many process groups");
-      dump_.status[id] = group;
+      dump_.status[*id] = group;
     });
   }
 
   void read_entries(ValueId entries) {
-    at("entries");
-    if (is_none(entries)) return;
-    if (!values().is_list(entries)) unfit(entries, "a list");
-    const std::size_t most = most_entries + values().source().size() / bytes_per_entry;
-    if (values().size(entries) > most)
-      throw DumpError(fmt::format("has {} entries, too many for its size", values().size(entries)));
-    dump_.entries.reserve(values().size(entries));
-    values().elements(entries, [&](ValueId each) {
-      where_ = fmt::format("entry {}: ", dump_.entries.size());
-      field_ = "entries";
-      if (!values().is_dict(each)) unfit(each, "a list of dictionaries");
+    require_list(entries, "a list");
+    const std::size_t count = values_.size(entries);
+    if (count > most_entries + values_.source_bytes() / bytes_per_entry)
+      throw DumpError(fmt::format("has {} entries, too many for its size", count));
+    dump_.entries.reserve(count);
+    values_.elements(entries, [&](ValueId each) {
+      at(fmt::format("entry {}: ", dump_.entries.size()), "entries");
+      require_dict(each, "a list of dictionaries");
       Entry entry;
-      values().members(each, [&](std::string_view key, ValueId value) {
+      values_.members(each, [&](std::string_view key, ValueId value) {
         field_ = key;
         read_field(entry, key, value);
       });
       if (entry.name.empty())
         throw DumpError(fmt::format("entry {} has no profiling_name", dump_.entries.size()));
       dump_.entries.push_back(entry);
-      return true;
     });
   }
 
@@ -222,6 +137,73 @@ class DumpReader {
     if (key == "output_dtypes") entry.output.dtypes = shapes(value);
   }
 
+  /// Reads the name of a group, or the pair of its name and description.
+  void read_group_of(Entry& entry, ValueId value) {
+    if (!values_.is_list(value)) {
+      entry.group = text(value);
+      return;
+    }
+    if (values_.size(value) > 2) unfit(value, "a process group's name and description");
+    bool first = true;
+    values_.elements(value, [&](ValueId each) {
+      (first ? entry.group : entry.description) = text(each);
+      first = false;
+    });
+  }
+
+  /// Names the object whose fields are read next ("entry 3: "), and its first field, for messages.
+  void at(std::string object, std::string_view field) {
+    object_ = std::move(object);
+    field_ = field;
+  }
+  bool is_none(ValueId value) const { return values_.kind(value) == Values::Kind::none; }
+
+  [[noreturn]] void unfit(ValueId value, const char* wanted) const {
+    std::string shown = name_of(values_.kind(value));
+    if (const auto text = values_.as_text(value)) shown = fmt::format("'{}'", excerpt(*text, 40));
+    throw DumpError(fmt::format("{}'{}' is {}, but must be {}", object_, field_, shown, wanted));
+  }
+
+  void require_dict(ValueId value, const char* wanted) const {
+    if (!values_.is_dict(value)) unfit(value, wanted);
+  }
+
+  void require_list(ValueId value, const char* wanted) const {
+    if (!values_.is_list(value)) unfit(value, wanted);
+  }
+
+  std::int64_t whole(ValueId value) const {
+    if (is_none(value)) return -1;
+    if (const auto number = values_.as_integer(value)) return *number;
+    unfit(value, "a whole number");
+  }
+
+  bool boolean(ValueId value) const {
+    if (is_none(value)) return false;
+    if (const auto yes = values_.as_boolean(value)) return *yes;
+    unfit(value, "True or False");
+  }
+
+  /// Returns a text that lives as long as the dump, safe to print.
+  std::string_view text(ValueId value) {
+    if (is_none(value)) return {};
+    if (const auto found = values_.as_text(value)) return keep(*found);
+    if (const auto number = values_.as_integer(value)) return keep(std::to_string(*number));
+    unfit(value, "a text");
+  }
+
+  std::string_view keep(std::string_view text) {
+    std::string shortened;
+    if (text.size() > longest_text) {
+      // The checksum of the whole text keeps different texts different.
+      shortened = fmt::format("{}... ({:x})", text.substr(0, shortened_text),
+                              std::hash<std::string_view>{}(text));
+      text = shortened;
+    }
+    if (const auto found = dump_.texts->find(text); found != dump_.texts->end()) return *found;
+    return *dump_.texts->insert(excerpt(text, 4 * longest_text)).first;
+  }
+
   State state(ValueId value) {
     const std::string_view name = text(value);
     if (name.empty()) return State::unknown;
@@ -231,45 +213,47 @@ class DumpReader {
     unfit(value, "scheduled, started or completed");
   }
 
-  /// The name of a group, or the pair of its name and description.
-  void read_group_of(Entry& entry, ValueId value) {
-    if (!values().is_list(value)) {
-      entry.group = text(value);
-      return;
+  /// Reads ranks from a list or, as torch writes them, from the text of a list: "[0, 1]".
+  std::vector<int> ranks(ValueId value) const {
+    if (is_none(value)) return {};
+    if (const auto written = values_.as_text(value)) {
+      if (auto list = parse_rank_list(*written)) return *std::move(list);
+    } else if (values_.is_list(value)) {
+      std::vector<int> list;
+      values_.elements(value, [&](ValueId each) {
+        const auto rank = values_.as_integer(each);
+        if (!rank || *rank < 0 || *rank >= most_ranks) unfit(each, "a rank");
+        list.push_back(static_cast<int>(*rank));
+      });
+      if (list.size() <= static_cast<std::size_t>(most_ranks)) return list;
     }
-    if (values().size(value) > 2) unfit(value, "a process group's name and description");
-    bool first = true;
-    values().elements(value, [&](ValueId each) {
-      (first ? entry.group : entry.description) = text(each);
-      first = false;
-      return true;
-    });
+    unfit(value, "a list of ranks, such as '[0, 1]'");
   }
 
   /// Returns lists of numbers or of texts as one text.
   std::string_view shapes(ValueId value) {
     if (is_none(value)) return {};
-    if (!values().is_list(value)) unfit(value, "a list");
+    require_list(value, "a list");
     std::string all;
     append_shapes(all, value, 0);
     return keep(all);
   }
-  void append_shapes(std::string& all, ValueId value, int depth) {
+
+  void append_shapes(std::string& all, ValueId value, int depth) const {
     constexpr int deepest = 2;
     if (all.size() > most_shapes)
-      throw DumpError(fmt::format("{}'{}' is too long a list", where_, field_));
-    if (const auto text = values().as_text(value)) {
+      throw DumpError(fmt::format("{}'{}' is too long a list", object_, field_));
+    if (const auto text = values_.as_text(value)) {
       all += text->substr(0, longest_text);
-    } else if (const auto number = values().as_integer(value)) {
+    } else if (const auto number = values_.as_integer(value)) {
       all += std::to_string(*number);
-    } else if (values().is_list(value) && depth < deepest) {
+    } else if (values_.is_list(value) && depth < deepest) {
       all += '[';
       bool first = true;
-      values().elements(value, [&](ValueId each) {
+      values_.elements(value, [&](ValueId each) {
         if (!first) all += ", ";
         first = false;
         append_shapes(all, each, depth + 1);
-        return true;
       });
       all += ']';
     } else {
@@ -277,15 +261,11 @@ class DumpReader {
     }
   }
 
-  void at(std::string_view field) {
-    where_.clear();
-    field_ = field;
-  }
-
-  Pickle document_;
-  Dump dump_;
-  std::string where_;  ///< for messages: "entry 3: "
-  std::string_view field_;
+  Document document_;
+  const Values& values_ = document_.values;
+  Dump dump_{.texts = std::make_shared<Texts>()};
+  std::string object_;      ///< for messages: "entry 3: "
+  std::string_view field_;  ///< likewise: "state"
   std::size_t listed_ = 0;  ///< ranks of all groups
 };
 
@@ -303,11 +283,9 @@ bool is_dump(std::string_view beginning) {
   });
 }
 
-Dump read_dump(std::string content) {
+Dump read_dump(std::string_view content) {
   if (content.empty()) throw DumpError("is empty");
-  return DumpReader{is_pickle(content) ? read_pickle(std::move(content))
-                                       : read_json(std::move(content))}
-      .read();
+  return DumpReader{is_pickle(content) ? read_pickle(content) : read_json(content)}.read();
 }
 
 }  // namespace lockstep::flight

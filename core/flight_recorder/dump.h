@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,20 +14,19 @@ namespace lockstep::flight {
 
 enum class State : std::uint8_t { unknown, scheduled, started, completed };
 
-/// The shapes and element types of an operation's tensors, as texts for comparison: "[[4, 3]]".
-/// Long ones end with a checksum of the rest.
+/// The shapes and element types of an operation's tensors, as texts that can be compared:
+/// "[[4, 3]]". A long text is shortened and ends with a checksum of the whole.
 struct Tensors {
   std::string_view sizes, dtypes;  ///< "" if unknown
-  bool operator==(const Tensors&) const = default;
 };
 
-/// One operation that a rank called, as its flight recorder noted it. Numbers that a dump does not
-/// contain are -1, texts are "". The texts live as long as the dump.
+/// An operation that a rank called, as its flight recorder recorded it. A number that the dump does
+/// not contain is -1, and a text is "". The texts live as long as the dump.
 struct Entry {
-  std::int64_t record = -1;      ///< the rank's own count of records
+  std::int64_t record = -1;      ///< counts the rank's records
   std::int64_t pg_id = -1;       ///< the rank's own number of the process group
-  std::int64_t sequence = -1;    ///< collective_seq_id: of the group's collectives
-  std::int64_t p2p = -1;         ///< p2p_seq_id: of the rank's sends and receives in the group
+  std::int64_t sequence = -1;    ///< collective_seq_id: counts the group's collectives
+  std::int64_t p2p = -1;         ///< p2p_seq_id: counts the rank's sends and receives in the group
   std::int64_t created_ns = -1;  ///< when it was called, by the host's clock
   std::int64_t completed_ns = -1;
   std::string_view group, description;  ///< of the process group
@@ -45,26 +43,29 @@ struct GroupConfig {
   std::vector<int> ranks;  ///< by rank in the group; empty if the dump does not list them
 };
 
-/// How far a rank's process group has come.
+/// The progress of a rank in one process group.
 struct GroupStatus {
   std::int64_t enqueued = -1, started = -1, completed = -1;  ///< sequence numbers of collectives
 };
 
-/// What one rank's flight recorder wrote.
+/// The texts of a dump, each once.
+using Texts = std::set<std::string, std::less<>>;
+
+/// The content of one rank's dump.
 struct Dump {
   std::string version;
   std::vector<GroupConfig> groups;
-  std::map<std::int64_t, GroupStatus> status;                 ///< by Entry::pg_id
-  std::vector<Entry> entries;                                 ///< in the order of their calls
-  std::shared_ptr<std::set<std::string, std::less<>>> texts;  ///< those that the entries refer to
+  std::map<std::int64_t, GroupStatus> status;  ///< by Entry::pg_id
+  std::vector<Entry> entries;                  ///< in the order of the calls
+  std::shared_ptr<Texts> texts;                ///< that the entries refer to
 };
 
 /// Returns whether a file's first bytes may be those of a dump: a pickle, or a JSON object whose
 /// first key is one of a dump's.
 bool is_dump(std::string_view beginning);
 
-/// Reads a dump of version 2.0 to 2.10, as a pickle or as JSON. Fields that are missing are no
-/// errors; fields of a wrong type are. Throws DumpError.
-Dump read_dump(std::string content);
+/// Reads a dump of version 2.0 to 2.10 from a pickle or JSON. Throws DumpError for a field of the
+/// wrong type, but not for a missing field.
+Dump read_dump(std::string_view content);
 
 }  // namespace lockstep::flight

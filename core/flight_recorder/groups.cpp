@@ -1,3 +1,5 @@
+#include "core/flight_recorder/groups.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,28 +7,26 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/flight_recorder/job.h"
 #include "core/flight_recorder/rank_list.h"
 
 namespace lockstep::flight {
 namespace {
 
-/// A list of members that some dumps contain.
+/// The members of a group, as one or more dumps list them.
 struct Listed {
   std::vector<int> members;  ///< ascending
   std::string description;
-  int of_rank = 0;    ///< a rank whose dump contains it
+  int of_rank = 0;    ///< a rank whose dump contains the list
   bool valid = true;  ///< whether every rank that calls something in the group is a member
 };
 
-using Lists = std::map<std::vector<int>, Listed>;  ///< by order
+using Lists = std::map<std::vector<int>, Listed>;  ///< by order in the group
 
 class Finder {
  public:
   Finder(const Job& job, const std::vector<Calls>& calls) : job_(job), calls_(calls) {}
 
   ProcessGroups find() {
-    for (const RankDump& dump : job_.dumps) found_.ranks.push_back(dump.rank);
     for (std::size_t i = 0; i < calls_.size(); ++i)
       for (const Call& call : calls_[i].all) {
         Users& users = users_[call.group];
@@ -35,13 +35,8 @@ class Finder {
       }
     for (const RankDump& dump : job_.dumps)
       for (const GroupConfig& group : dump.dump.groups) list(group, dump.rank);
-    check_lists();
-    for (const auto& [name, lists] : lists_)
-      for (const auto& [order, each] : lists)
-        if (each.valid)
-          found_.ranks.insert(found_.ranks.end(), each.members.begin(), each.members.end());
-    std::ranges::sort(found_.ranks);
-    found_.ranks.erase(std::ranges::unique(found_.ranks).begin(), found_.ranks.end());
+    for (auto& [name, lists] : lists_) check(name, lists);
+    collect_ranks();
     found_.of_dump.resize(job_.dumps.size());
     for (const auto& [name, lists] : lists_)
       for (const auto& [order, each] : lists)
@@ -59,7 +54,7 @@ class Finder {
   };
 
   void list(const GroupConfig& group, int rank) {
-    // Some versions of torch list gloo's groups without names, and with the groups' own ranks.
+    // Some versions of torch list gloo's groups without names, and with ranks in the group.
     if (group.name.empty() || group.ranks.empty()) return;
     auto& lists = lists_[group.name];
     if (lists.contains(group.ranks)) return;
@@ -68,20 +63,20 @@ class Finder {
     lists.emplace(group.ranks, std::move(listed));
   }
 
-  void check_lists() {
-    for (auto& [name, lists] : lists_) {
-      std::set<int> members;
-      for (auto& [order, each] : lists) {
-        members.insert(each.members.begin(), each.members.end());
-        each.valid = std::ranges::adjacent_find(each.members) == each.members.end();
-      }
-      const auto users = users_.find(name);
-      if (users != users_.end())
-        for (const std::size_t dump : users->second.dumps)
-          if (!members.contains(job_.dumps[dump].rank))
-            for (auto& [order, each] : lists) each.valid = false;
-      check_overlap(name, lists);
+  /// Invalidates the lists of one name that can't be right: lists that repeat a member, and all of
+  /// them if a rank that calls something in the group is in none. Throws if valid lists overlap
+  /// without being equal.
+  void check(const std::string& name, Lists& lists) const {
+    std::set<int> members;
+    for (auto& [order, each] : lists) {
+      members.insert(each.members.begin(), each.members.end());
+      each.valid = std::ranges::adjacent_find(each.members) == each.members.end();
     }
+    if (const auto users = users_.find(name); users != users_.end())
+      for (const std::size_t dump : users->second.dumps)
+        if (!members.contains(job_.dumps[dump].rank))
+          for (auto& [order, each] : lists) each.valid = false;
+    check_overlap(name, lists);
   }
 
   static void check_overlap(const std::string& name, const Lists& lists) {
@@ -100,10 +95,19 @@ class Finder {
     }
   }
 
+  void collect_ranks() {
+    std::set<int> ranks;
+    for (const RankDump& dump : job_.dumps) ranks.insert(dump.rank);
+    for (const auto& [name, lists] : lists_)
+      for (const auto& [order, each] : lists)
+        if (each.valid) ranks.insert(each.members.begin(), each.members.end());
+    found_.ranks.assign(ranks.begin(), ranks.end());
+  }
+
+  /// Adds a group that dumps list.
   void add(const std::string& name, const std::vector<int>& order, const Listed& listed) {
     ProcessGroup group{
         .name = name, .description = listed.description, .members = listed.members, .order = order};
-    if (group.description == "undefined") group.description.clear();
     const int index = static_cast<int>(found_.all.size());
     for (std::size_t i = 0; i < job_.dumps.size(); ++i)
       if (std::ranges::binary_search(group.members, job_.dumps[i].rank))
@@ -113,9 +117,8 @@ class Finder {
 
   /// Adds a group whose members no dump lists.
   void infer(std::string_view name, const Users& users) {
-    ProcessGroup group{.name = std::string{name}, .description = {}, .members = {}, .order = {}};
-    group.inferred = true;
-    if (users.description != "undefined") group.description = users.description;
+    ProcessGroup group{
+        .name = std::string{name}, .description = std::string{users.description}, .inferred = true};
     const int index = static_cast<int>(found_.all.size());
     for (const std::size_t dump : users.dumps)
       if (found_.of_dump[dump].emplace(name, index).second)
@@ -126,8 +129,8 @@ class Finder {
     found_.all.push_back(std::move(group));
   }
 
-  /// Returns the members by rank in the group, -1 for unknown ones. If they sent or received
-  /// something, each dump contains its own rank in the group, and some members may be unknown.
+  /// Returns the members by rank in the group, -1 for unknown ones. A dump with sends or receives
+  /// shows its own rank in the group. If no dump has any, assumes ascending order.
   std::vector<int> order_of(std::string_view name, const Users& users,
                             const std::vector<int>& members) const {
     std::vector<int> order;
@@ -135,7 +138,7 @@ class Finder {
       for (const Call& call : calls_[dump].all) {
         if (call.group != name || !call.is_p2p) continue;
         const int own = call.sends ? call.source : call.destination;
-        if (own < 0 || own >= most_ranks) continue;
+        if (own < 0) continue;
         const auto index = static_cast<std::size_t>(own);
         if (index >= order.size()) order.resize(index + 1, -1);
         order[index] = job_.dumps[dump].rank;
@@ -147,6 +150,7 @@ class Finder {
   void set_titles() {
     std::map<std::string, int> count;
     for (ProcessGroup& group : found_.all) {
+      if (group.description == "undefined") group.description.clear();  // torch's default
       const std::string& given = group.description.empty() ? group.name : group.description;
       group.title = given.empty() ? "unnamed" : given;
       ++count[group.title];
@@ -161,7 +165,7 @@ class Finder {
   const Job& job_;
   const std::vector<Calls>& calls_;
   std::map<std::string_view, Users> users_;
-  std::map<std::string, Lists, std::less<>> lists_;
+  std::map<std::string, Lists, std::less<>> lists_;  ///< by the group's name
   ProcessGroups found_;
 };
 

@@ -6,11 +6,14 @@
 #include <cctype>
 #include <charconv>
 #include <fstream>
+#include <map>
 #include <optional>
+#include <stdexcept>
 
 #include "core/base/error.h"
 #include "core/base/input_file.h"
 #include "core/base/printable.h"
+#include "core/flight_recorder/calls.h"
 #include "core/flight_recorder/rank_list.h"
 
 namespace lockstep::flight {
@@ -40,10 +43,45 @@ bool is_dump_file(const fs::path& file) {
   return is_dump(beginning_of(file));
 }
 
-/// Whether a file that is no dump has the name of one, as an empty or damaged dump has.
+/// Whether a file has the name of a dump, as an empty or damaged dump does.
 bool has_name_of_dump(const fs::path& file) {
   const std::string name = file.filename().string();
   return name.find("trace_rank_") != std::string::npos && rank_in_name(file) >= 0;
+}
+
+/// Returns the rank that a dump's content implies, or -1.
+int rank_in_content(const Dump& dump) {
+  std::optional<std::vector<int>> shared;
+  for (const GroupConfig& group : dump.groups) {
+    if (group.name.empty() || group.ranks.empty()) continue;
+    std::vector<int> members = group.ranks;
+    std::ranges::sort(members);
+    if (shared) {
+      std::vector<int> both;
+      std::ranges::set_intersection(*shared, members, std::back_inserter(both));
+      shared = std::move(both);
+    } else {
+      shared = std::move(members);
+    }
+  }
+  if (shared && shared->size() == 1) return shared->front();
+  for (const Call& call : calls_of(dump).all) {
+    const int in_group = call.sends ? call.source : call.is_p2p ? call.destination : -1;
+    if (in_group < 0) continue;
+    for (const GroupConfig& group : dump.groups)
+      if (group.name == call.group && static_cast<std::size_t>(in_group) < group.ranks.size())
+        return group.ranks[static_cast<std::size_t>(in_group)];
+  }
+  return -1;
+}
+
+int rank_of(const fs::path& file, const Dump& dump) {
+  if (const int rank = rank_in_name(file); rank >= 0) return rank;
+  if (const int rank = rank_in_content(dump); rank >= 0) return rank;
+  throw DumpError(
+      "has no rank: its name does not end with one, as nccl_trace_rank_3 does, and its content "
+      "does "
+      "not imply one");
 }
 
 void add_note(Job& job, std::string note) {
@@ -70,33 +108,8 @@ int rank_in_name(const fs::path& file) {
   return read.ec == std::errc{} && rank < most_ranks ? rank : -1;
 }
 
-int rank_in_content(const Dump& dump) {
-  std::optional<std::vector<int>> shared;
-  for (const GroupConfig& group : dump.groups) {
-    if (group.name.empty() || group.ranks.empty()) continue;
-    std::vector<int> members = group.ranks;
-    std::ranges::sort(members);
-    if (shared) {
-      std::vector<int> both;
-      std::ranges::set_intersection(*shared, members, std::back_inserter(both));
-      shared = std::move(both);
-    } else {
-      shared = std::move(members);
-    }
-  }
-  if (shared && shared->size() == 1) return shared->front();
-  for (const Call& call : calls_of(dump).all) {
-    const int in_group = call.sends ? call.source : call.is_p2p ? call.destination : -1;
-    if (in_group < 0) continue;
-    for (const GroupConfig& group : dump.groups)
-      if (group.name == call.group && static_cast<std::size_t>(in_group) < group.ranks.size())
-        return group.ranks[static_cast<std::size_t>(in_group)];
-  }
-  return -1;
-}
-
 std::vector<fs::path> dump_files(const std::vector<fs::path>& paths) {
-  std::vector<fs::path> files, damaged;
+  std::vector<fs::path> files;
   for (const fs::path& path : paths) {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
@@ -104,18 +117,12 @@ std::vector<fs::path> dump_files(const std::vector<fs::path>& paths) {
       continue;
     }
     for (const auto& entry : fs::directory_iterator{path, error}) {
-      if (files.size() + damaged.size() >= most_files) break;
-      if (is_dump_file(entry.path())) {
+      if (files.size() >= most_files) break;
+      if (is_dump_file(entry.path()) ||
+          (entry.is_regular_file(error) && has_name_of_dump(entry.path())))
         files.push_back(entry.path());
-      } else if (entry.is_regular_file(error) && has_name_of_dump(entry.path())) {
-        damaged.push_back(entry.path());
-      }
     }
   }
-  if (files.empty())
-    files = damaged.empty() ? files : std::vector{damaged.front()};
-  else
-    files.insert(files.end(), damaged.begin(), damaged.end());
   std::ranges::sort(files);
   files.erase(std::ranges::unique(files).begin(), files.end());
   return files;
@@ -125,25 +132,21 @@ Job read_job(const std::vector<fs::path>& files) {
   Job job;
   std::map<int, std::string> file_of;
   for (const fs::path& file : files) {
-    const std::string name = file.filename().string(), shown = excerpt(name);
+    const std::string shown = excerpt(file.filename().string());
+    RankDump read;
     try {
-      RankDump read{.rank = rank_in_name(file), .file = name, .dump = read_dump(content_of(file))};
-      if (read.rank < 0) read.rank = rank_in_content(read.dump);
-      if (read.rank < 0)
-        throw DumpError(
-            "neither its name ends with a rank, as in nccl_trace_rank_3, nor does "
-            "its content imply one");
-      if (const auto [other, is_new] = file_of.emplace(read.rank, shown); !is_new)
-        throw UsageError(fmt::format(
-            "{} and {} are both of rank {}: the folder holds two runs, or one dump in two forms; "
-            "give the files of one run",
-            other->second, shown, read.rank));
-      job.dumps.push_back(std::move(read));
-    } catch (const DumpError& error) {
+      read.dump = read_dump(content_of(file));
+      read.rank = rank_of(file, read.dump);
+    } catch (const std::runtime_error& error) {  // DumpError or InputError
       add_note(job, fmt::format("{}: {}", shown, error.what()));
-    } catch (const InputError& error) {
-      add_note(job, fmt::format("{}: {}", shown, error.what()));
+      continue;
     }
+    if (const auto [other, is_new] = file_of.emplace(read.rank, shown); !is_new)
+      throw UsageError(fmt::format(
+          "{} and {} are both of rank {}: the folder holds two runs, or one dump in two forms; "
+          "give the files of one run",
+          other->second, shown, read.rank));
+    job.dumps.push_back(std::move(read));
   }
   if (job.dumps.empty())
     throw UsageError(job.notes.empty() ? "no flight-recorder dumps were given" : job.notes.front());

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <vector>
 
 #include "core/base/json_reader.h"
 
@@ -11,7 +10,7 @@ namespace {
 
 class JsonValues {
  public:
-  explicit JsonValues(Values& values) : values_(values), json_(values.source()) {}
+  JsonValues(std::string_view content, Values& values) : json_(content), values_(values) {}
 
   ValueId read() {
     const ValueId root = value();
@@ -26,7 +25,7 @@ class JsonValues {
       case Kind::object: {
         const ValueId made = values_.container(Values::Kind::dict);
         json_.members([&](const std::string& key) {
-          const std::array pair{values_.copy(key), value()};
+          const std::array pair{values_.text(key), value()};
           values_.append(made, pair.data(), pair.size());
         });
         return made;
@@ -40,7 +39,7 @@ class JsonValues {
         return made;
       }
       case Kind::string:
-        return values_.copy(json_.string());
+        return values_.text(json_.string());
       case Kind::boolean:
         return values_.boolean(json_.boolean());
       case Kind::number:
@@ -53,26 +52,22 @@ class JsonValues {
   }
 
   ValueId number(std::string_view text) {
-    std::int64_t whole = 0;
-    const char* end = text.data() + text.size();
-    if (const auto read = std::from_chars(text.data(), end, whole);
-        read.ec == std::errc{} && read.ptr == end)
-      return values_.integer(whole);
+    if (const auto integer = parse_integer(text)) return values_.integer(*integer);
     double real = 0;
-    std::from_chars(text.data(), end, real);
+    std::from_chars(text.data(), text.data() + text.size(), real);
     return values_.real(real);
   }
 
-  Values& values_;
   JsonReader json_;
+  Values& values_;
 };
 
 }  // namespace
 
-Pickle read_json(std::string content) {
-  Pickle document{Values{std::move(content)}};
+Document read_json(std::string_view content) {
+  Document document{Values{content.size()}};
   try {
-    document.root = JsonValues{document.values}.read();
+    document.root = JsonValues{content, document.values}.read();
   } catch (const JsonError& error) {
     throw DumpError(error.what());
   }

@@ -2,11 +2,11 @@
 
 #include <string>
 
-#include "core/flight_recorder/pickle.h"
+#include "core/flight_recorder/values.h"
 
 namespace lockstep::flight {
 
-/// Reads a JSON document as the same kind of values as a pickle's. Throws DumpError.
-Pickle read_json(std::string content);
+/// Reads a JSON document into the same kinds of values as read_pickle(). Throws DumpError.
+Document read_json(std::string_view content);
 
 }  // namespace lockstep::flight

@@ -19,7 +19,7 @@ Agreement agreement_of(std::string_view operation) {
       operation.find("barrier") != std::string_view::npos ||
       operation.find("_v") != std::string_view::npos)
     return {false, false};
-  // The root's tensors differ from those of the other ranks.
+  // In these, the inputs or the outputs of the root differ from those of the other ranks.
   if (operation.starts_with("scatter")) return {false, true};
   if (operation.starts_with("gather")) return {true, false};
   if (operation.starts_with("broadcast") || operation.starts_with("_broadcast"))
@@ -29,7 +29,8 @@ Agreement agreement_of(std::string_view operation) {
   return {};
 }
 
-/// The four texts that must agree; those that need not are "".
+/// Returns the texts that must agree: the sizes and types of the inputs and of the outputs, or ""
+/// for those that need not agree.
 std::array<std::string_view, 4> requirements(const Call& call) {
   const Agreement agree = agreement_of(call.operation);
   std::array<std::string_view, 4> texts{};
@@ -38,7 +39,7 @@ std::array<std::string_view, 4> requirements(const Call& call) {
   return texts;
 }
 
-/// The texts without their brackets around a single tensor: "[4, 3] Float".
+/// Returns "all_reduce of [4, 3] Float": the texts of a call's tensors without the outer brackets.
 std::string described(const Call& call) {
   std::string words{call.operation};
   if (call.operations > 1) words = fmt::format("{} coalesced {}", call.operations, words);
@@ -56,7 +57,7 @@ std::string described(const Call& call) {
 }  // namespace
 
 std::vector<SameCall> same_calls(const std::vector<CallOfRank>& calls) {
-  // What one rank's dump does not say, no rank's is compared by.
+  // Compare only texts that every rank's dump contains.
   std::array<bool, 4> known{true, true, true, true};
   for (const CallOfRank& each : calls) {
     const auto texts = requirements(*each.call);
@@ -68,18 +69,17 @@ std::vector<SameCall> same_calls(const std::vector<CallOfRank>& calls) {
     std::array<std::string_view, 4> texts{};
     auto operator<=>(const Key&) const = default;
   };
-  std::map<Key, std::vector<CallOfRank>> parts;
+  std::map<Key, std::vector<CallOfRank>> sets;
   for (const CallOfRank& each : calls) {
     Key key{each.call->operation, each.call->operations, requirements(*each.call)};
     for (std::size_t i = 0; i < known.size(); ++i)
       if (!known[i]) key.texts[i] = {};
-    parts[key].push_back(each);
+    sets[key].push_back(each);
   }
   std::vector<SameCall> same;
-  for (const auto& [key, ranks] : parts) {
-    SameCall part{.call = described(*ranks.front().call), .ranks = {}};
-    for (const CallOfRank& each : ranks) part.ranks.push_back(each.rank);
-    same.push_back(std::move(part));
+  for (const auto& [key, set] : sets) {
+    SameCall& alike = same.emplace_back(SameCall{.call = described(*set.front().call)});
+    for (const CallOfRank& each : set) alike.ranks.push_back(each.rank);
   }
   std::ranges::stable_sort(same, [](const SameCall& a, const SameCall& b) {
     return a.ranks.size() != b.ranks.size() ? a.ranks.size() > b.ranks.size() : a.ranks < b.ranks;

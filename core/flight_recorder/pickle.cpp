@@ -2,99 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <bit>
-#include <cstring>
 #include <deque>
 #include <vector>
+
+#include "core/flight_recorder/pickle_opcodes.h"
 
 namespace lockstep::flight {
 namespace {
 
-/// The opcodes of plain data, by the names of Python's pickletools.
-enum Opcode : unsigned char {
-  mark = '(',
-  stop = '.',
-  append = 'a',
-  appends = 'e',
-  set_item = 's',
-  set_items = 'u',
-  empty_dict = '}',
-  empty_list = ']',
-  empty_tuple = ')',
-  tuple = 't',
-  tuple1 = 0x85,
-  tuple2 = 0x86,
-  tuple3 = 0x87,
-  none = 'N',
-  new_true = 0x88,
-  new_false = 0x89,
-  bin_int = 'J',
-  bin_int1 = 'K',
-  bin_int2 = 'M',
-  long1 = 0x8a,
-  long4 = 0x8b,
-  bin_float = 'G',
-  bin_string = 'T',
-  short_bin_string = 'U',
-  bin_unicode = 'X',
-  short_bin_unicode = 0x8c,
-  bin_unicode8 = 0x8d,
-  bin_bytes = 'B',
-  short_bin_bytes = 'C',
-  bin_bytes8 = 0x8e,
-  bin_put = 'q',
-  long_bin_put = 'r',
-  memoize = 0x94,
-  bin_get = 'h',
-  long_bin_get = 'j',
-  proto = 0x80,
-  frame = 0x95,
-};
-
-struct Named {
-  unsigned char code;
-  const char* name;
-};
-/// Names of other opcodes, for messages.
-constexpr std::array refused = {Named{'c', "GLOBAL"},
-                                Named{0x93, "STACK_GLOBAL"},
-                                Named{'R', "REDUCE"},
-                                Named{'b', "BUILD"},
-                                Named{'i', "INST"},
-                                Named{'o', "OBJ"},
-                                Named{0x81, "NEWOBJ"},
-                                Named{0x92, "NEWOBJ_EX"},
-                                Named{0x82, "EXT1"},
-                                Named{0x83, "EXT2"},
-                                Named{0x84, "EXT4"},
-                                Named{'P', "PERSID"},
-                                Named{'Q', "BINPERSID"},
-                                Named{'0', "POP"},
-                                Named{'1', "POP_MARK"},
-                                Named{'2', "DUP"},
-                                Named{'F', "FLOAT"},
-                                Named{'I', "INT"},
-                                Named{'L', "LONG"},
-                                Named{'S', "STRING"},
-                                Named{'V', "UNICODE"},
-                                Named{'d', "DICT"},
-                                Named{'l', "LIST"},
-                                Named{'g', "GET"},
-                                Named{'p', "PUT"},
-                                Named{0x8f, "EMPTY_SET"},
-                                Named{0x90, "ADDITEMS"},
-                                Named{0x91, "FROZENSET"},
-                                Named{0x96, "BYTEARRAY8"},
-                                Named{0x97, "NEXT_BUFFER"},
-                                Named{0x98, "READONLY_BUFFER"}};
-
 class Machine {
  public:
-  explicit Machine(std::string content) : values_(std::move(content)), text_(values_.source()) {}
+  explicit Machine(std::string_view content) : text_(content), values_(content.size()) {}
 
-  Pickle run() {
+  Document run() {
     if (!is_pickle(text_)) throw DumpError("is not a pickle of protocol 2 to 5");
     while (step()) {
     }
@@ -106,7 +27,7 @@ class Machine {
   [[noreturn]] void fail(const std::string& what) const {
     throw DumpError(fmt::format("{} at byte {}", what, opcode_at_));
   }
-  /// Returns the next bytes, and passes over them.
+  /// Returns the next bytes and advances past them.
   const char* take(std::size_t bytes) {
     if (bytes > text_.size() - at_)
       throw DumpError(fmt::format("is cut off: it ends at byte {}, inside the value at byte {}",
@@ -115,7 +36,7 @@ class Machine {
     at_ += bytes;
     return begin;
   }
-  /// Reads an unsigned number, with its lowest byte first.
+  /// Reads an unsigned little-endian number.
   std::uint64_t number(std::size_t bytes) {
     const char* begin = take(bytes);
     std::uint64_t value = 0;
@@ -123,11 +44,14 @@ class Machine {
     return value;
   }
 
-  void push(ValueId id) {
+  void check_memory() const {
     values_.check_memory(8 * stack_.size() + 4 * memo_.size() + 8 * marks_.size());
+  }
+  void push(ValueId id) {
+    check_memory();
     stack_.push_back(id);
   }
-  /// Returns the bottom of the values that may be popped: those above the last mark.
+  /// Returns the size of the stack at the last mark; only values above it may be popped.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   ValueId pop() {
     if (stack_.size() <= floor()) fail("takes a value from an empty stack");
@@ -151,12 +75,10 @@ class Machine {
 
   void push_text(std::size_t length_bytes, Values::Kind kind) {
     const std::uint64_t length = number(length_bytes);
-    const std::size_t begin = at_;
-    take(length);
-    push(values_.text(begin, length, kind));
+    push(values_.text({take(length), length}, kind));
   }
   void push_long(std::uint64_t bytes) {
-    if (bytes > 8) {  // larger than any number of a dump
+    if (bytes > 8) {  // larger than any number in a dump
       take(bytes);
       push(values_.none());
       return;
@@ -167,7 +89,7 @@ class Machine {
     push(values_.integer(static_cast<std::int64_t>(value)));
   }
   void push_float() {
-    const char* begin = take(8);  // the highest byte first
+    const char* begin = take(8);  // big-endian
     std::uint64_t bits = 0;
     for (int i = 0; i < 8; ++i) bits = bits << 8 | static_cast<unsigned char>(begin[i]);
     push(values_.real(std::bit_cast<double>(bits)));
@@ -184,7 +106,7 @@ class Machine {
   }
   void extend(Values::Kind kind, const std::vector<ValueId>& items) {
     const ValueId to = top();
-    if (values_.kind(to) != kind) fail("appends to a value that is no container of that kind");
+    if (values_.kind(to) != kind) fail("appends to a value that is not a container of that kind");
     if (kind == Values::Kind::dict && items.size() % 2 != 0) fail("has a key without a value");
     values_.append(to, items.data(), items.size());
   }
@@ -207,9 +129,10 @@ class Machine {
     opcode_at_ = at_;
     if (at_ == text_.size())
       throw DumpError(fmt::format("is cut off: it ends at byte {}, without STOP", at_));
-    const auto code = static_cast<unsigned char>(text_[at_++]);
+    const auto byte = static_cast<unsigned char>(text_[at_++]);
     using Kind = Values::Kind;
-    switch (code) {
+    using enum Opcode;
+    switch (static_cast<Opcode>(byte)) {
       case stop:
         marks_.clear();
         if (stack_.size() != 1) fail("ends with more or less than one value");
@@ -222,7 +145,7 @@ class Machine {
         take(8);
         break;
       case mark:
-        values_.check_memory(8 * stack_.size() + 4 * memo_.size() + 8 * marks_.size());
+        check_memory();
         marks_.push_back(stack_.size());
         break;
       case append: {
@@ -256,14 +179,16 @@ class Machine {
       case tuple1:
       case tuple2:
       case tuple3:
-        push_tuple(static_cast<std::size_t>(code - tuple1 + 1));
+        push_tuple(byte - static_cast<std::size_t>(tuple1) + 1);
         break;
       case none:
         push(values_.none());
         break;
       case new_true:
+        push(values_.boolean(true));
+        break;
       case new_false:
-        push(values_.boolean(code == new_true));
+        push(values_.boolean(false));
         break;
       case bin_int:
         push(values_.integer(static_cast<std::int32_t>(number(4))));
@@ -319,24 +244,24 @@ class Machine {
         get(number(4));
         break;
       default:
-        refuse(code);
+        refuse(byte);
     }
     return true;
   }
 
   [[noreturn]] void refuse(unsigned char code) const {
-    const auto* found = std::ranges::find(refused, code, &Named::code);
-    if (found == refused.end())
-      throw DumpError(fmt::format("has the byte 0x{:02x} at {}, which is no opcode of a pickle",
-                                  code, opcode_at_));
+    const std::string_view name = name_of_refused(code);
+    if (name.empty())
+      throw DumpError(fmt::format("has the byte 0x{:02x} at {}, which is not a pickle opcode", code,
+                                  opcode_at_));
     throw DumpError(
         fmt::format("has the opcode {} at byte {}; a dump contains only plain data, so it is "
                     "refused",
-                    found->name, opcode_at_));
+                    name, opcode_at_));
   }
 
+  std::string_view text_;
   Values values_;
-  std::string_view text_;  ///< of values_
   std::size_t at_ = 0, opcode_at_ = 0;
   std::deque<ValueId> stack_;
   std::deque<std::size_t> marks_;
@@ -346,12 +271,12 @@ class Machine {
 }  // namespace
 
 bool is_pickle(std::string_view beginning) {
-  return beginning.size() >= 2 && static_cast<unsigned char>(beginning[0]) == proto &&
+  return beginning.size() >= 2 && static_cast<Opcode>(beginning[0]) == Opcode::proto &&
          beginning[1] >= 2 && beginning[1] <= 5;
 }
 
-Pickle read_pickle(std::string content) {
-  return Machine{std::move(content)}.run();
+Document read_pickle(std::string_view content) {
+  return Machine{content}.run();
 }
 
 }  // namespace lockstep::flight

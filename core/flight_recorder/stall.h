@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/flight_recorder/job.h"
+#include "core/flight_recorder/places.h"
 #include "core/flight_recorder/wait_for.h"
 
 namespace lockstep::flight {
@@ -16,26 +16,24 @@ struct SameCall {
   std::vector<int> ranks{};
 };
 
-/// A process group, and its first collective that not all members have completed.
+/// A process group, and the first collective in it that not all members have completed.
 struct StalledGroup {
   std::string title{};         ///< "'tp'", or "'tp' of ranks 2 and 3"
   std::string axis{};          ///< "tp", or the name; "" if it has none
   std::vector<int> members{};  ///< ascending
-  bool inferred = false;       ///< see ProcessGroup
   std::string operation{};     ///< "all_reduce #42"; "" if no collective is pending
-  std::string last{};          ///< the last collective that all members have completed, or ""
-  // The members, by what they did in that collective.
+  // The members, by their progress in that collective.
   std::vector<int> completed{}, waiting{}, not_called{}, no_dump{};
   std::vector<SameCall> calls{};  ///< more than one if members called different things
 
   bool mismatch() const { return calls.size() > 1; }
 };
 
-/// What a rank is doing.
+/// The last call and the state of a rank.
 struct StalledRank {
   enum class State : std::uint8_t {
     waiting,  ///< for other ranks
-    inside,   ///< an operation that all its ranks have called is pending
+    inside,   ///< an operation is pending that all its ranks have called
     silent,   ///< no operation is pending: it computes, has stalled in its own code, or has ended
     no_dump,
   };
@@ -43,22 +41,22 @@ struct StalledRank {
   State state = State::silent;
   std::string last{};     ///< its last call: "all_reduce #41 in 'tp'"; "" if unknown
   bool completed = true;  ///< whether that call has completed
-  /// Whether it waits in a group whose members no dump lists, and all that are known have come.
+  /// Whether it waits in a group whose members no dump lists, although all ranks that are known to
+  /// be members have called the operation.
   bool may_lack_members = false;
-  /// Its position along each axis of the mesh, as far as the groups' descriptions show.
-  std::vector<std::pair<std::string, int>> place{};
+  Place place{};  ///< as far as the descriptions of groups show it
 };
 
-/// Who waits for whom, in a run that has stalled.
+/// Which rank waits for which, in a run that has stalled.
 struct Stall {
-  std::string source{};    ///< what it was read from: "16 flight-recorder dumps"
+  std::string source{};    ///< "16 flight-recorder dumps"
   std::string evidence{};  ///< "dump" or "trace"
   std::vector<StalledRank> ranks{};
   std::vector<StalledGroup> groups{};
   std::vector<Wait> waits{};
   std::vector<Sink> sinks{};
-  /// Awaited ranks that may have stalled although an operation of theirs is pending: they called
-  /// something after it, and that has completed.
+  /// Awaited ranks that may have stalled although one of their operations is pending: they called
+  /// another operation after it, and that one has completed.
   std::vector<int> unclear{};
   std::vector<std::string> notes{};
 
@@ -66,28 +64,12 @@ struct Stall {
   bool empty() const { return waits.empty(); }
 };
 
-/// Finds out who waits for whom from the dumps. Throws UsageError if they come from different runs.
+/// Determines from the dumps which rank waits for which. Throws UsageError if the dumps come from
+/// different runs.
 Stall stall_of(const Job& job);
 
 /// Completes a stall whose ranks and waits are known: finds the sinks and the unclear ranks, and
 /// sets the ranks' states.
 void find_awaited(Stall& stall);
-
-/// Names in one sentence the ranks that everything waits for, or says why there are none. Further
-/// sentences say how each was found. Each element is a paragraph; the first is the sentence.
-std::vector<std::string> stall_sentences(const Stall& stall);
-
-/// The rows of a table of the groups in which a collective is pending, or a send or receive waits
-/// for its other side, below a row of titles; empty if there are none.
-std::vector<std::vector<std::string>> group_table(const Stall& stall);
-/// A rank's position on the mesh: "pp1 tp0"; "" if unknown.
-std::string place_words(const StalledRank& rank);
-/// A rank's last call, and whether it has completed.
-std::string last_words(const StalledRank& rank);
-/// The ranks that a rank waits for directly; "-" if there are none.
-std::string waits_words(const Stall& stall, int rank);
-
-/// The sentences, the table of groups, the table of ranks and the notes, for a terminal.
-std::string stall_summary(const Stall& stall);
 
 }  // namespace lockstep::flight

@@ -14,7 +14,7 @@
 namespace lockstep::flight {
 namespace {
 
-constexpr int most_members = 8192;  // of a group whose members follow from the mesh
+constexpr int most_members = 8192;  // of a group whose members are derived from the mesh
 
 /// Whether a span is an operation with other ranks.
 bool is_communication(const TimelineSpan& span) {
@@ -39,7 +39,7 @@ void visit_open(const RankTimeline& rank, Visit visit) {
       if (is_communication(open.span)) visit(open.span);
 }
 
-/// Sets of ranks that exchange messages, by group.
+/// Sets of ranks that exchange messages, by the label of their group (union-find).
 class Partners {
  public:
   void join(const std::string& group, int a, int b) {
@@ -69,9 +69,9 @@ class Partners {
   std::map<std::string, std::map<int, int>> parents_;
 };
 
-/// Returns the ranks that differ from `rank` only on the axes whose names, joined by "_", are the
-/// group's. The mesh lists its axes from the outermost to the innermost; empty if the group's name
-/// says nothing.
+/// Returns the members of a rank's group, whose name lists the axes on which they differ: "dp_cp".
+/// The mesh lists its axes from the outermost to the innermost. Returns nothing if the name
+/// contains anything other than axes.
 std::vector<int> members_on_mesh(const RunInfo& run, const std::string& group, int rank) {
   std::vector<int> members{rank};
   if (group == "world") {
@@ -106,6 +106,9 @@ std::vector<int> members_on_mesh(const RunInfo& run, const std::string& group, i
   return found == axes.size() ? members : std::vector<int>{};
 }
 
+/// Describes the end of a run's trace as its ranks' flight recorders would: the last collective of
+/// each rank in each group, and its open operations. A group's members are the ranks that exchanged
+/// messages in it or, if these are fewer than its size, the ranks that the mesh gives it.
 class TraceJob {
  public:
   explicit TraceJob(const Timeline& timeline) : timeline_(timeline) {
@@ -115,7 +118,7 @@ class TraceJob {
 
   Job read() {
     for (const auto& rank : timeline_.ranks()) {
-      const auto visit = [&](const TimelineSpan& span) { note(rank->rank, span); };
+      const auto visit = [&](const TimelineSpan& span) { record(rank->rank, span); };
       visit_communication(*rank, visit);
       visit_open(*rank, visit);
     }
@@ -127,19 +130,20 @@ class TraceJob {
       if (!rank->ended) cut_off.push_back(rank->rank);
     }
     if (!cut_off.empty())
-      job.notes.push_back(fmt::format(
-          "The end is missing in the trace of {}: killed, or still running.", rank_words(cut_off)));
+      job.notes.push_back(fmt::format("The trace of {} has no end: killed, or still running.",
+                                      rank_words(cut_off)));
     return job;
   }
 
  private:
-  /// The label of a group, and whether the span belongs to any.
+  /// Returns the label of the span's group; "" if it belongs to none.
   std::string group_of(const TimelineSpan& span) const {
     const std::string& given = timeline_.name(span.group);
     return given.empty() && is_message(timeline_, span) ? messages_ : given;
   }
 
-  void note(int rank, const TimelineSpan& span) {
+  /// Records the ranks that exchange messages, the sizes of groups and the messages in flight.
+  void record(int rank, const TimelineSpan& span) {
     const std::string group = group_of(span);
     if (group.empty()) return;
     if (span.peer >= 0 && span.peer < most_ranks) partners_.join(group, rank, span.peer);
@@ -171,7 +175,7 @@ class TraceJob {
   };
 
   RankDump dump_of(const RankTimeline& rank) {
-    std::map<std::string, Event> last;  // of each group, by label
+    std::map<std::string, Event> last;  // by the group's label
     std::vector<Event> events;
     visit_communication(rank, [&](const TimelineSpan& span) {
       const std::string group = group_of(span);
@@ -187,8 +191,7 @@ class TraceJob {
     std::ranges::stable_sort(events, [](const Event& a, const Event& b) {
       return std::tuple{a.open, a.at} < std::tuple{b.open, b.at};
     });
-    RankDump read{.rank = rank.rank, .file = fmt::format("rank{}.json", rank.rank), .dump = {}};
-    read.dump.texts = std::make_shared<std::set<std::string, std::less<>>>();
+    RankDump read{.rank = rank.rank, .dump = {.texts = std::make_shared<Texts>()}};
     std::set<std::string> listed;
     for (const Event& event : events) add(read, event, listed);
     return read;
@@ -228,7 +231,8 @@ class TraceJob {
     read.dump.entries.push_back(entry);
   }
 
-  /// Whether an open receive waits for a message that has been sent.
+  /// Whether an open operation is a receive whose message has been sent. It is not pending: its
+  /// rank only has to take the message.
   bool has_arrived(int rank, const std::string& group, const TimelineSpan& span) const {
     if (!is_message(timeline_, span) || timeline_.name(span.name) != "recv") return false;
     const auto found = in_flight_.find({span.peer, rank, group, span.step, span.microbatch});
@@ -238,13 +242,11 @@ class TraceJob {
   const Timeline& timeline_;
   std::string messages_ = "world";  ///< the label of messages without a group
   Partners partners_;
-  std::map<std::string, int> sizes_;  ///< of groups, by label
-  std::map<std::pair<std::string, int>, std::vector<int>> members_;
-  /// Messages that have been sent, but not received: by sender, receiver, group, step, microbatch.
+  std::map<std::string, int> sizes_;                                 ///< of groups, by label
+  std::map<std::pair<std::string, int>, std::vector<int>> members_;  ///< by label and rank
+  /// The number of messages sent but not received, by sender, receiver, group, step and microbatch.
   std::map<std::tuple<int, int, std::string, int, int>, std::int64_t> in_flight_;
 };
-
-}  // namespace
 
 bool ends_in_waits(const Timeline& timeline) {
   return std::ranges::any_of(timeline.ranks(), [&](const auto& rank) {
@@ -256,14 +258,12 @@ bool ends_in_waits(const Timeline& timeline) {
   });
 }
 
-Job job_of(const Timeline& timeline) {
-  return TraceJob{timeline}.read();
-}
+}  // namespace
 
 std::optional<Stall> stall_of(const Timeline& timeline) {
   if (!ends_in_waits(timeline)) return std::nullopt;
   try {
-    return stall_of(job_of(timeline));
+    return stall_of(TraceJob{timeline}.read());
   } catch (const UsageError&) {  // the trace contradicts itself
     return std::nullopt;
   }

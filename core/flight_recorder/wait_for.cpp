@@ -1,7 +1,6 @@
 #include "core/flight_recorder/wait_for.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 
 namespace lockstep::flight {
@@ -9,13 +8,13 @@ namespace {
 
 using Index = std::size_t;
 
-/// The ranks that occur in some waits, by number, and after them a node for each wait: the edges
-/// lead from its waiting ranks to the wait, and from there to the ranks that it waits for.
+/// The wait-for graph. Its nodes are the ranks that occur in the waits, followed by a node for each
+/// wait, so that a wait of m ranks for n others needs m + n edges instead of m n.
 struct Graph {
   std::vector<int> ranks;  ///< ascending
   std::vector<std::vector<Index>> to, from;
 
-  Graph(const std::vector<const Wait*>& waits, const std::function<bool(const Wait&)>& counts) {
+  explicit Graph(const std::vector<const Wait*>& waits) {
     for (const Wait* wait : waits) {
       ranks.insert(ranks.end(), wait->from.begin(), wait->from.end());
       ranks.insert(ranks.end(), wait->to.begin(), wait->to.end());
@@ -25,7 +24,6 @@ struct Graph {
     to.resize(ranks.size() + waits.size());
     from.resize(to.size());
     for (Index i = 0; i < waits.size(); ++i) {
-      if (!counts(*waits[i])) continue;
       for (const int rank : waits[i]->from) connect(index(rank), ranks.size() + i);
       for (const int rank : waits[i]->to) connect(ranks.size() + i, index(rank));
     }
@@ -43,64 +41,62 @@ struct Graph {
   }
 };
 
-/// Returns the number of each node's strongly connected component (Tarjan's algorithm, with a stack
-/// of its own, because chains may be as long as the number of ranks).
-std::vector<Index> components(const Graph& graph) {
-  constexpr Index none = static_cast<Index>(-1);
-  const Index count = graph.nodes();
-  std::vector<Index> number(count, none), low(count, 0), component(count, none), stack;
+/// Returns the nodes in the order in which a depth-first search against the edges finishes them.
+/// The search keeps its own stack, because a chain may contain all ranks.
+std::vector<Index> finishing_order(const Graph& graph) {
   struct Frame {
     Index node, next = 0;
   };
-  std::vector<Frame> frames;
-  Index numbers = 0, found = 0;
-  for (Index root = 0; root < count; ++root) {
-    if (number[root] != none) continue;
-    frames.push_back({root});
-    while (!frames.empty()) {
-      auto& [node, next] = frames.back();
-      if (next == 0) {
-        number[node] = low[node] = numbers++;
-        stack.push_back(node);
-      }
-      if (next < graph.to[node].size()) {
-        const Index other = graph.to[node][next++];
-        if (number[other] == none) {
-          frames.push_back({other});
-        } else if (component[other] == none) {
-          low[node] = std::min(low[node], number[other]);
-        }
-        continue;
-      }
-      const Index done = node;
-      frames.pop_back();
-      if (!frames.empty()) low[frames.back().node] = std::min(low[frames.back().node], low[done]);
-      if (low[done] != number[done]) continue;
-      for (Index member = none; member != done;) {
-        member = stack.back();
+  std::vector<bool> seen(graph.nodes(), false);
+  std::vector<Index> finished;
+  for (Index root = 0; root < graph.nodes(); ++root) {
+    if (seen[root]) continue;
+    seen[root] = true;
+    std::vector<Frame> stack{{root}};
+    while (!stack.empty()) {
+      auto& [node, next] = stack.back();
+      if (next == graph.from[node].size()) {
+        finished.push_back(node);
         stack.pop_back();
-        component[member] = found;
+      } else if (const Index other = graph.from[node][next++]; !seen[other]) {
+        seen[other] = true;
+        stack.push_back({other});
       }
-      ++found;
     }
   }
-  return component;
+  return finished;
 }
 
-/// Returns the components that have no edge to another, as lists of ranks.
+/// Returns the strongly connected components that have no edge to another, as lists of ranks
+/// (Kosaraju's algorithm: from the node that finished last, the edges reach only its component and
+/// components that have been found before).
 std::vector<std::vector<int>> sinks_of(const Graph& graph) {
-  const std::vector<Index> component = components(graph);
-  std::map<Index, std::vector<int>> members;
-  std::vector<bool> leaves(graph.nodes(), false);
-  for (Index node = 0; node < graph.nodes(); ++node) {
-    if (graph.is_rank(node)) members[component[node]].push_back(graph.ranks[node]);
-    for (const Index other : graph.to[node])
-      if (component[other] != component[node]) leaves[component[node]] = true;
-  }
+  constexpr Index none = static_cast<Index>(-1);
+  std::vector<Index> component(graph.nodes(), none);
   std::vector<std::vector<int>> sinks;
-  for (auto& [id, ranks] : members)
-    if (!leaves[id]) sinks.push_back(std::move(ranks));
-  std::ranges::sort(sinks);
+  const std::vector<Index> finished = finishing_order(graph);
+  for (auto root = finished.rbegin(); root != finished.rend(); ++root) {
+    if (component[*root] != none) continue;
+    component[*root] = *root;
+    std::vector<Index> open{*root};
+    std::vector<int> ranks;
+    bool is_sink = true;
+    while (!open.empty()) {
+      const Index node = open.back();
+      open.pop_back();
+      if (graph.is_rank(node)) ranks.push_back(graph.ranks[node]);
+      for (const Index other : graph.to[node]) {
+        if (component[other] == none) {
+          component[other] = *root;
+          open.push_back(other);
+        }
+        is_sink = is_sink && component[other] == *root;
+      }
+    }
+    if (!is_sink) continue;
+    std::ranges::sort(ranks);
+    sinks.push_back(std::move(ranks));
+  }
   return sinks;
 }
 
@@ -127,20 +123,19 @@ std::vector<int> waiters_of(const Graph& graph, const std::vector<int>& ranks) {
   return waiters;
 }
 
-/// Returns single ranks of a cycle that wait for nobody if the waits that may not hold them up do
-/// not count.
-std::vector<std::vector<int>> without(Sink::Without what, const std::vector<int>& cycle,
-                                      const std::vector<const Wait*>& waits) {
-  std::vector<const Wait*> inside;  // nobody in the cycle waits for a rank outside
+/// Returns the single ranks of a cycle that are sinks if the waits that may not block a rank are
+/// disregarded.
+std::vector<std::vector<int>> sinks_without(Sink::Without what, const std::vector<int>& cycle,
+                                            const std::vector<const Wait*>& waits) {
+  std::vector<const Wait*> rest;
   for (const Wait* wait : waits)
-    if (std::ranges::binary_search(cycle, wait->to.front())) inside.push_back(wait);
-  const Graph rest{inside, [&](const Wait& wait) {
-                     return what == Sink::Without::queued ? !wait.queued : !wait.overlapped;
-                   }};
+    if (std::ranges::binary_search(cycle, wait->to.front()) &&
+        !(what == Sink::Without::queued ? wait->queued : wait->overlapped))
+      rest.push_back(wait);
+  const Graph graph{rest};
   std::vector<std::vector<int>> single;
-  for (std::vector<int>& sink : sinks_of(rest))
-    if (sink.size() == 1 && std::ranges::binary_search(cycle, sink.front()) &&
-        !waiters_of(rest, sink).empty())
+  for (std::vector<int>& sink : sinks_of(graph))
+    if (sink.size() == 1 && std::ranges::binary_search(cycle, sink.front()))
       single.push_back(std::move(sink));
   return single;
 }
@@ -149,31 +144,50 @@ std::vector<std::vector<int>> without(Sink::Without what, const std::vector<int>
 
 std::vector<Sink> find_sinks(const std::vector<Wait>& waits) {
   std::vector<const Wait*> all;
-  for (const Wait& wait : waits)
-    if (!wait.from.empty() && !wait.to.empty()) all.push_back(&wait);
-  const Graph graph{all, [](const Wait&) { return true; }};
+  for (const Wait& wait : waits) all.push_back(&wait);
+  const Graph graph{all};
   std::vector<Sink> found;
-  const auto add = [&](std::vector<int> ranks, Sink::Without how) {
+  const auto add = [&](std::vector<int> ranks, Sink::Without without) {
     std::vector<int> waiters = waiters_of(graph, ranks);
-    if (ranks.size() > 1 || !waiters.empty())
-      found.push_back({std::move(ranks), std::move(waiters), how});
+    found.push_back({std::move(ranks), std::move(waiters), without});
   };
   for (std::vector<int>& ranks : sinks_of(graph)) {
     std::vector<std::vector<int>> single;
-    auto how = Sink::Without::nothing;
+    auto without = Sink::Without::nothing;
     for (const auto what : {Sink::Without::queued, Sink::Without::overlapped})
       if (ranks.size() > 1 && single.empty()) {
-        single = without(what, ranks, all);
-        how = what;
+        single = sinks_without(what, ranks, all);
+        without = what;
       }
     if (single.empty()) {
       add(std::move(ranks), Sink::Without::nothing);
     } else {
-      for (std::vector<int>& rank : single) add(std::move(rank), how);
+      for (std::vector<int>& rank : single) add(std::move(rank), without);
     }
   }
   std::ranges::sort(found, {}, &Sink::ranks);
   return found;
+}
+
+std::vector<CycleEdge> shortest_cycle(const std::vector<Wait>& waits, int rank) {
+  std::map<int, CycleEdge> reached;  // for each rank, the edge that leads to it
+  std::vector<int> open{rank};       // breadth first
+  for (std::size_t i = 0; i < open.size(); ++i)
+    for (const Wait& wait : waits) {
+      if (!std::ranges::binary_search(wait.from, open[i])) continue;
+      for (const int next : wait.to) {
+        if (!reached.emplace(next, CycleEdge{open[i], &wait}).second) continue;
+        if (next != rank) {
+          open.push_back(next);
+          continue;
+        }
+        std::vector<CycleEdge> cycle{reached.at(rank)};
+        while (cycle.back().rank != rank) cycle.push_back(reached.at(cycle.back().rank));
+        std::ranges::reverse(cycle);
+        return cycle;
+      }
+    }
+  return {};
 }
 
 }  // namespace lockstep::flight

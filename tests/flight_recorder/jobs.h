@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "core/flight_recorder/stall.h"
+#include "core/flight_recorder/words.h"
 #include "tests/flight_recorder/pickle_writer.h"
 
 namespace lockstep {
 
-/// Hand-written dumps: the entries of each rank, in one or two process groups.
+/// Dumps that a test writes entry by entry.
 class HandMade {
  public:
   /// Adds a process group to all dumps; `ranks` lists its members as torch writes them: "[0, 1]".
@@ -40,7 +40,7 @@ class HandMade {
     for (std::size_t rank = 0; rank < dumps_.size(); ++rank) {
       if (std::ranges::count(without, static_cast<int>(rank)) > 0) continue;
       job.dumps.push_back(
-          {static_cast<int>(rank), "rank_" + std::to_string(rank),
+          {static_cast<int>(rank),
            flight::read_dump(pickle_of(
                {{"version", "2.10"}, {"pg_config", config_}, {"entries", dumps_[rank]}}))});
     }

@@ -8,12 +8,12 @@
 
 namespace lockstep {
 
-/// Values of a dump, in the order in which they are written. A list that begins with "tuple" is
-/// written as a tuple, as in process_group.
+/// A dump's values, which keep their order. A list that begins with "tuple", as in process_group,
+/// stands for a tuple of the other elements.
 using DumpJson = nlohmann::ordered_json;
 
-/// Writes a document as a pickle: protocol 2 as torch writes it (each string is memoized, and
-/// repeated by reference), or protocol 4 as Python's pickle.dump does.
+/// Writes a document as a pickle: with protocol 2 as torch does (each string is memoized, and its
+/// repetitions refer to the memo), with protocol 4 or 5 as Python's pickle.dump does.
 class PickleWriter {
  public:
   explicit PickleWriter(int protocol) : protocol_(protocol) {}

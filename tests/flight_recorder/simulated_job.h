@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// A training run on tp 2 × pp 4 × dp 2 whose ranks call operations in program order, until one or
+/// A training run on tp 2 × pp 4 × dp 2. Its ranks call operations in program order until one or
 /// two ranks stall in their own code and the others wait. The dumps record the calls of each rank;
 /// the ground truth comes from the simulation, not from the dumps.
 class SimulatedJob {
@@ -20,10 +20,10 @@ class SimulatedJob {
   enum class Sends { rendezvous, buffered };
   struct Style {
     Sends sends = Sends::rendezvous;
-    bool gloo = false;           ///< states are never updated; `retired` marks completed calls
+    bool gloo = false;           ///< never updates states; `retired` marks completed calls
     bool config = true;          ///< the dumps list the groups' ranks
     bool status = true;          ///< the dumps state each group's progress
-    bool all_scheduled = false;  ///< no device has started a pending operation
+    bool all_scheduled = false;  ///< no device has started any pending operation
     std::size_t kept = 1000;     ///< capacity of the ring buffer, in entries
     int form = 2;                ///< the pickle's protocol; 0: JSON
   };
@@ -37,7 +37,7 @@ class SimulatedJob {
     run();
   }
 
-  /// The ranks that have reached the point at which they stall and that another rank waits for.
+  /// Returns the stalled ranks that another rank waits for.
   std::set<int> awaited_stalled() const {
     std::set<int> awaited;
     for (int rank = 0; rank < ranks; ++rank)
@@ -45,7 +45,7 @@ class SimulatedJob {
         if (has_stalled(other)) awaited.insert(other);
     return awaited;
   }
-  /// All ranks that wait for this one, directly or not.
+  /// Returns all ranks that wait for this one, directly or not.
   std::set<int> waiters_of(int rank) const {
     std::set<int> found, open{rank};
     while (!open.empty()) {
@@ -57,6 +57,7 @@ class SimulatedJob {
     }
     return found;
   }
+  /// Returns whether the rank has reached the point at which it stalls.
   bool has_stalled(int rank) const {
     const auto stop = stops_.find(rank);
     return stop != stops_.end() && at(rank).next == stop->second && !at(rank).called;
@@ -149,7 +150,7 @@ class SimulatedJob {
     return group == "0" ? "default_pg" : group.substr(0, 2);
   }
 
-  /// Every rank's steps have the same shape, which `random` draws once.
+  /// All ranks run the same numbers of steps, microbatches and layers, drawn by the first call.
   void write_program(int rank, std::mt19937_64& random) {
     if (programs_.empty()) {
       microbatches_ = 1 + static_cast<int>(random() % 4);
@@ -211,7 +212,7 @@ class SimulatedJob {
     return true;
   }
 
-  /// The ranks that have not reached the operation that this rank has called.
+  /// Returns the ranks that have not reached the operation that this rank has called.
   std::set<int> waits_for(int rank) const {
     const Rank& self = at(rank);
     if (!self.called) return {};

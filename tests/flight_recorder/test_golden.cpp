@@ -1,5 +1,5 @@
-// Dumps of a stalled run, written by torch's gloo backend as pickles and as JSON, and dumps of 16
-// ranks in the NCCL backend's format (tests/golden/make_flight_recorder.py).
+// Dumps of a stalled run that torch's gloo backend wrote as pickles and as JSON, and dumps of 16
+// ranks in the NCCL backend's format. tests/golden/make_flight_recorder.py writes them.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "core/base/error.h"
-#include "core/flight_recorder/stall.h"
+#include "core/flight_recorder/words.h"
 
 using namespace lockstep;
 using namespace lockstep::flight;
@@ -23,7 +23,7 @@ Stall read(const std::string& folder) {
   return stall_of(read_job(dump_files({golden / folder})));
 }
 
-/// A folder that is removed at the end.
+/// A folder that exists as long as the object.
 struct Scratch {
   fs::path path = fs::temp_directory_path() / ("flight" + std::to_string(::getpid()));
   Scratch() { fs::create_directories(path); }
@@ -48,7 +48,7 @@ std::string refusal_of(const std::vector<fs::path>& paths) {
 
 }  // namespace
 
-TEST_CASE("dumps of torch's gloo: the stalled rank is named") {
+TEST_CASE("the analysis names the stalled rank in dumps of torch's gloo") {
   const Stall pickled = read("gloo"), json = read("gloo_json");
   for (const Stall* stall : {&pickled, &json}) {
     REQUIRE(stall->sinks.size() == 1);
@@ -58,24 +58,24 @@ TEST_CASE("dumps of torch's gloo: the stalled rank is named") {
   CHECK(stall_sentences(pickled) == stall_sentences(json));
   // gloo does not list a group's members, so they are the ranks that called something in it.
   for (const StalledGroup& group : pickled.groups) CHECK(group.members.size() == 2);
-  CHECK(place_words(*pickled.find(3)) == "dp1 tp1");
+  CHECK(place_words(pickled.find(3)->place) == "dp1 tp1");
 }
 
-TEST_CASE("dumps of 16 ranks, pickled with protocols 2 and 4") {
+TEST_CASE("the analysis names the stalled rank in dumps of 16 ranks, protocols 2 and 4") {
   const Stall stall = read("nccl");
   CHECK(stall.ranks.size() == 16);
   CHECK(stall.groups.size() == 1 + 8 + 4 + 8);
   REQUIRE(stall.sinks.size() == 1);
   CHECK(stall.sinks[0].ranks == std::vector{6});
   CHECK(stall.sinks[0].waiters.size() == 15);
-  CHECK(place_words(*stall.find(6)) == "dp0 pp3 tp0");
+  CHECK(place_words(stall.find(6)->place) == "dp0 pp3 tp0");
   const std::string summary = stall_summary(stall);
   CHECK(summary.find("Ranks 0-5 and 7-15 wait, directly or not, for rank 6, ") !=
         std::string::npos);
   CHECK(summary.find("'tp' of ranks 6 and 7") != std::string::npos);
 }
 
-TEST_CASE("a folder whose dumps are missing, damaged or from two runs") {
+TEST_CASE("a folder with missing and damaged dumps, and dumps of two runs") {
   const Scratch scratch;
   for (const int rank : {0, 1, 3})
     scratch.copy(golden / "gloo" / ("nccl_trace_rank_" + std::to_string(rank)),
@@ -98,13 +98,13 @@ TEST_CASE("a folder whose dumps are missing, damaged or from two runs") {
   scratch.copy(golden / "nccl/nccl_trace_rank_9", "nccl_trace_rank_9");
   scratch.write("nccl_trace_rank_7", "\x80\x02(cos\nsystem\n.");
   CHECK(read_job(dump_files({scratch.path})).notes.size() == 2);
-  const Scratch* only = &scratch;
-  fs::create_directories(only->path / "hostile");
-  only->write("hostile/rank_0", "\x80\x02(cos\nsystem\n.");
-  CHECK(refusal_of({only->path / "hostile"}).find("rank_0: has the opcode GLOBAL at byte 3") == 0);
+  fs::create_directories(scratch.path / "hostile");
+  scratch.write("hostile/rank_0", "\x80\x02(cos\nsystem\n.");
+  CHECK(refusal_of({scratch.path / "hostile"}).find("rank_0: has the opcode GLOBAL at byte 3") ==
+        0);
 }
 
-TEST_CASE("the rank comes from a file's name or its content") {
+TEST_CASE("a dump's rank comes from the name of its file or from its content") {
   CHECK(rank_in_name("nccl_trace_rank_3") == 3);
   CHECK(rank_in_name("/tmp/x/rank12.pkl") == 12);
   CHECK(rank_in_name("trace_rank_7.json") == 7);
@@ -120,4 +120,22 @@ TEST_CASE("the rank comes from a file's name or its content") {
   CHECK(job.dumps[0].rank == 5);
   CHECK(job.dumps[1].rank == 6);
   CHECK(job.dumps[2].rank == 9);
+}
+
+TEST_CASE("a dump's content implies its rank, or the file is not read") {
+  const Scratch scratch;
+  const std::string both = R"({"pg_config": {"a": {"name": "a", "ranks": "[2, 5]"},
+                                             "b": {"name": "b", "ranks": "[5, 7]"}}})";
+  CHECK(read_job({scratch.write("shared.json", both)}).dumps[0].rank == 5);
+  const std::string sender = R"({"pg_config": {"a": {"name": "a", "ranks": "[4, 9]"}}, "entries": [
+    {"process_group": ["a", ""], "profiling_name": "nccl:send 1->0", "p2p_seq_id": 1}]})";
+  CHECK(read_job({scratch.write("sender.json", sender)}).dumps[0].rank == 9);
+  scratch.write("neither.json", R"({"pg_config": {"a": {"name": "a", "ranks": "[4, 9]"}}})");
+  CHECK(refusal_of({scratch.path / "neither.json"}).starts_with("neither.json: has no rank: "));
+}
+
+TEST_CASE("a folder with nothing but damaged dumps is refused with the first error") {
+  const Scratch scratch;
+  for (const int rank : {0, 1}) scratch.write("nccl_trace_rank_" + std::to_string(rank), "");
+  CHECK(refusal_of({scratch.path}) == "nccl_trace_rank_0: is empty");
 }

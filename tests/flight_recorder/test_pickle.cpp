@@ -1,4 +1,4 @@
-// Pickles written by hand and in Python's format: their values, refused opcodes, and damaged or
+// Handwritten pickles and pickles in Python's format: values, refused opcodes, and damaged or
 // hostile files.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -62,19 +62,16 @@ DumpJson small_dump() {
 
 }  // namespace
 
-TEST_CASE("values of every kind are read from a pickle") {
-  // [None, True, False, 5, 300, -2, 2**40, -(2**40), 1.5, 'ab', b'cd', (1,), {}, []]
+TEST_CASE("a pickle's values of every kind") {
+  // [None, True, False, 5, 300, -2, 2**40, -(2**40), 3.0, 'ab', b'cd', (1,), {}, []]
   const std::string text = start + "]q\0("s + "N\x88\x89K\x05M\x2c\x01J\xfe\xff\xff\xff"s +
                            "\x8a\x06\0\0\0\0\0\x01"s + "\x8a\x06\0\0\0\0\0\xff"s +
-                           "G\x3f\xf8\0\0\0\0\0\0"s + "X\x02\0\0\0ab"s + "C\x02"s + "cd"s +
+                           "G\x40\x08\0\0\0\0\0\0"s + "X\x02\0\0\0ab"s + "C\x02"s + "cd"s +
                            "K\x01\x85}]e."s;
-  const Pickle pickle = read_pickle(text);
+  const Document pickle = read_pickle(text);
   const Values& values = pickle.values;
   std::vector<ValueId> all;
-  values.elements(pickle.root, [&](ValueId each) {
-    all.push_back(each);
-    return true;
-  });
+  values.elements(pickle.root, [&](ValueId each) { all.push_back(each); });
   REQUIRE(all.size() == 14);
   CHECK(values.kind(all[0]) == Values::Kind::none);
   CHECK(values.as_boolean(all[1]) == true);
@@ -84,7 +81,8 @@ TEST_CASE("values of every kind are read from a pickle") {
   CHECK(values.as_integer(all[5]) == -2);
   CHECK(values.as_integer(all[6]) == std::int64_t{1} << 40);
   CHECK(values.as_integer(all[7]) == -(std::int64_t{1} << 40));
-  CHECK(values.as_real(all[8]) == 1.5);
+  CHECK(values.kind(all[8]) == Values::Kind::real);
+  CHECK(values.as_integer(all[8]) == 3);
   CHECK(values.as_text(all[9]) == "ab");
   CHECK(values.as_text(all[10]) == "cd");
   CHECK(values.kind(all[11]) == Values::Kind::tuple);
@@ -93,16 +91,23 @@ TEST_CASE("values of every kind are read from a pickle") {
   CHECK(values.kind(all[13]) == Values::Kind::list);
 }
 
-TEST_CASE("the memo refers to values stored earlier") {
+TEST_CASE("the memo refers only to values stored earlier") {
   // x = 'ab'; [x, x]
-  const Pickle pickle = read_pickle(start + "](X\x02\0\0\0abq\0h\0e."s);
+  const Document pickle = read_pickle(start + "](X\x02\0\0\0abq\0h\0e."s);
   CHECK(pickle.values.size(pickle.root) == 2);
   CHECK(refuses(start + "]q\0(h\x01"s + "e."s, "refers to value 1, which is not stored at byte 6"));
-  CHECK(refuses(start + "]q\x09."s, "stores value 9 of the memo before value 0 at byte 3"));
+  CHECK(refuses(start + "]q\x01."s, "stores value 1 of the memo before value 0 at byte 3"));
   CHECK(refuses(start + "]r\xff\xff\xff\xff."s, "stores value 4294967295"));
 }
 
-TEST_CASE("an opcode other than plain data is refused with its name and offset") {
+TEST_CASE("no opcode takes a value from below the last mark") {
+  CHECK(refuses(start + "]N(a."s, "takes a value from an empty stack at byte 5"));
+  CHECK(refuses(start + "](N\x86."s, "takes a value from an empty stack at byte 5"));
+  CHECK(refuses(start + "](q\0."s, "needs a value on the stack at byte 4"));
+  CHECK(refuses(start + "]Ne."s, "needs a mark at byte 4"));
+}
+
+TEST_CASE("the refusal of an opcode gives its name and offset") {
   CHECK(refuses(start + "cos\nsystem\n(X\x02\0\0\0lstR."s, "the opcode GLOBAL at byte 2"));
   CHECK(refuses(start + "NR."s, "the opcode REDUCE at byte 3"));
   CHECK(refuses(start + "Nb."s, "the opcode BUILD at byte 3"));
@@ -111,8 +116,8 @@ TEST_CASE("an opcode other than plain data is refused with its name and offset")
   CHECK(refuses(start + "\x82\x01."s, "EXT1"));
   CHECK(refuses(start + "Pid\n."s, "PERSID"));
   CHECK(refuses(start + "(ios\nsystem\n."s, "INST"));
-  CHECK(refuses(start + "\xf3."s, "has the byte 0xf3 at 2, which is no opcode"));
-  // All other bytes are either opcodes of plain data or refused.
+  CHECK(refuses(start + "\xf3."s, "has the byte 0xf3 at 2, which is not a pickle opcode"));
+  // Every other byte is refused unless it is an opcode of plain data.
   int accepted = 0;
   for (int code = 0; code < 256; ++code) {
     const std::string message = refusal(start + static_cast<char>(code));
@@ -122,7 +127,7 @@ TEST_CASE("an opcode other than plain data is refused with its name and offset")
   CHECK(accepted == 37);
 }
 
-TEST_CASE("a damaged pickle is refused at every length, and with every byte changed") {
+TEST_CASE("a pickle cut off anywhere is refused, and no changed byte breaks the reader") {
   for (const int protocol : {2, 4, 5}) {
     const std::string whole = pickle_of(small_dump(), protocol);
     REQUIRE(refusal(whole).empty());
@@ -139,22 +144,39 @@ TEST_CASE("a damaged pickle is refused at every length, and with every byte chan
   CHECK(refuses("", "is empty"));
 }
 
-TEST_CASE("endless nesting, marks and texts are refused or read in bounded memory") {
+TEST_CASE("deep nesting, many marks and long texts need bounded memory") {
   constexpr std::size_t million = 1'000'000;
   CHECK(!refusal(start + std::string(million, '(')).empty());
   CHECK(!refusal(start + std::string(million, ']')).empty());
   CHECK(!refusal(start + std::string(million, '}') + std::string(million, 'a')).empty());
-  // A million levels of nested lists are read without recursion.
+  // Reads a million levels of nested lists without recursion.
   std::string deep = start + std::string(million, ']');
   for (std::size_t i = 1; i < million; ++i) deep += 'a';
   CHECK(refuses(deep + '.', "its outermost value is a list"));
   CHECK(refuses(start + "X\xff\xff\xff\xff"s, "is cut off"));
   CHECK(refuses(start + "\x8d\xff\xff\xff\xff\xff\xff\xff\xff"s, "is cut off"));
   CHECK(refuses(start + "\x8b\xff\xff\xff\x7f"s, "is cut off"));
-  // Entries repeated through the memo: a real dump contains each entry once.
+  // The memo repeats an entry, which a real dump contains only once.
   std::string repeated = start + "}X\x07\0\0\0entries](}q\0"s;
   for (std::size_t i = 0; i < million; ++i) repeated += "h\0"s;
   CHECK(refuses(repeated + "es.", "too many for its size"));
+  // Fewer repetitions, but each entry refers to a long list.
+  std::string shared = start + "}X\x07\0\0\0entries](}q\0X\x0b\0\0\0input_sizes](K\1"s;
+  for (int i = 0; i < 200; ++i) shared += "K\1"s;
+  shared += "esX\x0e\0\0\0profiling_nameX\1\0\0\0as"s;
+  for (int i = 0; i < 40'000; ++i) shared += "h\0"s;
+  CHECK(refuses(shared + "es.", "refers to the same lists too often"));
+  // Groups repeated through the memo.
+  std::string groups = start + "}X\x09\0\0\0pg_config}(K\1}q\0X\x05\0\0\0ranks]("s;
+  for (int i = 0; i < 2000; ++i) groups += "K\1"s;
+  groups += "es"s;
+  for (int i = 0; i < 2000; ++i) groups += "K\1h\0"s;
+  CHECK(refuses(groups + "us.", "lists more ranks than its size allows"));
+  // Empty lists take more memory than the bytes that describe them.
+  CHECK(refuses(start + std::string(2 * million, ']') + '.', "has more values than a dump of"));
+  std::string lists = "[[]";
+  for (std::size_t i = 0; i < 2 * million; ++i) lists += ",[]";
+  CHECK(refuses(lists + "]", "has more values than a dump of"));
   // A list that contains itself.
   CHECK(refuses(start + "}X\x07\0\0\0entries]q\0h\0as."s, "must be a list of dictionaries"));
 }
@@ -188,7 +210,7 @@ TEST_CASE("a dump has the same entries as a pickle of any protocol, and as JSON"
   CHECK(!is_dump("PK\x03\x04"));
 }
 
-TEST_CASE("every field with a wrong type is refused in one line that names the field") {
+TEST_CASE("a field of the wrong type is refused in one line that names the field") {
   const std::vector<DumpJson> wrong = {
       "a text",
       -3,
@@ -228,10 +250,12 @@ TEST_CASE("every field with a wrong type is refused in one line that names the f
   dump = small_dump();
   dump["pg_config"]["0"]["ranks"] = "[0, 99999999999]";
   CHECK(refuses(pickle_of(dump), "process group '0': 'ranks' is"));
-  CHECK(refuses(pickle_of(DumpJson{{"weights", 3}}), "is no flight-recorder dump"));
+  dump["pg_config"]["0"]["ranks"] = DumpJson::array({0, -1});
+  CHECK(refuses(pickle_of(dump), "'ranks' is a whole number, but must be a rank"));
+  CHECK(refuses(pickle_of(DumpJson{{"weights", 3}}), "is not a flight-recorder dump"));
 }
 
-TEST_CASE("a dump without optional fields is read") {
+TEST_CASE("all fields but profiling_name are optional") {
   const DumpJson least = {{"entries", DumpJson::array({{{"profiling_name", "nccl:barrier"}}})}};
   CHECK(read_dump(pickle_of(least)).entries.size() == 1);
   CHECK(read_dump(pickle_of(DumpJson{{"version", "2.2"}})).entries.empty());

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/flight_recorder/stall.h"
+#include "core/flight_recorder/words.h"
 #include "core/kineto/import.h"
 #include "core/kineto/reader.h"
 #include "core/model/checkpoint/manifest.h"
@@ -501,8 +501,8 @@ Parser flight_dump() {
           .parse = [peer](const std::string& input) {
             try {
               flight::Job job;
-              job.dumps.push_back({0, "rank_0", flight::read_dump(input)});
-              job.dumps.push_back({1, "rank_1", peer});
+              job.dumps.push_back({0, flight::read_dump(input)});
+              job.dumps.push_back({1, peer});
               flight::stall_summary(flight::stall_of(job));
             } catch (const flight::DumpError& error) {
               throw UsageError{error.what()};

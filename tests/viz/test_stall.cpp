@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/flight_recorder/trace_job.h"
+#include "core/flight_recorder/words.h"
 #include "tests/viz/interactive.h"
 #include "tests/viz/sample_run.h"
 #include "viz/app/open_files.h"
@@ -86,8 +87,8 @@ TEST_CASE("sixteen ranks are laid out by stage, with an arrow for each wait") {
 TEST_CASE("a cycle and unknown places") {
   flight::Stall stall;
   for (int rank = 0; rank < 3; ++rank) stall.ranks.push_back({.rank = rank});
-  stall.waits.push_back({.from = {0}, .to = {1}, .operation = "send to rank 1"});
-  stall.waits.push_back({.from = {1}, .to = {0}, .operation = "send to rank 0"});
+  stall.waits.push_back({.from = {0}, .to = {1}, .operation = "send", .is_p2p = true});
+  stall.waits.push_back({.from = {1}, .to = {0}, .operation = "send", .is_p2p = true});
   flight::find_awaited(stall);
   const StallPicture picture = picture_of(stall);
   CHECK(picture.column_names.empty());

@@ -6,8 +6,8 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/flight_recorder/stall.h"
 #include "core/flight_recorder/trace_job.h"
+#include "core/flight_recorder/words.h"
 #include "viz/data/given_runs.h"
 #include "viz/data/summary.h"
 #include "viz/data/trace_input.h"

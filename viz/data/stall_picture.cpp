@@ -8,24 +8,18 @@
 #include <set>
 
 #include "core/flight_recorder/rank_list.h"
+#include "core/flight_recorder/words.h"
 
 namespace lockstep::viz {
 namespace {
 
+using flight::Place;
+using flight::place_words;
 using flight::Stall;
 using flight::StalledRank;
 
 constexpr std::size_t most_arrows = 4096;
-constexpr std::size_t most_targets = 3;  // arrows of a wait, if none of its targets is awaited
-
-using Place = std::vector<std::pair<std::string, int>>;
-
-std::string words_of(const Place& place) {
-  std::string words;
-  for (const auto& [axis, index] : place)
-    words += fmt::format("{}{}{}", words.empty() ? "" : " ", axis, index);
-  return words;
-}
+constexpr std::size_t most_targets = 3;  // of a wait without an awaited rank
 
 /// Returns the axis of the columns, or "" if the ranks' places are unknown or ambiguous.
 std::string axis_of_columns(const Stall& stall) {
@@ -52,7 +46,7 @@ void arrange_on_mesh(StallPicture& picture, const Stall& stall, const std::strin
   }
   for (auto& [place, row] : rows) {
     row = picture.rows++;
-    picture.row_names.push_back(words_of(place));
+    picture.row_names.push_back(place_words(place));
   }
   for (std::size_t i = 0; i < stall.ranks.size(); ++i) {
     StallNode& node = picture.nodes[i];
@@ -67,8 +61,7 @@ void arrange_on_mesh(StallPicture& picture, const Stall& stall, const std::strin
 
 void arrange_in_order(StallPicture& picture) {
   const auto count = static_cast<int>(picture.nodes.size());
-  picture.columns =
-      std::max(1, static_cast<int>(std::lround(std::ceil(std::sqrt(static_cast<double>(count))))));
+  picture.columns = std::max(1, static_cast<int>(std::ceil(std::sqrt(count))));
   for (int i = 0; i < count; ++i) {
     picture.nodes[static_cast<std::size_t>(i)].column = i % picture.columns;
     picture.nodes[static_cast<std::size_t>(i)].row = i / picture.columns;
@@ -93,10 +86,7 @@ StallNode::Role role_of(const StalledRank& rank) {
 std::string label_of(const Stall& stall, const flight::Wait& wait) {
   std::string axis;
   if (wait.group >= 0) axis = stall.groups[static_cast<std::size_t>(wait.group)].axis;
-  std::string operation = wait.operation;
-  for (const std::string_view message : {"send", "recv"})  // the arrow shows the other rank
-    if (operation.starts_with(message)) operation = message;
-  return axis.empty() ? operation : axis + " " + operation;
+  return axis.empty() ? wait.operation : axis + " " + wait.operation;
 }
 
 class Arrows {
@@ -152,7 +142,7 @@ StallPicture picture_of(const Stall& stall) {
     StallNode node{.rank = rank.rank, .role = role_of(rank), .lines = {}};
     node.known = rank.state != StalledRank::State::no_dump;
     std::string title = fmt::format("Rank {}", rank.rank);
-    if (!rank.place.empty()) title += "  " + words_of(rank.place);
+    if (!rank.place.empty()) title += "  " + place_words(rank.place);
     node.lines = {title, "last call: " + flight::last_words(rank)};
     if (const std::string waits = flight::waits_words(stall, rank.rank); waits != "-")
       node.lines.push_back("waits for " + waits);
