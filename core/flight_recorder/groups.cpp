@@ -124,7 +124,10 @@ class Finder {
       if (found_.of_dump[dump].emplace(name, index).second)
         group.members.push_back(job_.dumps[dump].rank);
     if (group.members.empty()) return;
-    if (group.description == "default_pg" || name.empty()) group.members = found_.ranks;
+    if (group.description == "default_pg" || name.empty()) {  // all ranks are members
+      group.members = found_.ranks;
+      for (auto& of_dump : found_.of_dump) of_dump.emplace(name, index);
+    }
     group.order = order_of(name, users, group.members);
     found_.all.push_back(std::move(group));
   }

@@ -220,6 +220,25 @@ TEST_CASE("a rank whose dump is missing") {
   CHECK(says(late.stall({1}), "The dump of rank 1 is missing."));
 }
 
+TEST_CASE("a group without a list of members: ranks with dumps are not missing") {
+  // The default group contains all ranks, even one that has not called anything in it.
+  HandMade all;
+  for (const int rank : {0, 1})
+    all.call(rank, "0", 1, "all_reduce", "started")["process_group"][2] = "default_pg";
+  all.silent(2);
+  CHECK(first_sentence(all.stall()) ==
+        "Ranks 0 and 1 wait, directly or not, for rank 2, which has not called all_reduce #1 in "
+        "'default_pg'.");
+  // Any other group may have members that have not called anything in it.
+  HandMade some;
+  for (const int rank : {0, 1}) some.call(rank, "7", 1, "all_reduce", "started");
+  some.silent(2);
+  const Stall stall = some.stall();
+  CHECK(stall.waits.empty());
+  CHECK(stall.groups[0].members == std::vector{0, 1});
+  CHECK(stall.find(0)->may_lack_members);
+}
+
 TEST_CASE("a rank waits in the first of its pending collectives") {
   HandMade run;
   run.group("0", "dp", "[0, 1]");
