@@ -7,11 +7,10 @@
 
 namespace lockstep::viz {
 
-/// The whole window for flight-recorder dumps, which have no timeline: who waits for whom.
+/// Fills the window with the stall that flight-recorder dumps show; they contain no timeline.
 class StallScreen {
  public:
   void draw(Model& model, const Look& look);
-  const StallView& view() const { return view_; }
 
  private:
   static void take_keys(Model& model);

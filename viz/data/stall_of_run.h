@@ -8,15 +8,15 @@
 
 namespace lockstep::viz {
 
-/// Who waits for whom at the end of the run that the viewer shows, if the run has stalled.
+/// Shows which rank waits for which at the end of the viewer's run, if the run has stalled.
 class StallOfRun {
  public:
   /// Shows flight-recorder dumps, which have no timeline.
   void set(const flight::Stall& stall) { picture_ = picture_of(stall); }
-  /// Analyses the end of a trace once it is complete: `live` means that more events may arrive.
-  /// Returns quickly if nothing has changed.
+  /// Analyses the end of a trace once the trace is complete; if it is `live`, more events may
+  /// arrive. Returns quickly if nothing has changed.
   void update(const Timeline& timeline, bool live);
-  /// Null if the run has not stalled.
+  /// Returns null if the run has not stalled.
   const StallPicture* picture() const { return picture_ ? &*picture_ : nullptr; }
 
  private:

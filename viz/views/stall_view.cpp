@@ -4,24 +4,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cstdlib>
 
+#include "viz/views/curved_arrow.h"
 #include "viz/views/paragraph.h"
 #include "viz/views/tip.h"
 
 namespace lockstep::viz {
 namespace {
 
-constexpr float wide = 700;  // units: a narrower view has no table beside the picture
+constexpr float wide = 700;  // units; a narrower view shows no table beside the picture
 constexpr float picture_share = 0.58f;
 constexpr float gap = 20;
 constexpr float most_box_width = 92, most_box_height = 46;
 constexpr float box_share = 0.42f;  // of a cell, so that arrows and labels have room
-constexpr float names_width = 70;   // of the rows' names
-constexpr float head = 7, head_angle = 0.45f;
-constexpr float bend = 0.14f, far_bend = 0.32f;  // of an arrow's length; around boxes in between
-constexpr std::array label_places{0.5f,  0.38f, 0.62f, 0.28f,
-                                  0.72f, 0.2f,  0.8f};  // positions along an arrow
+constexpr float names_width = 70;   // of the names of rows
+constexpr float bend = 0.14f,
+                far_bend = 0.32f;  // shares of an arrow's length; far: around other boxes
+constexpr std::array label_places{0.5f, 0.38f, 0.62f, 0.28f, 0.72f, 0.2f, 0.8f};  // along an arrow
 constexpr float legend_height = 22;
 constexpr std::size_t most_labelled = 40;  // arrows
 constexpr float column_gap = 14;
@@ -61,36 +61,16 @@ const char* name_of(StallNode::Role role) {
   return "unknown";
 }
 
-ImVec2 operator-(ImVec2 a, ImVec2 b) {
-  return {a.x - b.x, a.y - b.y};
-}
-
-/// Returns a point of the quadratic curve a, b, c.
-ImVec2 on_curve(ImVec2 a, ImVec2 b, ImVec2 c, float t) {
-  const float u = 1 - t;
-  return {u * u * a.x + 2 * u * t * b.x + t * t * c.x, u * u * a.y + 2 * u * t * b.y + t * t * c.y};
-}
-
-/// Returns the largest t at which the curve towards the centre of a box is still outside the box.
-float entry(ImVec2 a, ImVec2 b, ImVec2 c, const Rect& box) {
-  float outside = 0, inside = 1;
-  for (int i = 0; i < 12; ++i) {
-    const float t = (outside + inside) / 2;
-    (box.contains(on_curve(a, b, c, t)) ? inside : outside) = t;
-  }
-  return outside;
-}
-
-/// Returns the colour of text on a box: dark on bright ones, and bright on dark ones.
+/// Returns the colour of text on a box: dark on a bright box, and bright on a dark one.
 ImU32 text_on(ImU32 box) {
-  constexpr unsigned middle = 380;  // half of the largest sum of the three channels, 765
+  constexpr unsigned middle = 380;  // of the three channels' sum, 765
   const unsigned sum = (box >> IM_COL32_R_SHIFT & 0xff) + (box >> IM_COL32_G_SHIFT & 0xff) +
                        (box >> IM_COL32_B_SHIFT & 0xff);
   const bool dark_theme = (colours::panel & 0xff) < 0x80;
   return sum < middle && !dark_theme ? colours::panel : colours::text_on_box;
 }
 
-/// Returns the ranks without the word "rank", which is in the column's title.
+/// Returns "0-2 and 4" for "ranks 0-2 and 4", because the header of the column names ranks.
 std::string_view without_word(std::string_view ranks) {
   for (const std::string_view word : {"ranks ", "rank "})
     if (ranks.starts_with(word)) return ranks.substr(word.size());
@@ -195,36 +175,15 @@ void StallView::draw_names(const Painter& painter, const StallPicture& picture) 
 
 void StallView::draw_arrow(const Painter& painter, const StallPicture& picture,
                            const StallArrow& arrow, bool strong) {
-  const ImVec2 from = centres_[arrow.from], to = centres_[arrow.to];
-  const ImVec2 along = to - from;
   const StallNode &a = picture.nodes[arrow.from], &b = picture.nodes[arrow.to];
   const bool far = std::max(std::abs(a.column - b.column), std::abs(a.row - b.row)) > 1;
-  const float side = far ? far_bend : bend;
-  const ImVec2 control{(from.x + to.x) / 2 - along.y * side, (from.y + to.y) / 2 + along.x * side};
-  const float begin = 1 - entry(to, control, from, box_of(arrow.from));
-  const float end = entry(from, control, to, box_of(arrow.to));
-  if (end <= begin) return;
-  const ImU32 colour = faded(arrow.to_awaited ? colours::trouble : colours::text_dim,
-                             strong || arrow.to_awaited ? 1.0f : 0.75f);
-  constexpr int pieces = 16;
-  std::array<ImVec2, pieces + 1> points;
-  for (int i = 0; i <= pieces; ++i)
-    points[static_cast<std::size_t>(i)] =
-        on_curve(from, control, to,
-                 begin + (end - begin) * static_cast<float>(i) / static_cast<float>(pieces));
-  painter.list()->AddPolyline(points.data(), pieces + 1, colour, 0, painter.px(1.5f));
-  const ImVec2 tip = points[pieces], before = points[pieces - 1];
-  const float angle = std::atan2(tip.y - before.y, tip.x - before.x), size = painter.px(head);
-  painter.list()->AddTriangleFilled(
-      tip,
-      {tip.x - size * std::cos(angle - head_angle), tip.y - size * std::sin(angle - head_angle)},
-      {tip.x - size * std::cos(angle + head_angle), tip.y - size * std::sin(angle + head_angle)},
-      colour);
+  const CurvedArrow curve{box_of(arrow.from), box_of(arrow.to), far ? far_bend : bend};
+  if (!curve.visible()) return;
+  curve.draw(painter, faded(arrow.to_awaited ? colours::trouble : colours::text_dim,
+                            strong || arrow.to_awaited ? 1.0f : 0.75f));
   if (!strong && picture.arrows.size() > most_labelled) return;
   for (const float place : label_places)
-    if (draw_label(painter, on_curve(from, control, to, begin + (end - begin) * place),
-                   arrow.label))
-      return;
+    if (draw_label(painter, curve.at(place), arrow.label)) return;
 }
 
 bool StallView::draw_label(const Painter& painter, ImVec2 at, const std::string& label) {
@@ -287,7 +246,7 @@ void StallView::draw_legend(const Painter& painter, const Rect& rect,
 void StallView::draw_table(const Painter& painter, const Rect& rect,
                            const StallPicture& picture) const {
   if (picture.groups.empty()) return;
-  // The columns that every stall has: group, operation, waiting, missing.
+  // The columns of group_table() that fit: group, operation, waiting, not called.
   constexpr std::size_t columns = 4;
   constexpr std::array<float, columns> shares{0.34f, 0.24f, 0.21f, 0.21f};
   ImFont* font = painter.look().small;
