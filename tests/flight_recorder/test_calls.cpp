@@ -149,3 +149,19 @@ TEST_CASE("long shapes that differ only at their ends are different") {
   CHECK(text.starts_with("[[1000, 1001, "));
   CHECK(text.size() < 130);
 }
+
+TEST_CASE("a group's status shows calls whose entries the ring buffer has lost") {
+  const DumpJson group = {{"name", "0"}, {"desc", "dp"}, {"ranks", "[0, 1]"}};
+  Job job;
+  for (const int rank : {0, 1}) {
+    const DumpJson last = rank == 0 ? entry(3, "started") : entry(1, "completed");
+    const DumpJson status = {{"last_enqueued_collective", 3}};
+    job.dumps.push_back(
+        {rank, read_dump(pickle_of({{"pg_config", DumpJson::object({{"0", group}})},
+                                    {"pg_status", DumpJson::object({{"3", status}})},
+                                    {"entries", DumpJson::array({last})}}))});
+  }
+  const Stall stall = stall_of(job);
+  CHECK(stall.waits.empty());
+  CHECK(stall.groups[0].completed == std::vector{1});
+}
