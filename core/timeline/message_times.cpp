@@ -50,6 +50,7 @@ class Receives {
 struct Collected {
   std::vector<Interval> moving, in_flight, arriving;
   std::vector<Interval> waiting;  ///< in another tool's trace: waits for late members
+  std::vector<LaneTraffic::Flight> flights;
 };
 
 /// A message's arrival on its receiver's lane.
@@ -124,6 +125,7 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
       sent = receive->start;
       moved[{from, at->from_lane, at->sent}] = sent;
     }
+    collected[to][at->to_lane].flights.push_back({at->received, sent});
     arrivals.push_back(
         {to, at->to_lane, sent, at->received, receive ? receive->start : at->received});
   }
@@ -144,9 +146,13 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
       });
     for (auto& [lane, times] : collected[i]) {
       const Intervals waiting = merged(std::move(times.waiting));
+      std::ranges::sort(times.flights, {}, [](const auto& each) {
+        return std::tuple{each.received, each.sent};
+      });
       traffic[i].emplace(lane, LaneTraffic{difference(merged(std::move(times.moving)), waiting),
                                            merged(std::move(times.in_flight)),
-                                           difference(merged(std::move(times.arriving)), waiting)});
+                                           difference(merged(std::move(times.arriving)), waiting),
+                                           std::move(times.flights)});
     }
   }
   return traffic;

@@ -107,11 +107,12 @@ struct StepAccount {
 ///
 /// A wait counts for the group whose collective or message it awaits, and only the messages on this
 /// group's lanes determine its part; between pipeline stages, only those on the lane of the awaited
-/// message. A message that a late message on the same lane holds up counts as in flight only after
-/// the late one has arrived. On the wall clock, receive spans include α, so α counts as transfer,
-/// and a send whose receiver is not ready moves no bytes. The trace shows no messages within a
-/// library's collective (NCCL, MPI), so all its time counts as transfer. Traces from other tools
-/// have no waits; in such traces, a rank waits whenever it communicates without computing.
+/// message, once that message has been sent. A message that a late message on the same lane holds
+/// up counts as in flight only after the late one has arrived. On the wall clock, receive spans
+/// include α, so α counts as transfer, and a send whose receiver is not ready moves no bytes. The
+/// trace shows no messages within a library's collective (NCCL, MPI), so all its time counts as
+/// transfer. Traces from other tools have no waits; in such traces, a rank waits whenever it
+/// communicates without computing.
 StepAccount step_account(const Timeline& timeline, int step);
 
 /// Returns axes in the order that a StepAccount uses: by exposed time in `sum`, longest first.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -59,9 +60,9 @@ class Divider {
     auto operator<=>(const Route&) const = default;
   };
   /// Identifies the messages between stages that one action may wait for.
-  using Label = std::array<int, 3>;  // stage, microbatch, peer
+  using Label = std::array<int, 4>;  // stage, microbatch, peer, step
   struct Received {
-    Picoseconds end = 0;
+    Picoseconds start = 0, end = 0;
     int lane = 0;
   };
 
@@ -84,7 +85,8 @@ class Divider {
         if (span.category != Category::communication) return;
         routes[route_of(span)] = true;
         if (is_between_stages(span) && timeline_.name(span.name) == "recv")
-          received_[{span.stage, span.microbatch, span.peer}].push_back({span.end, lane->tid()});
+          received_[{span.stage, span.microbatch, span.peer, span.step}].push_back(
+              {span.start, span.end, lane->tid()});
       });
       for (const auto& [route, used] : routes) lanes_[route].push_back(lane->tid());
     }
@@ -109,22 +111,44 @@ class Divider {
             .insert((all.*times).end(), (found->second.*times).begin(),
                     (found->second.*times).end());
     }
-    return {merged(std::move(all.moving)), merged(std::move(all.in_flight)),
-            merged(std::move(all.arriving))};
+    return {merged(std::move(all.moving)),
+            merged(std::move(all.in_flight)),
+            merged(std::move(all.arriving)),
+            {}};
+  }
+
+  /// Returns the awaited message of a wait for another stage, or null.
+  const Received* awaited_message(const TimelineSpan& wait) const {
+    if (!is_between_stages(wait) || timeline_.name(wait.name) != "recv") return nullptr;
+    const auto found = received_.find({wait.stage, wait.microbatch, wait.peer, wait.step});
+    if (found == received_.end()) return nullptr;
+    // If both neighbours of a stage are on one rank, two messages have the same labels. In another
+    // tool's trace, a wait may end before its message is received: when the receive has been
+    // issued, or when the late sender starts.
+    const auto pending = std::ranges::find_if(found->second, [&](const Received& each) {
+      return each.start <= wait.end && each.end >= wait.end;
+    });
+    if (pending != found->second.end()) return &*pending;
+    auto at = std::ranges::upper_bound(found->second, wait.end, {}, &Received::end);
+    if (at != found->second.begin()) --at;
+    return &*at;
+  }
+
+  /// Returns when the message was sent; nothing if the trace does not show it.
+  std::optional<Picoseconds> sent(const Received& message) const {
+    const auto lane = traffic_.find(message.lane);
+    if (lane == traffic_.end()) return {};
+    const auto& flights = lane->second.flights;
+    const auto after =
+        std::ranges::upper_bound(flights, message.end, {}, &LaneTraffic::Flight::received);
+    if (after == flights.begin() || std::prev(after)->received != message.end) return {};
+    return std::prev(after)->sent;
   }
 
   /// Returns the messages by which a wait is divided into transfer, latency and late peer.
-  const LaneTraffic& traffic_for(const TimelineSpan& wait) {
-    if (is_between_stages(wait)) {
-      const auto found = received_.find({wait.stage, wait.microbatch, wait.peer});
-      if (found != received_.end()) {
-        // If both neighbours of a stage are on one rank, two messages have the same labels.
-        auto at = std::ranges::upper_bound(found->second, wait.end, {}, &Received::end);
-        if (at != found->second.begin()) --at;
-        const auto lane = traffic_.find(at->lane);
-        if (lane != traffic_.end()) return lane->second;
-      }
-    }
+  const LaneTraffic& traffic_for(const TimelineSpan& wait, const Received* message) {
+    const auto lane = message ? traffic_.find(message->lane) : traffic_.end();
+    if (lane != traffic_.end()) return lane->second;
     const Route route = route_of(wait);
     const auto [known, fresh] = joined_.try_emplace(route);
     if (fresh) known->second = joined(lanes_[route]);
@@ -152,10 +176,8 @@ class Divider {
   void add_bubble(Intervals times, const TimelineSpan& wait, int axis) {
     StepPiece piece{.part = StepPart::waiting, .microbatch = wait.microbatch};
     awaited_by(wait, piece);
-    const auto computed =
-        ends_.find({wait.peer, piece.stage, wait.microbatch, piece.category == Category::forward});
-    if (computed != ends_.end()) {
-      const Intervals until{{std::numeric_limits<Picoseconds>::min(), computed->second}};
+    if (const auto end = computed(wait)) {
+      const Intervals until{{std::numeric_limits<Picoseconds>::min(), *end}};
       add(difference(times, until), {.part = StepPart::late_peer, .axis = axis});
       times = intersection(times, until);
     }
@@ -166,6 +188,15 @@ class Divider {
     add(intersection(times, {before}), piece);
     piece.part = StepPart::warm_up;
     add(difference(times, {before}), piece);
+  }
+
+  /// Returns when another stage had computed the result that a wait awaits, if that is known.
+  std::optional<Picoseconds> computed(const TimelineSpan& wait) const {
+    StepPiece piece{};
+    awaited_by(wait, piece);
+    const auto found =
+        ends_.find({wait.peer, piece.stage, wait.microbatch, piece.category == Category::forward});
+    return found != ends_.end() ? std::optional{found->second} : std::nullopt;
   }
 
   /// Finds the action that waits: the rank's next one on this stage and microbatch. The action's
@@ -192,13 +223,25 @@ class Divider {
       const Interval time{std::max(wait.start, done), std::min(wait.end, time_.end)};
       if (time.start >= time.end) continue;
       done = time.end;
-      const LaneTraffic& traffic = traffic_for(wait);
+      const Received* message = awaited_message(wait);
+      const auto known = message ? this->sent(*message) : std::nullopt;
+      const LaneTraffic& traffic = traffic_for(wait, message);
+      // Other messages on the lane do not matter before the awaited one is sent: when the trace
+      // says so, or else not before its contents are computed.
+      Interval sent = time;
+      if (const auto from = known ? known : message ? computed(wait) : std::nullopt)
+        sent.start = std::clamp(*from, time.start, time.end);
+      // A message to this rank is not what it waits for if it waits to send, or if the trace does
+      // not show the awaited one.
+      const bool sends = is_between_stages(wait) && timeline_.name(wait.name) == "send";
+      const bool other = sends || (message && !known);
       // While a message to the rank is in flight but not yet arriving, the time counts as latency,
       // even if the rank's own send is moving bytes. (In a ring, a rank's own send overlaps the
       // latency of the message that the rank is waiting for.)
-      const Intervals not_arriving = difference({time}, part_of(traffic.arriving, time));
-      const Intervals nothing_comes = difference(not_arriving, part_of(traffic.in_flight, time));
-      const Intervals late = difference(nothing_comes, part_of(traffic.moving, time));
+      const Intervals not_arriving = difference({time}, part_of(traffic.arriving, sent));
+      const Intervals nothing_comes =
+          other ? not_arriving : difference(not_arriving, part_of(traffic.in_flight, sent));
+      const Intervals late = difference(nothing_comes, part_of(traffic.moving, sent));
       const Intervals latency = difference(not_arriving, nothing_comes);
       const int axis = axis_of(wait);
       add(latency, {.part = StepPart::latency, .axis = axis});

@@ -59,7 +59,7 @@ class Trace:
 
     def _index_messages(self):
         """By rank and lane: (start of flight, end, start of arrival) of each message to it."""
-        self.arrivals, self.late_sends = defaultdict(list), {}
+        self.arrivals, self.late_sends, self.sent = defaultdict(list), {}, {}
         receives = {(rank, lane, span['end']): span['start'] for rank, lanes in self.spans.items()
                     for lane, spans in lanes.items() for span in reversed(spans) if span['cat'] == 'communication'}
         for from_rank, from_lane, sent, to_rank, to_lane, received in self.messages:
@@ -67,6 +67,8 @@ class Trace:
             if self.clock == 'wall' and start is not None and start > sent:
                 self.late_sends[from_rank, from_lane, sent] = sent = start
             self.arrivals[to_rank, to_lane].append([sent, received, start])
+            key = to_rank, to_lane, received
+            self.sent[key] = max(sent, self.sent.get(key, sent))
         for all_of_lane in self.arrivals.values():
             all_of_lane.sort(key=lambda each: (each[1], each[0]))
             before = None  # when the message before had arrived
@@ -141,6 +143,20 @@ def lanes_for(trace, rank, wait, actions):
     return [lane for lane, name in names.items() if name == f'receive {kind} ← {wait["peer"]}']
 
 
+def when_sent(trace, rank, wait, lanes, own):
+    """When the message was sent that brings the awaited result of another stage; the wait's start if it awaits another."""
+    if wait.get('group') or wait.get('stage', -1) < 0 or wait['name'] != 'recv':
+        return wait['start']
+    receives = sorted((span['end'], lane) for lane in lanes for span in trace.spans[rank][lane]
+                      if span['cat'] == 'communication' and span['name'] == 'recv'
+                      and (span.get('stage'), span.get('microbatch')) == (wait['stage'], wait['microbatch'])
+                      and span.get('step') == wait.get('step') and span['end'] > own['start'] and span['start'] < own['end'])
+    if not receives:
+        return wait['start']
+    end, lane = ([each for each in receives if each[0] <= wait['end']] or receives[:1])[-1]
+    return trace.sent.get((rank, lane, end), wait['start'])
+
+
 def when_computed(trace, wait, step, actions):
     """When the awaited result of another stage was computed; later than any time if there is no such action."""
     user = next((action for action in actions if action['start'] >= wait['end'] and action['cat'] != 'recompute'
@@ -181,15 +197,18 @@ def account_of_rank(trace, rank, step, first_action_of_all):
             traffic[lanes] = (Lookup((each[2], each[1]) for each in arrivals if each[2] is not None),
                               Lookup((each[0], each[1]) for each in arrivals), Lookup(sent))
         arriving, in_flight, moving = traffic[lanes]
-        marks = {start, stop, first_action_of_all or start, computed}
+        sent = when_sent(trace, rank, wait, lanes, own)
+        marks = {start, stop, first_action_of_all or start, computed, sent}
         for lookup in traffic[lanes]:
             marks.update(lookup.within(start, stop))
         marks = sorted(mark for mark in marks if start <= mark <= stop)
         for a, b in zip(marks, marks[1:]):
             middle = a + b
-            if arriving.covers(middle):
+            if a < sent:
+                part = 'late_peer'
+            elif arriving.covers(middle):
                 part = 'transfer'
-            elif in_flight.covers(middle):
+            elif in_flight.covers(middle) and not (axis_of(wait) == 'pp' and wait['name'] == 'send'):
                 part = 'latency'
             elif moving.covers(middle):
                 part = 'transfer'

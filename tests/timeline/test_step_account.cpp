@@ -109,6 +109,47 @@ TEST_CASE("a message behind a late one on its lane is not latency meanwhile") {
   check_parts(sums_of(far.done(), 1), 2, 2, 16, 0, 0);
 }
 
+TEST_CASE("between stages, a message on the lane counts only once the awaited one has been sent") {
+  // Rank 1 has posted two receives on one lane. Rank 0's message is in flight from 2 on. The rank
+  // waits from 4 to 12 for rank 2's message, which is sent at 9.
+  Timeline timeline;
+  timeline.run().clock = "wall";
+  timeline.run().ranks = 3;
+  const auto add = [&](int rank, int lane, const char* name, Category category, Interval time,
+                       int stage, int microbatch, int peer) {
+    TimelineSpan span{.start = time.start,
+                      .end = time.end,
+                      .name = timeline.intern(name),
+                      .step = 0,
+                      .stage = stage,
+                      .microbatch = microbatch,
+                      .peer = peer};
+    span.category = category;
+    timeline.add(rank, lane, span);
+  };
+  const auto message = [&](std::uint64_t id, int from, Interval sent, Interval received,
+                           int microbatch) {
+    add(from, 1, "send", Category::communication, sent, from, microbatch, 1);
+    add(1, 2, "recv", Category::communication, received, 1, microbatch, from);
+    timeline.flow_start(id, from, 1, sent.start);
+    timeline.flow_end(id, 1, 2, received.end);
+  };
+  add(1, 0, "forward", Category::forward, {0, 4}, 1, 2, -1);
+  add(1, 0, "recv", Category::wait, {4, 12}, 1, 0, 2);
+  add(1, 0, "backward", Category::backward, {12, 16}, 1, 0, -1);
+  add(1, 0, "send", Category::wait, {16, 20}, 1, 0, 0);
+  add(2, 0, "backward", Category::backward, {0, 7}, 2, 0, -1);
+  message(1, 0, {2, 14}, {3, 14}, 3);
+  message(2, 2, {9, 12}, {9, 12}, 0);
+  message(3, 0, {15, 22}, {17, 22}, 4);  // not awaited by the send from 16 to 20
+  timeline.settle();
+  const StepSums sums = sums_of(timeline, 1);
+  CHECK(sums.waiting == 3);                  // until rank 2 has computed
+  CHECK(sums.exposed().late_peer == 2 + 1);  // until it sends; and until rank 0 receives
+  CHECK(sums.exposed().latency == 0);
+  CHECK(sums.exposed().transfer == 3 + 3);
+}
+
 TEST_CASE("a message is held up by one that is sent only after the step") {
   // Rank 1's step ends at 20, while its own send leaves from 16 to 20. A message to it was sent at
   // 6, but rank 0 sends the previous message on the lane only at 30, so the message is not in
