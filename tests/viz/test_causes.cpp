@@ -66,6 +66,29 @@ TEST_CASE("the causes of a worked step's waits") {
   CHECK_FALSE(effect_of(timeline, {}));
 }
 
+TEST_CASE(
+    "the rank that a wait waits for: the one that it names, or the sender of its last message") {
+  Timeline timeline;
+  add_worked_step(timeline);  // its waits name no rank
+  CHECK(awaited_rank(timeline, span_at(timeline, 0, 0, 10 * us)) == 1);
+  Finding idle = span_at(timeline, 1, 0, 30 * us);
+  idle.kind = Finding::Kind::idle;
+  CHECK(awaited_rank(timeline, idle) == 0);
+  CHECK_FALSE(awaited_rank(timeline, span_at(timeline, 0, 0, 14 * us)));  // a backward
+  CHECK_FALSE(awaited_rank(timeline, span_at(timeline, 0, 1, 10 * us)));  // a message
+  CHECK_FALSE(awaited_rank(timeline, {}));
+  const auto words = finding_words(timeline, span_at(timeline, 0, 0, 10 * us));
+  CHECK(std::ranges::count(words, "rank 0 waits for rank 1   J: go there") == 1);
+  Timeline sample;
+  read_sample(sample_traces(sample_1f1b(4, 8, 2)), sample);
+  for (const auto& rank : sample.ranks())
+    for (const TimelineSpan& span : rank->compute()->rows(Band::action).front()) {
+      if (span.category != Category::wait) continue;
+      REQUIRE(span.peer >= 0);
+      CHECK(awaited_rank(sample, span_at(sample, rank->rank, 0, span.start)) == span.peer);
+    }
+}
+
 TEST_CASE("in a ring, the cause of a message is the one that the rank received before") {
   Timeline timeline;
   const auto add = [&](int rank, int lane, Picoseconds start, Picoseconds end) {

@@ -185,20 +185,35 @@ std::optional<Finding> before_send(const RankTimeline& rank, const TimelineSpan&
   return best;
 }
 
+/// Returns the wait that an object is or, if it is idle time, the one that explains it.
+std::optional<TimelineSpan> wait_of(const Finding& finding) {
+  if (!finding.rank || !finding.lane || finding.open) return {};
+  if (finding.kind == Finding::Kind::idle)
+    return wait_at(*finding.lane, {finding.span.start, finding.span.end});
+  if (finding.kind == Finding::Kind::span && finding.span.category == Category::wait)
+    return finding.span;
+  return {};
+}
+
 }  // namespace
+
+std::optional<int> awaited_rank(const Timeline& timeline, const Finding& selected) {
+  const auto wait = wait_of(selected);
+  if (!wait) return {};
+  if (wait->peer >= 0 && wait->peer != selected.rank->rank) return wait->peer;
+  const auto received = message_that_ended(*selected.rank, *wait);
+  const Message* message =
+      received ? arriving(timeline, selected.rank->rank, *received->lane, received->span) : nullptr;
+  if (!message || message->from_rank == selected.rank->rank) return {};
+  return message->from_rank;
+}
 
 std::optional<Finding> cause_of(const Timeline& timeline, const Finding& selected) {
   if (!selected.rank || !selected.lane || selected.open) return {};
   const RankTimeline& rank = *selected.rank;
   const Lane& lane = *selected.lane;
-  std::optional<TimelineSpan> wait;
-  if (selected.kind == Finding::Kind::idle)
-    wait = wait_at(lane, {selected.span.start, selected.span.end});
-  else if (selected.kind != Finding::Kind::span)
-    return {};
-  else if (selected.span.category == Category::wait)
-    wait = selected.span;
-  if (wait) {
+  if (selected.kind != Finding::Kind::idle && selected.kind != Finding::Kind::span) return {};
+  if (const auto wait = wait_of(selected)) {
     const auto message = message_that_ended(rank, *wait);
     if (is_between_two_stages(*wait)) {
       // A bubble waits for the action. The rest of the wait is the message's transfer.

@@ -23,4 +23,9 @@ std::optional<Finding> cause_of(const Timeline& timeline, const Finding& selecte
 /// message that carries its result, or else the work after it; from a wait, the work after it.
 std::optional<Finding> effect_of(const Timeline& timeline, const Finding& selected);
 
+/// Returns the rank that a wait or a bubble waits for: the one that the trace names or, if it names
+/// none, the sender of the message that ended the wait. Returns nothing if the object is not a
+/// wait, or if the trace does not show the rank.
+std::optional<int> awaited_rank(const Timeline& timeline, const Finding& selected);
+
 }  // namespace lockstep::viz

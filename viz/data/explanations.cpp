@@ -192,7 +192,8 @@ std::string piece_sentence(const StepPiece& piece, const std::string& axis) {
           "This rank waits for {} before it runs its first action of the step: the pipeline fills.",
           awaited);
     case StepPart::waiting:
-      return fmt::format("This rank waits for {}, whose result is not computed yet.", awaited);
+      return fmt::format("This rank waits for {}, whose result had not been computed yet.",
+                         awaited);
     case StepPart::other:
       break;
   }

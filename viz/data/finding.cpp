@@ -7,6 +7,7 @@
 #include <map>
 
 #include "core/base/printable.h"
+#include "viz/data/causes.h"
 #include "viz/data/words.h"
 
 namespace lockstep::viz {
@@ -95,6 +96,23 @@ int spans_around(const std::vector<SpanRow>& rows, double time, double tolerance
   return static_cast<int>(count);
 }
 
+/// Names the rank of a wait, the rank that it waits for, and the key that leads to the cause; ""
+/// for anything else.
+std::string waiting_words(const Timeline& timeline, const Finding& finding) {
+  const bool waits = finding.piece
+                         ? is_exposed(finding.piece->part) || is_bubble(finding.piece->part)
+                         : finding.kind == Finding::Kind::span && !finding.open &&
+                               finding.span.category == Category::wait;
+  if (!waits || !finding.rank) return {};
+  const auto awaited = awaited_rank(timeline, finding);
+  const bool known = cause_of(timeline, finding).has_value();
+  // The words for a span name its rank anyway.
+  if (!finding.piece && !awaited && !known) return {};
+  return fmt::format("rank {} waits{}{}", finding.rank->rank,
+                     awaited ? fmt::format(" for rank {}", *awaited) : "",
+                     known ? "   J: go there" : "");
+}
+
 /// Looks for an object like find_at(), but leaves `count` and `around` unset.
 Finding find_object(const RankTimeline& rank, const Lane& lane, Band band, double time,
                     double tolerance, std::size_t deepest) {
@@ -181,6 +199,10 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
       lines.push_back(fmt::format("beside {} span{} in the {} that the cursor covers; zoom in",
                                   finding.count, finding.count == 1 ? "" : "s", covered));
   };
+  const auto add_ranks = [&] {
+    const std::string words = waiting_words(timeline, finding);
+    if (!words.empty()) lines.push_back(words);
+  };
   switch (finding.kind) {
     case Finding::Kind::nothing:
       return lines;
@@ -200,6 +222,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
       lines.push_back(length);
       add_others();
       lines.push_back(times);
+      add_ranks();
       return lines;
     case Finding::Kind::span:
       break;
@@ -212,6 +235,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
   std::string where = finding.rank->name + ", " + finding.lane->name();
   if (span.step >= 0) where += fmt::format(", step {}", span.step);
   lines.push_back(where);
+  add_ranks();
   if (span.bytes >= 0) {
     std::string sent = bytes_words(span.bytes);
     // A wait's duration does not depend on its bytes, so bytes / duration is meaningless.
