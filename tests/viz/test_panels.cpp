@@ -52,12 +52,14 @@ TEST_CASE("a pipeline gets the bubble and the what-if simulation") {
   const RunContents contents = contents_of(sample);
   CHECK(contents.pipeline);
   const PanelRow panels = panels_for(contents);
-  CHECK(panels.choices == std::vector{Panel::what_if, Panel::traffic, Panel::plan, Panel::retime});
+  CHECK(panels.choices == std::vector{Panel::what_if, Panel::traffic, Panel::plan,
+                                      Panel::longest_waits, Panel::retime});
   CHECK(panels.shown(std::nullopt) == Panel::what_if);
   CHECK(panels.shown(Panel::traffic) == Panel::traffic);
   CHECK(panels.next(std::nullopt) == Panel::traffic);
   CHECK(panels.next(Panel::traffic) == Panel::plan);
-  CHECK(panels.next(Panel::plan) == Panel::retime);
+  CHECK(panels.next(Panel::plan) == Panel::longest_waits);
+  CHECK(panels.next(Panel::longest_waits) == Panel::retime);
   CHECK(panels.next(Panel::retime) == Panel::what_if);
   // Without messages, the traffic panel is not offered.
   CHECK(panels_of(timeline).shown(Panel::traffic) == Panel::what_if);

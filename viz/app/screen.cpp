@@ -207,6 +207,9 @@ void Screen::draw_panel(Panel panel, const Painter& painter, const Rect& card, M
       return lab_.draw(painter, card, model);
     case Panel::plan:
       return plan_.draw(painter, card, model);
+    case Panel::longest_waits:
+      if (const auto clicked = waits_.draw(painter, card, model)) timeline_.go_to(*clicked, model);
+      return;
     case Panel::experts:
       return experts_.draw(painter, card, model);
     case Panel::buckets:

@@ -22,6 +22,7 @@
 #include "viz/views/timeline_view.h"
 #include "viz/views/toolbar_view.h"
 #include "viz/views/traffic_view.h"
+#include "viz/views/waits_view.h"
 
 namespace lockstep::viz {
 
@@ -43,6 +44,7 @@ class Screen {
   const RetimeView& retime() const { return retime_; }
   const PlanView& plan() const { return plan_; }
   const StallView& stall() const { return stall_; }
+  const WaitsView& waits() const { return waits_; }
   const OpenView& open() const { return open_; }
   const NamesView& names() const { return names_; }
   StripLayout& lanes() { return timeline_.lanes(); }
@@ -71,6 +73,7 @@ class Screen {
   bool memory_shown_ = false;  ///< in this frame
   LabView lab_;
   StallView stall_;
+  WaitsView waits_;
   TrafficView traffic_;
   BucketsView buckets_;
   ExpertsView experts_;

@@ -52,6 +52,7 @@ RunContents contents_of(const Timeline& timeline) {
       visit_first(*lane, Band::action, [&](const TimelineSpan& span) {
         contents.computation |= computes(span.category);
         contents.communication |= span.category == Category::communication;
+        contents.waiting |= span.category == Category::wait;
         contents.buckets = contents.buckets || (span.category == Category::communication &&
                                                 is_of_bucket(timeline, span));
         contents.rings = contents.rings || is_of_ring(timeline, span);
@@ -65,7 +66,7 @@ RunContents contents_of(const Timeline& timeline) {
 }
 
 // clang-format off
-const std::array<PanelInfo, 13> all_panels{{
+const std::array<PanelInfo, 14> all_panels{{
     {Panel::bubble, "Bubble", "where each step goes, and its bubble",
      0.29F, false, [](Contents run) { return run.pipeline; }},
     {Panel::communication, "Communication", "where each step goes, and what is exposed",
@@ -91,6 +92,8 @@ const std::array<PanelInfo, 13> all_panels{{
      0.35F, true, [](Contents run) { return run.shards; }},
     {Panel::plan, "Plan", "the ranks on their nodes, coloured by an axis",
      0.35F, true, [](Contents run) { return run.plan; }},
+    {Panel::longest_waits, "Longest waits", "which rank waits for which, and why",
+     0.35F, true, [](Contents run) { return run.waiting; }},
     {Panel::retime, "Retime", "time this run with other links or other compute",
      0.35F, true, [](Contents run) { return run.communication || run.computation; }},
 }};

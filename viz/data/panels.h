@@ -21,10 +21,11 @@ struct RunContents {
   bool experts = false;        ///< the tokens of each expert
   bool loss = false;
   bool memory = false;
-  bool plan = false;    ///< the trace describes the mesh of its ranks
-  bool rings = false;   ///< collectives that ran as rings
-  bool shards = false;  ///< the trace lists the slices that the ranks store
-  bool waits = false;   ///< the run has stalled; not set by contents_of()
+  bool plan = false;     ///< the trace describes the mesh of its ranks
+  bool rings = false;    ///< collectives that ran as rings
+  bool shards = false;   ///< the trace lists the slices that the ranks store
+  bool waits = false;    ///< the run has stalled; not set by contents_of()
+  bool waiting = false;  ///< the trace has waits
 };
 
 /// Reads the run's description and the first spans of each lane, so that it is fast enough for
@@ -45,6 +46,7 @@ enum class Panel : std::uint8_t {
   rings,
   shards,
   plan,
+  longest_waits,
   retime,
 };
 
@@ -57,7 +59,7 @@ struct PanelInfo {
   bool choice;          ///< one of the choices for the last card, rather than always shown
   bool (*fits)(const RunContents& contents);  ///< whether the run has something to show
 };
-extern const std::array<PanelInfo, 13> all_panels;
+extern const std::array<PanelInfo, 14> all_panels;
 inline const PanelInfo& info_of(Panel panel) {
   return all_panels[static_cast<std::size_t>(panel)];
 }
