@@ -130,17 +130,35 @@ TEST_CASE("dragging selects a range, whose names sort and lead to their spans") 
   REQUIRE(viewer.screen.names().rows().size() > 3);
   REQUIRE(viewer.model.view.chosen_kind);
 
+  // A click on a name shows its durations, and nothing else changes.
+  const TimeWindow window = viewer.model.viewport.window();
+  const SpanKind before = *viewer.model.view.chosen_kind;
   const auto row = viewer.screen.names().rows()[1];
   viewer.click(row.left + 20, middle_y(row));
   const Interval range = viewer.model.view.range->range;
-  REQUIRE(viewer.model.selected.kind == Finding::Kind::span);
   const SpanKind kind = *viewer.model.view.chosen_kind;
-  CHECK(kind_of_span(viewer.model.timeline, viewer.model.selected.span) == kind);
-  CHECK(overlaps(viewer.model.selected.span, range));
-  const Picoseconds first = viewer.model.selected.span.start;
-  viewer.click(row.left + 20, middle_y(row));
-  CHECK(viewer.model.selected.span.start > first);
-  CHECK(viewer.model.view.range);
+  CHECK_FALSE(kind == before);
+  CHECK(viewer.model.selected.kind == Finding::Kind::nothing);
+  CHECK(viewer.model.viewport.window() == window);
+
+  // One click leads to the longest span of a name: in its row, or below its histogram.
+  const auto longest_of = [&](const SpanKind& wanted) {
+    return viewer.model.view.names.find(wanted)->longest;
+  };
+  REQUIRE(viewer.screen.names().links_to_longest().size() ==
+          viewer.screen.names().rows().size() + 1);
+  for (const bool below : {true, false}) {
+    const auto& links = viewer.screen.names().links_to_longest();
+    const Rect link = below ? links.back() : links.front();
+    viewer.click((link.left + link.right) / 2, middle_y(link));
+    REQUIRE(viewer.model.selected.kind == Finding::Kind::span);
+    const SpanKind wanted = below ? kind : before;
+    CHECK(kind_of_span(viewer.model.timeline, viewer.model.selected.span) == wanted);
+    CHECK(viewer.model.selected.span.duration() == longest_of(wanted));
+    CHECK(overlaps(viewer.model.selected.span, range));
+    CHECK(viewer.model.view.chosen_kind == wanted);
+    CHECK(viewer.model.view.range);
+  }
 
   // A bin of the histogram leads to the spans in it.
   const auto& counts = viewer.model.view.durations.counts();

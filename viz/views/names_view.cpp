@@ -32,12 +32,13 @@ struct ColumnInfo {
 constexpr std::array columns{
     ColumnInfo{NameColumn::count, "count", "the spans that overlap the range", 0},
     ColumnInfo{NameColumn::total, "total", "the sum of their parts inside the range", 0},
-    ColumnInfo{
-        NameColumn::share, "share",
-        "the total as a share of the ranks' time in the range; spans within others count, too", 2},
+    ColumnInfo{NameColumn::share, "of time",
+               "the total as a share of all ranks' time in the range; spans within others count, "
+               "too",
+               2},
     ColumnInfo{NameColumn::mean, "mean", "of the whole spans", 1},
-    ColumnInfo{NameColumn::min, "min", "of the whole spans", 3},
-    ColumnInfo{NameColumn::max, "max", "of the whole spans", 1}};
+    ColumnInfo{NameColumn::min, "min", "of the whole spans; click on a time: go to the span", 3},
+    ColumnInfo{NameColumn::max, "max", "of the whole spans; click on a time: go to the span", 1}};
 
 std::string cell_words(const NameTotal& total, NameColumn column, double share) {
   switch (column) {
@@ -65,6 +66,23 @@ bool is_clicked(const Rect& rect, int id) {
   ImGui::SetCursorScreenPos(rect.min());
   const bool clicked = ImGui::InvisibleButton("cell", {rect.width(), rect.height()});
   ImGui::PopID();
+  return clicked;
+}
+
+/// Returns the duration of the span that a click on a cell leads to.
+std::optional<Picoseconds> linked_duration(const NameTotal& total, NameColumn column) {
+  if (column == NameColumn::min) return total.shortest;
+  if (column == NameColumn::max) return total.longest;
+  return std::nullopt;
+}
+
+/// Draws words that a click activates, and returns whether they were clicked.
+bool link(const Painter& painter, const Rect& rect, const std::string& words, Align align, int id) {
+  const bool clicked = is_clicked(rect, id);
+  ImFont* small = painter.look().small;
+  const bool hovered = rect.contains(ImGui::GetIO().MousePos);
+  const float x = align == Align::right ? rect.right : rect.left;
+  painter.text(x, rect.top, words, hovered ? colours::text : colours::accent, small, align);
   return clicked;
 }
 
@@ -104,6 +122,12 @@ Rect NamesView::draw_tabs(const Painter& painter, const Rect& card, Model& model
   return inside;
 }
 
+std::optional<Finding> NamesView::span_of_duration(const Model& model, const SpanKind& kind,
+                                                   Picoseconds duration) {
+  return next_of_kind(model.timeline, {kind, model.view.range->range, duration, duration},
+                      model.selected);
+}
+
 void NamesView::sort(const Model& model) {
   const NameStatistics& names = model.view.names;
   if (version_ == names.version()) return;
@@ -115,6 +139,7 @@ std::optional<Finding> NamesView::draw(const Painter& painter, const Rect& card,
   row_rects_.clear();
   heading_rects_.clear();
   bin_rects_.clear();
+  longest_rects_.clear();
   ViewState& view = model.view;
   const Rect inside = draw_tabs(painter, card, model);
   if (view.dragging()) return {};
@@ -224,16 +249,24 @@ std::optional<Finding> NamesView::draw_table(const Painter& painter, const Rect&
         painter.fitted(kind_and_rank(model.timeline, total.kind), small, name_right - name),
         colours::text, small);
     const double share = share_of_time(total, view.range->range, ranks);
-    for (std::size_t c = 0; c < columns.size(); ++c)
-      if (rights[c + 1] > 0)
-        painter.text(rights[c + 1], y, cell_words(total, columns[c].column, share),
-                     colours::text_dim, small, Align::right);
-    if (is_clicked(row, static_cast<int>(100 + i))) {
-      view.chosen_kind = total.kind;
-      jump = next_of_kind(model.timeline,
-                          {total.kind, view.range->range, total.shortest, total.longest},
-                          model.selected);
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      if (rights[c + 1] <= 0) continue;
+      const std::string words = cell_words(total, columns[c].column, share);
+      const auto duration = linked_duration(total, columns[c].column);
+      if (!duration) {
+        painter.text(rights[c + 1], y, words, colours::text_dim, small, Align::right);
+        continue;
+      }
+      const Rect cell{rights[c + 1] - painter.text_width(words, small), y, rights[c + 1],
+                      row.bottom};
+      if (columns[c].column == NameColumn::max) longest_rects_.push_back(cell);
+      if (link(painter, cell, words, Align::right,
+               static_cast<int>(20'000 + columns.size() * i + c))) {
+        view.chosen_kind = total.kind;
+        jump = span_of_duration(model, total.kind, *duration);
+      }
     }
+    if (is_clicked(row, static_cast<int>(100 + i))) view.chosen_kind = total.kind;
   }
   if (rows_.empty())
     painter.text(rect.left, y, view.names.complete() ? "no spans in this range" : "counting ...",
@@ -291,12 +324,23 @@ std::optional<Finding> NamesView::draw_histogram(const Painter& painter, const R
   }
   painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
   const float y = plot.bottom + painter.px(3);
-  painter.text(plot.left, y, duration_words(histogram.limits().front()), colours::text_faint,
-               small);
-  painter.text(plot.right, y, duration_words(histogram.limits().back()), colours::text_faint, small,
-               Align::right);
-  painter.text((plot.left + plot.right) / 2, y, fmt::format("most: {}", most), colours::text_faint,
-               small, Align::centre);
+  const Picoseconds ends[] = {histogram.limits().front(), histogram.limits().back()};
+  float room = plot.width();
+  for (const bool last : {false, true}) {
+    const std::string words =
+        fmt::format("{} {}", last ? "longest" : "shortest", duration_words(ends[last ? 1 : 0]));
+    const float width_of_words = painter.text_width(words, small);
+    room -= width_of_words + painter.px(line_gap);
+    const float at = last ? plot.right - width_of_words : plot.left;
+    const Rect place{at, y, at + width_of_words, y + line};
+    if (last) longest_rects_.push_back(place);
+    if (link(painter, place, words, Align::left, last ? 9'999 : 9'998))
+      jump = span_of_duration(model, chosen->kind, ends[last ? 1 : 0]);
+  }
+  const std::string highest = fmt::format("most: {}", most);
+  if (painter.text_width(highest, small) <= room)
+    painter.text((plot.left + plot.right) / 2, y, highest, colours::text_faint, small,
+                 Align::centre);
   return jump;
 }
 
