@@ -10,6 +10,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/viz/interactive.h"
 #include "viz/data/retiming.h"
+#include "viz/data/straggler.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;
@@ -111,6 +112,116 @@ TEST_CASE("each slider's figures are those of Replay, at each notch") {
   CHECK(changes_of(sliders) == both);
   CHECK(same(recorded.asked(both).changed, by_replay(recorded.run, both)));
   CHECK_FALSE(same(results.changed, before));
+}
+
+TEST_CASE("a question about a step is answered beside the sliders") {
+  Recorded recorded;
+  const auto time_of = [&](int step, const std::vector<std::string>& changes) {
+    Scenario scenario{recorded.run.modelled};
+    for (const std::string& each : changes) scenario.change(each, recorded.run);
+    return Replay{recorded.run, scenario}.step_time(step);
+  };
+  for (const int step : {0, 1}) {
+    const StepQuestion question{step, {"rank:3=faster:1.37"}};
+    CHECK(recorded.retiming.answer_to(question) == nullptr);
+    recorded.retiming.ask_step(question);
+    CHECK(recorded.retiming.busy());
+    recorded.retiming.wait();
+    CHECK_FALSE(recorded.retiming.busy());
+    const StepAnswer* answer = recorded.retiming.answer_to(question);
+    REQUIRE(answer);
+    CHECK(answer->recorded == time_of(step, {}));
+    CHECK(answer->changed == time_of(step, question.changes));
+    CHECK(answer->changed < answer->recorded);
+    // The sliders' answer is another one.
+    const std::vector<std::string> changes{"latency=free"};
+    CHECK(same(recorded.asked(changes).changed, by_replay(recorded.run, changes)));
+    CHECK(recorded.retiming.answer_to(question));
+  }
+  for (const StepQuestion& wrong : {StepQuestion{1, {"rank:9=faster:2"}}, StepQuestion{7, {}}}) {
+    recorded.retiming.ask_step(wrong);
+    recorded.retiming.wait();
+    REQUIRE(recorded.retiming.answer_to(wrong));
+    CHECK(recorded.retiming.answer_to(wrong)->recorded == 0);
+  }
+}
+
+TEST_CASE("a rank's slider takes a factor between two notches") {
+  Recorded recorded;
+  recorded.asked({});
+  RetimeSlider ranks = recorded.retiming.results().sliders[5];
+  REQUIRE(ranks.what == "rank");
+  ranks.set_rank(2, 1.5);
+  CHECK(ranks.change() == "rank:2=faster:1.5");
+  ranks.set_rank(3, 1.37);
+  CHECK(ranks.change() == "rank:3=faster:1.37");
+  CHECK(ranks.pace() == "1.37× faster");
+  CHECK(ranks.notch == 3);  // 1.5× is the nearest notch
+  ranks.set_notch(ranks.notch);
+  CHECK(ranks.change() == "rank:3=faster:1.5");
+  ranks.set_rank(4, 2);  // there is no rank 4
+  CHECK(ranks.change() == "rank:3=faster:1.5");
+}
+
+TEST_CASE("the cost of a straggler in words") {
+  const Straggler straggler{.rank = 37, .compute = 150 * us, .usual = 100 * us, .peers = 7};
+  CHECK(change_to_peers_pace(straggler) == "rank:37=faster:1.5");
+  CHECK(cost_words(straggler, 147 * us, 129 * us) ==
+        "Without this straggler, the step would take 129 µs (18 µs less).");
+  CHECK(cost_words(straggler, 147 * us, 147 * us) ==
+        "Without this straggler, the step would still take 147 µs.");
+  CHECK(cost_words(straggler, 147 * us, 149 * us) ==
+        "Without this straggler, the step would take 149 µs (2 µs more).");
+  Straggler stage = straggler;
+  stage.stage = 1;
+  CHECK(cost_words(stage, 147 * us, 129 * us) ==
+        "If rank 37 computed as fast as the other stages, the step would take 129 µs (18 µs "
+        "less).");
+}
+
+TEST_CASE("the straggler's cost is shown, and a click on it opens Retime with its pace") {
+  // Rank 3 computes for twice as long as rank 2, its peer. The run's operations are those of
+  // small_run(), in which it computes for 4/3 times as long.
+  Interactive viewer{[](Timeline& timeline) {
+    timeline.run().run = run_name;
+    timeline.run().clock = "modelled";
+    timeline.run().ranks = 4;
+    for (int rank = 0; rank < 4; ++rank)
+      for (int step = 0; step < 2; ++step) {
+        TimelineSpan span{.start = step * 100 * us,
+                          .end = (step * 100 + (rank == 3 ? 80 : 40)) * us,
+                          .step = step,
+                          .stage = rank / 2,
+                          .microbatch = 0};
+        span.category = Category::forward;
+        timeline.add(rank, 0, span);
+        timeline.end(rank, timeline.rank(rank).spans);
+      }
+  }};
+  REQUIRE(viewer.model.straggler());
+  REQUIRE(viewer.model.straggler()->rank == 3);
+  const testing::TemporaryFolder folder;
+  folder.file("operations.json", text_of(small_run()));
+  viewer.model.retiming.find({folder / "trace.json"}, run_name);
+  viewer.frame();
+  viewer.model.retiming.wait();
+  viewer.frame();
+  const StepAnswer* answer = viewer.model.retiming.answer_to({1, {"rank:3=faster:2"}});
+  REQUIRE(answer);
+  CHECK(answer->changed == by_replay(small_run(), {"rank:3=faster:2"}).time);
+  CHECK(viewer.model.view.panel != Panel::retime);
+  for (float y = 640; y < 890 && viewer.model.view.panel != Panel::retime; y += 6)
+    viewer.click(60, y);
+  REQUIRE(viewer.model.view.panel == Panel::retime);
+  for (int i = 0; i < 3; ++i) {
+    viewer.frame();
+    viewer.model.retiming.wait();
+  }
+  CHECK(changes_of(viewer.screen.retime().sliders()) ==
+        std::vector<std::string>{"rank:3=faster:2"});
+  // Without the click, too, the slider of ranks starts at the straggler.
+  CHECK(viewer.screen.retime().sliders()[5].numbers[viewer.screen.retime().sliders()[5].chosen] ==
+        3);
 }
 
 TEST_CASE("runs with fixed times have no sliders for kernels") {

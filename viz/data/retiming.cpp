@@ -13,6 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/operations/operations_file.h"
+#include "viz/data/words.h"
 
 namespace lockstep::viz {
 namespace {
@@ -31,20 +32,55 @@ RetimedStep last_step_of(const Replay& replay) {
   return {replay.step_time(step), shares(critical_path(replay, step))};
 }
 
+/// Replays a step as it was recorded and as it is changed.
+StepAnswer answer_of(const RunOperations& run, const StepQuestion& question) {
+  StepAnswer answer{.question = question};
+  try {
+    const auto time_under = [&](const std::vector<std::string>& changes) {
+      Scenario scenario{run.modelled};
+      for (const std::string& each : changes) scenario.change(each, run);
+      return Replay{run, scenario}.step_time(question.step);
+    };
+    const Picoseconds recorded = time_under({});
+    answer.changed = time_under(question.changes);
+    answer.recorded = recorded;
+  } catch (const std::exception&) {
+    answer.recorded = answer.changed = 0;
+  }
+  return answer;
+}
+
 }  // namespace
 
 std::string RetimeSlider::change() const {
   if (notch == 0) return {};
   std::string text = what;
   if (!numbers.empty()) text += fmt::format(":{}", numbers[chosen]);
+  if (exact > 0) return text + fmt::format("=faster:{}", exact);
   if (notch > notches) return text + "=free";
   return text + fmt::format("={}:{}", notch > 0 ? "faster" : "slower", factor_of(notch));
 }
 
 std::string RetimeSlider::pace() const {
   if (notch == 0) return "as recorded";
+  if (exact > 0) return ratio_words(exact) + "× faster";
   if (notch > notches) return "free";
   return fmt::format("{}× {}", factor_of(notch), notch > 0 ? "faster" : "slower");
+}
+
+void RetimeSlider::set_notch(int to) {
+  notch = std::clamp(to, slowest(), fastest());
+  exact = 0;
+}
+
+void RetimeSlider::set_rank(int rank, double factor) {
+  const auto found = std::ranges::find(numbers, rank);
+  if (found == numbers.end() || !(factor > 1)) return;
+  chosen = static_cast<std::size_t>(found - numbers.begin());
+  const auto nearest = std::ranges::min_element(
+      factors, {}, [&](double each) { return std::abs(std::log(each / factor)); });
+  set_notch(static_cast<int>(nearest - factors.begin()) + 1);
+  if (*nearest != factor) exact = factor;
 }
 
 std::vector<RetimeSlider> retime_sliders(const RunOperations& run) {
@@ -101,6 +137,7 @@ struct Retiming::Job {
   std::mutex mutex;
   std::condition_variable news;                    ///< for either thread
   std::optional<std::vector<std::string>> wanted;  ///< taken by the thread
+  std::optional<StepQuestion> question;            ///< likewise
   Results results;
   bool stopped = false;
 };
@@ -116,6 +153,7 @@ void Retiming::find(const std::vector<std::filesystem::path>& traces, const std:
   stop();
   job_.reset();
   asked_.reset();
+  question_.reset();
   shown_ = {};
   std::error_code ignored;
   for (const auto& path : traces) {
@@ -137,6 +175,25 @@ void Retiming::ask(const std::vector<std::string>& changes) {
     job_->wanted = changes;
     job_->news.notify_all();
   }
+  start();
+}
+
+void Retiming::ask_step(const StepQuestion& question) {
+  if (!job_ || question_ == question) return;
+  question_ = question;
+  {
+    const std::lock_guard lock{job_->mutex};
+    job_->question = question;
+    job_->news.notify_all();
+  }
+  start();
+}
+
+const StepAnswer* Retiming::answer_to(const StepQuestion& question) const {
+  return shown_.answer && shown_.answer->question == question ? &*shown_.answer : nullptr;
+}
+
+void Retiming::start() {
   if (!std::exchange(job_->started, true)) std::thread{[job = job_] { work(*job); }}.detach();
 }
 
@@ -150,7 +207,7 @@ void Retiming::wait() {
   if (!busy()) return;
   {
     std::unique_lock lock{job_->mutex};
-    job_->news.wait(lock, [&] { return job_->results.broken || job_->results.changes == asked_; });
+    job_->news.wait(lock, [&] { return job_->results.answers(asked_, question_); });
   }
   update();
 }
@@ -181,13 +238,21 @@ void Retiming::work(Job& job) {
       });
     }
     for (;;) {
-      std::vector<std::string> changes;
+      std::optional<std::vector<std::string>> wanted;
+      std::optional<StepQuestion> question;
       {
         std::unique_lock lock{job.mutex};
-        job.news.wait(lock, [&] { return job.stopped || job.wanted; });
+        job.news.wait(lock, [&] { return job.stopped || job.wanted || job.question; });
         if (job.stopped) return;
-        changes = *std::exchange(job.wanted, std::nullopt);
+        wanted = std::exchange(job.wanted, std::nullopt);
+        if (!wanted) question = std::exchange(job.question, std::nullopt);
       }
+      if (question) {
+        const StepAnswer answer = answer_of(run, *question);
+        publish([&](Results& results) { results.answer = answer; });
+        continue;
+      }
+      const std::vector<std::string> changes = *wanted;
       RetimedStep changed = recorded;
       std::string trouble;
       if (!changes.empty()) try {

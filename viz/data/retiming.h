@@ -23,6 +23,7 @@ struct RetimeSlider {
   /// 0 changes nothing. To the right, each notch is faster than the one before; to the left,
   /// slower.
   int notch = 0;
+  double exact = 0;  ///< a factor by which it is faster, instead of the notch's; 0: the notch's
 
   static constexpr int most_notches = 15;  ///< in each direction; the last one is for "free"
   int slowest() const { return 1 - most_notches; }
@@ -32,6 +33,11 @@ struct RetimeSlider {
   std::string change() const;
   /// "1.5× faster", "free"; "as recorded" for notch 0.
   std::string pace() const;
+  /// Moves the slider to a notch.
+  void set_notch(int to);
+  /// Moves the slider of ranks to one rank, faster by a factor above 1, and the knob to the notch
+  /// that is nearest to it.
+  void set_rank(int rank, double factor);
 };
 
 /// Returns the sliders that apply to a run.
@@ -53,6 +59,17 @@ struct ComparedShare {
 /// Joins the shares of two paths, in the order of the recorded ones, followed by the new ones.
 std::vector<ComparedShare> compared_shares(const RetimedStep& recorded, const RetimedStep& changed);
 
+/// A question besides the sliders: how long a step takes under some changes.
+struct StepQuestion {
+  int step = -1;
+  std::vector<std::string> changes{};
+  bool operator==(const StepQuestion&) const = default;
+};
+struct StepAnswer {
+  StepQuestion question;
+  Picoseconds recorded = 0, changed = 0;  ///< both 0 if the run has no such step
+};
+
 /// Replays the operations of a recorded run under changes, on another thread: a large run takes
 /// seconds. Every other call returns at once.
 class Retiming {
@@ -70,12 +87,17 @@ class Retiming {
   /// Asks for the last step under these changes. Of several requests that wait for the thread, only
   /// the newest is replayed.
   void ask(const std::vector<std::string>& changes);
+  /// Asks for another step, too, without changing what ask() has asked for. The newest question
+  /// wins.
+  void ask_step(const StepQuestion& question);
+  /// Returns the answer to a question; null if it is not known yet, or can't be replayed.
+  const StepAnswer* answer_to(const StepQuestion& question) const;
   /// Takes over the results that the thread has finished. Call it once per frame.
   void update();
-  /// Waits for the newest request, and takes over its result. For pictures and tests.
+  /// Waits for the newest requests, and takes over their results. For pictures and tests.
   void wait();
   /// Returns whether more results may come, now or later.
-  bool busy() const { return asked_ && !(shown_.changes == asked_) && !shown_.broken; }
+  bool busy() const { return !shown_.answers(asked_, question_); }
 
   /// The thread's results, as of the last update().
   struct Results {
@@ -90,6 +112,14 @@ class Retiming {
     std::string trouble;  ///< one line: why the file or these changes can't be replayed
     bool broken = false;  ///< whether the trouble is the file's, so that no change will help
     std::int64_t replays = 0;
+    std::optional<StepAnswer> answer;  ///< to the last question that was answered
+
+    /// Returns whether no further result is to be expected.
+    bool answers(const std::optional<std::vector<std::string>>& asked,
+                 const std::optional<StepQuestion>& question) const {
+      return broken || ((!asked || changes == asked) &&
+                        (!question || (answer && answer->question == *question)));
+    }
   };
   const Results& results() const { return shown_; }
 
@@ -97,10 +127,12 @@ class Retiming {
   /// Shared with the thread, which outlives this object if necessary.
   struct Job;
   static void work(Job& job);
+  void start();
   void stop();
 
   std::shared_ptr<Job> job_;
   std::optional<std::vector<std::string>> asked_;
+  std::optional<StepQuestion> question_;
   Results shown_;
 };
 

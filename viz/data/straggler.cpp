@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "core/explain/counterfactuals.h"
 #include "core/explain/slow.h"
 #include "viz/data/words.h"
 
@@ -35,6 +37,26 @@ std::optional<Straggler> straggler_of(const StepAccount& account,
 std::string straggler_name(const Straggler& straggler) {
   return fmt::format("{}: rank {}", straggler.stage >= 0 ? "slow stage" : "straggler",
                      straggler.rank);
+}
+
+std::string change_to_peers_pace(const Straggler& straggler) {
+  return rank_at_pace(
+             {.number = straggler.rank, .compute = straggler.compute, .usual = straggler.usual})
+      .changes.front();
+}
+
+std::string cost_words(const Straggler& straggler, Picoseconds recorded, Picoseconds changed) {
+  const std::string without =
+      straggler.stage >= 0
+          ? fmt::format("If rank {} computed as fast as the other stages", straggler.rank)
+          : "Without this straggler";
+  const Scale scale = Scale::durations(static_cast<double>(std::max(recorded, changed)));
+  const std::string time = scale(static_cast<double>(changed));
+  if (time == scale(static_cast<double>(recorded)))
+    return fmt::format("{}, the step would still take {}.", without, time);
+  const auto by = static_cast<double>(changed) - static_cast<double>(recorded);
+  return fmt::format("{}, the step would take {} ({} {}).", without, time, scale(std::abs(by)),
+                     by < 0 ? "less" : "more");
 }
 
 std::string straggler_words(const Straggler& straggler) {

@@ -30,6 +30,11 @@ std::optional<Straggler> straggler_of(const StepAccount& account,
 
 /// Names it: "straggler: rank 13" or, in a pipeline, "slow stage: rank 2".
 std::string straggler_name(const Straggler& straggler);
+/// Returns the change of a Scenario that gives the rank its peers' pace.
+std::string change_to_peers_pace(const Straggler& straggler);
+/// Says how long the step would take with this change: "Without this straggler, the step would take
+/// 129 µs (18 µs less)."
+std::string cost_words(const Straggler& straggler, Picoseconds recorded, Picoseconds changed);
 /// Says why: "rank 13 computes for 3.20 ms, 1.50 times the median of its 7 peers, which hold the
 /// same stages".
 std::string straggler_words(const Straggler& straggler);

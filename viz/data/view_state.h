@@ -5,6 +5,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/timeline/pipeline_analysis.h"
@@ -61,6 +62,8 @@ struct ViewState : Controls {
   std::optional<SpanKind> chosen_kind{};
   bool by_name = true;         ///< whether the range's card shows its names rather than its ranks
   bool names_by_rank = false;  ///< whether they are counted separately for each rank
+  /// What the panel Retime is to change: a rank, and the factor by which it is faster.
+  std::optional<std::pair<int, double>> wanted_pace{};
   std::optional<int> wanted_rank{};  ///< a rank that the user wants to see
   std::optional<int> marked_rank{};  ///< the last one, whose name stands out
   std::vector<Interval> marks{};     ///< a mark at one time has no length

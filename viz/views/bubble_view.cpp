@@ -7,6 +7,7 @@
 
 #include "viz/data/mean_step.h"
 #include "viz/data/panels.h"
+#include "viz/data/retiming.h"
 #include "viz/data/step_sentences.h"
 #include "viz/data/words.h"
 #include "viz/views/paragraph.h"
@@ -111,16 +112,55 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
     rest.top = draw_bubble(painter, rest, point, model.timeline.prediction(point.step));
   // A sentence that does not fit above the trend is left out; the first ones matter most.
   const float bottom = inside.bottom - painter.px(least_trend);
-  std::vector<std::string> sentences = step_sentences(point);
-  if (model.advice.step == point.step && !model.advice.sentences.empty())
-    sentences.insert(sentences.begin(), model.advice.sentences.front());
-  if (point.straggler)
-    sentences.insert(sentences.begin(), in_upper_case(straggler_words(*point.straggler)) + ".");
-  for (const std::string& sentence : sentences)
+  const auto say = [&](const std::string& sentence) {
     if (rest.top + paragraph_height(painter, sentence, rest.width()) <= bottom)
       rest.top = explain(painter, rest, {sentence}, colours::text_dim, &model.view.wanted_rank);
+  };
+  if (point.straggler) {
+    say(in_upper_case(straggler_words(*point.straggler)) + ".");
+    rest.top = draw_cost(painter, rest, point, model, bottom);
+  }
+  if (model.advice.step == point.step && !model.advice.sentences.empty())
+    say(model.advice.sentences.front());
+  for (const std::string& sentence : step_sentences(point)) say(sentence);
   rest.top += painter.px(3);
   draw_trend(painter, rest, model, point.step, pipeline);
+}
+
+float BubbleView::draw_cost(const Painter& painter, const Rect& rect,
+                            const BubbleSeries::Point& point, Model& model, float bottom) const {
+  Retiming& retiming = model.retiming;
+  if (!retiming.found()) return rect.top;
+  const Straggler& straggler = *point.straggler;
+  const StepQuestion question{point.step, {change_to_peers_pace(straggler)}};
+  retiming.update();
+  retiming.ask_step(question);
+  const StepAnswer* answer = retiming.answer_to(question);
+  if (!answer && !retiming.busy()) return rect.top;
+  if (answer && answer->recorded == 0) return rect.top;  // it can't be replayed
+  const std::string sentence =
+      answer ? cost_words(straggler, answer->recorded, answer->changed)
+             : fmt::format("Replaying the step without the slow rank {} ...", straggler.rank);
+  const float height = paragraph_height(painter, sentence, rect.width());
+  if (rect.top + height > bottom) return rect.top;
+  const Rect place{rect.left, rect.top, rect.right, rect.top + height};
+  bool hovered = false;
+  if (answer) {
+    ImGui::SetCursorScreenPos(place.min());
+    if (ImGui::InvisibleButton("cost", {std::max(place.width(), 1.0f), height})) {
+      model.view.panel = Panel::retime;
+      model.view.wanted_pace = {straggler.rank, straggler.ratio()};
+      model.view.range.reset();
+      model.selected = {};  // a selection would take the panel's place
+      model.chain = {};
+    }
+    hovered = ImGui::IsItemHovered();
+    tip(painter, place, {"click: try other paces in Retime"});
+  }
+  return explain(painter, rect, {sentence},
+                 hovered  ? colours::text
+                 : answer ? colours::accent
+                          : colours::text_faint);
 }
 
 float BubbleView::draw_headline(const Painter& painter, const Rect& rect,

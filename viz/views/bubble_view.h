@@ -19,6 +19,10 @@ class BubbleView {
   float draw_legend(const Painter& painter, const Rect& rect, const StepAccount& account) const;
   float draw_bubble(const Painter& painter, const Rect& rect, const BubbleSeries::Point& point,
                     const Prediction& predicted) const;
+  /// Says how much shorter the step would be without its straggler, if the run can be replayed. A
+  /// click opens the panel Retime with this change.
+  float draw_cost(const Painter& painter, const Rect& rect, const BubbleSeries::Point& point,
+                  Model& model, float bottom) const;
   void draw_trend(const Painter& painter, const Rect& rect, Model& model, int shown,
                   bool pipeline) const;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "viz/data/words.h"
 #include "viz/views/button.h"
@@ -45,7 +46,17 @@ void RetimeView::draw(const Painter& painter, const Rect& rect, Model& model) {
     retiming.ask(changes_of(sliders_));
   }
   const Retiming::Results& results = retiming.results();
-  if (sliders_.size() != results.sliders.size()) sliders_ = results.sliders;
+  if (sliders_.size() != results.sliders.size()) {
+    sliders_ = results.sliders;
+    if (const Straggler* straggler = model.straggler()) choose_rank(straggler->rank);
+  }
+  if (!sliders_.empty() && model.view.wanted_pace) {
+    const auto [rank, factor] = *std::exchange(model.view.wanted_pace, std::nullopt);
+    for (RetimeSlider& each : sliders_) {
+      each.set_notch(0);
+      if (each.what == "rank") each.set_rank(rank, factor);
+    }
+  }
   const Rect inside = panel_card(
       painter, rect, Panel::retime,
       sliders_.empty() ? "" : fmt::format("step {}, {} ranks", results.step, results.ranks), model);
@@ -62,6 +73,14 @@ void RetimeView::draw(const Painter& painter, const Rect& rect, Model& model) {
   draw_sliders(painter, {inside.left, inside.top, middle, inside.bottom});
   draw_times(painter, {middle + painter.px(gap), inside.top, inside.right, inside.bottom},
              retiming);
+}
+
+void RetimeView::choose_rank(int rank) {
+  for (RetimeSlider& each : sliders_) {
+    const auto found = std::ranges::find(each.numbers, rank);
+    if (each.what == "rank" && found != each.numbers.end())
+      each.chosen = static_cast<std::size_t>(found - each.numbers.begin());
+  }
 }
 
 void RetimeView::draw_sliders(const Painter& painter, const Rect& rect) {
@@ -106,9 +125,7 @@ void RetimeView::draw_slider(const Painter& painter, const Rect& rect, RetimeSli
   constexpr int most = RetimeSlider::most_notches;
   const float middle = (track.left + track.right) / 2, notch = track.width() / (2 * most);
   if (active && notch > 0)
-    slider.notch =
-        std::clamp(static_cast<int>(std::lround((ImGui::GetIO().MousePos.x - middle) / notch)),
-                   slider.slowest(), slider.fastest());
+    slider.set_notch(static_cast<int>(std::lround((ImGui::GetIO().MousePos.x - middle) / notch)));
   const bool moved = slider.notch != 0;
   const float y = (track.top + track.bottom) / 2, thickness = painter.px(3);
   const float x = middle + notch * static_cast<float>(slider.notch);
@@ -181,7 +198,7 @@ void RetimeView::draw_times(const Painter& painter, const Rect& rect, const Reti
     bottom -= painter.px(28);
     ButtonRow row{painter, {rect.left, bottom, rect.right, rect.bottom}, rect.left};
     if (row.button("reset", false, "set all sliders back"))
-      for (RetimeSlider& each : sliders_) each.notch = 0;
+      for (RetimeSlider& each : sliders_) each.set_notch(0);
   }
   if (!results.choices.empty()) {
     const std::string kept = fmt::format("kept as recorded: {}", list_words(results.choices));

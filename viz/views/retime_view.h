@@ -18,6 +18,7 @@ class RetimeView {
   const std::vector<Rect>& tracks() const { return tracks_; }
 
  private:
+  void choose_rank(int rank);
   void draw_sliders(const Painter& painter, const Rect& rect);
   void draw_slider(const Painter& painter, const Rect& rect, RetimeSlider& slider);
   /// Lets the user choose a rank or a stage.
