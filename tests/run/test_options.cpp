@@ -97,6 +97,19 @@ TEST_CASE("the trace lists the order of the mesh's axes if it is not the usual o
   CHECK(config("tp,pp,cp,dp").find(R"("order":"cp,tp,pp,dp")") != std::string::npos);
 }
 
+TEST_CASE("the trace lists what slows a rank, and fixed times") {
+  const auto config = [&](const std::vector<std::string>& flags) {
+    return config_json(*parse(flags));
+  };
+  CHECK(config({"--clock", "modelled"}).find("--slow") == std::string::npos);
+  CHECK(config({"--clock", "modelled"}).find("--time") == std::string::npos);
+  const std::string both =
+      config({"--slow", "1=1.3,0=2", "--time", "forward=1500us,backward=2ms,recompute=0.25ns"});
+  CHECK(both.find(R"("--slow":"0=2,1=1.3")") != std::string::npos);
+  CHECK(both.find(R"("--time":"forward=1500us,backward=2ms,recompute=0.25ns")") !=
+        std::string::npos);
+}
+
 TEST_CASE("only some lessons have a precision flag") {
   const LessonInfo narrow{
       .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -37,6 +40,34 @@ std::string unusual_order(const Mesh& mesh) {
   return order;
 }
 
+/// Returns "1=1.3,5=2", as --slow takes it.
+std::string words_of(const std::map<int, double>& slow) {
+  std::string words;
+  for (const auto& [rank, factor] : slow)
+    words += fmt::format("{}{}={}", words.empty() ? "" : ",", rank, factor);
+  return words;
+}
+
+/// Returns "forward=1ms,backward=2ms", as --time takes it.
+std::string words_of(const FixedTimes& times) {
+  constexpr std::pair<Picoseconds, const char*> units[] = {
+      {1'000'000'000'000, "s"}, {1'000'000'000, "ms"}, {1'000'000, "us"}, {1000, "ns"}};
+  std::string words;
+  for (int c = 0; c < category_count; ++c) {
+    const auto category = static_cast<Category>(c);
+    const auto time = times.of(category);
+    if (!time) continue;
+    // The largest unit in which the time is a whole number.
+    const auto* unit =
+        std::ranges::find_if(units, [&](const auto& each) { return *time % each.first == 0; });
+    if (unit == std::end(units)) --unit;
+    words +=
+        fmt::format("{}{}={}{}", words.empty() ? "" : ",", name_of(category),
+                    static_cast<double>(*time) / static_cast<double>(unit->first), unit->second);
+  }
+  return words;
+}
+
 }  // namespace
 
 std::string config_json(const Options& options) {
@@ -66,6 +97,10 @@ std::string config_json(const Options& options) {
   if (!run.load.empty()) config["load"] = run.load;
   if (!model.frozen.empty()) config["frozen"] = model.frozen;
   if (const std::string order = unusual_order(plan.mesh); !order.empty()) config["order"] = order;
+  if (plan.modelled && !plan.modelled->slow.empty())
+    config["--slow"] = words_of(plan.modelled->slow);
+  if (plan.modelled && plan.modelled->times.any())
+    config["--time"] = words_of(plan.modelled->times);
   for (const auto& [flag, value] : run.lesson_flags) config[flag] = value;
   return config.dump();
 }
