@@ -23,11 +23,12 @@ enum class Claim : std::uint8_t {
   // Differences between two steps (viz/data/comparison_words.h).
   step_times,
   changed_parts,
+  changed_rank,
   weight_gradients,
   peak_memory,
   bytes_sent,
 };
-constexpr int claim_count = 13;
+constexpr int claim_count = 14;
 /// Returns the claim's name, such as "rank_at_pace".
 const char* name_of(Claim claim);
 

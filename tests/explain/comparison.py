@@ -1,5 +1,7 @@
 """The proofs of what the viewer says about two runs: each recomputes a sentence's values from the traces."""
 
+import math
+
 from account import picoseconds
 
 PARTS = ('compute', 'optimizer', 'other', 'ended')
@@ -105,6 +107,30 @@ def changed_parts(values, text, a, b):
     return wrong
 
 
+def most_changed_rank(a, b):
+    """The rank whose compute changes most, and its compute in A and in B; none if another one's changes about as much."""
+    compute = [{rank['rank']: rank['compute'] + rank['optimizer'] for rank in side.ranks} for side in (a, b)]
+    if compute[0].keys() != compute[1].keys() or len(compute[0]) < 2 or \
+            min(*compute[0].values(), *compute[1].values()) <= 0:
+        return None
+    sizes = sorted((abs(math.log(compute[1][rank] / time)), -rank) for rank, time in compute[0].items())
+    if sizes[-1][0] - sizes[-2][0] < 0.005:
+        return None
+    rank = -sizes[-1][1]
+    return rank, compute[0][rank], compute[1][rank]
+
+
+def changed_rank(values, text, a, b):
+    rank, time_a, time_b = most_changed_rank(a, b)
+    wrong = []
+    if (values['rank'], picoseconds(values['a']), picoseconds(values['b'])) != (rank, time_a, time_b):
+        wrong.append(f'rank {rank} computes for {time_a} and {time_b} ps')
+    if f' {time_b / time_a:.2f} times as long' not in text and 0.9995 <= time_b / time_a < 9.995 and \
+            f' {time_b / time_a:.0f} times as long' not in text:
+        wrong.append(f'the ratio is {time_b / time_a}')
+    return wrong
+
+
 def weight_gradients(values, text, a, b):
     wrong = []
     if a.separate_weights() == b.separate_weights():
@@ -173,7 +199,7 @@ def bytes_sent(values, text, a, b):
 
 
 PROOFS = {proof.__name__: proof
-          for proof in (step_times, changed_parts, weight_gradients, peak_memory, bytes_sent)}
+          for proof in (step_times, changed_parts, changed_rank, weight_gradients, peak_memory, bytes_sent)}
 
 
 def differences(sentences, first, second):
@@ -183,6 +209,8 @@ def differences(sentences, first, second):
     due = {'step_times', 'changed_parts', 'peak_memory', 'bytes_sent'}
     if a.separate_weights() != b.separate_weights() and any(a.actions()) and any(b.actions()):
         due.add('weight_gradients')
+    if most_changed_rank(a, b):
+        due.add('changed_rank')
     wrong = [f'{claim} is {"missing" if claim in due else "not expected"}' for claim in said ^ due]
     return wrong + [f'{sentence["text"]} {line}' for sentence in sentences
             for line in PROOFS[sentence['claim']](sentence['values'], sentence['text'], a, b)]

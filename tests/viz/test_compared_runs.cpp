@@ -6,6 +6,7 @@
 #include "viz/app/comparison_screen.h"
 #include "viz/app/export.h"
 #include "viz/data/compared_runs.h"
+#include "viz/views/legend.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;
@@ -334,6 +335,24 @@ TEST_CASE("lanes are marked where ranks differ") {
   CHECK(one.notes.at(0).words == "same");
   CHECK(one.other_words == "A ends here too");
   CHECK(equal.warning().empty());
+}
+
+TEST_CASE("the legend explains the bubbles of both runs, whichever the user works with") {
+  const auto names_bubble = [](const Comparing& viewer) {
+    for (const LegendEntry& entry :
+         legend_of(viewer.runs.model(Side::a), {}, &viewer.runs.model(Side::b)))
+      if (entry.heading == "bubble:") return true;
+    return false;
+  };
+  Comparing viewer;
+  CHECK(names_bubble(viewer));
+  viewer.move(500, Comparing::in_b);
+  CHECK(names_bubble(viewer));
+  viewer.press(keys::x);  // B alone
+  REQUIRE_FALSE(viewer.runs.shows(Side::a));
+  CHECK(viewer.runs.model(Side::a).contents.pipeline);
+  CHECK(viewer.runs.model(Side::b).contents.pipeline);
+  CHECK(names_bubble(viewer));
 }
 
 TEST_CASE("if the clocks differ, one sentence warns, and no time is compared") {

@@ -365,6 +365,41 @@ const Sentence* find(const std::vector<Sentence>& sentences, Claim claim) {
 
 }  // namespace
 
+TEST_CASE("the rank whose compute changes more than that of the others is named") {
+  // Forward passes of 10 µs; in B, rank 1's takes 13 µs, and the others' take `others`.
+  const auto metrics = [](Picoseconds slow, Picoseconds others) {
+    Timeline timeline;
+    for (int rank = 0; rank < 3; ++rank)
+      span(timeline, rank, 0, Category::forward, 0, (rank == 1 ? slow : others) * us);
+    timeline.settle();
+    return step_metrics(timeline, 0);
+  };
+  const StepMetrics a = metrics(10, 10), b = metrics(13, 10);
+  const auto sentence_of = [&](const StepMetrics& before, const StepMetrics& after) {
+    for (const Sentence& sentence : comparison_sentences(before, after, {}, false))
+      if (sentence.claim == Claim::changed_rank) return sentence;
+    return Sentence{};
+  };
+  const Sentence slower = sentence_of(a, b);
+  CHECK(slower.text ==
+        "In B, rank 1 computes 1.30 times as long as in A: 13.0 µs instead of 10.0 µs. The compute "
+        "of no other rank changes as much.");
+  CHECK(has_values(slower, {{"rank", 1}, {"a", 10e-6}, {"b", 13e-6}}));
+  CHECK(sentence_of(b, a).text.starts_with("In B, rank 1 computes 0.769 times as long as in A"));
+  CHECK(sentence_of(a, metrics(20, 13)).text.starts_with("In B, rank 1 computes 2 times as long"));
+  CHECK(sentence_of(a, a).text.empty());
+  CHECK(sentence_of(a, metrics(13, 13)).text.empty());  // all change alike
+  CHECK(sentence_of(a, {}).text.empty());
+  for (const Sentence& sentence : comparison_sentences(a, b, {}, true))
+    CHECK(sentence.claim != Claim::changed_rank);  // times can't be compared
+
+  const auto ranks = compare_ranks(a, b, false);
+  REQUIRE(ranks.size() == 3);
+  CHECK(brief_words(ranks[1].compute) == "+30 %");
+  CHECK(ranks[1].marked() == &ranks[1].compute);
+  CHECK(brief_words(ranks[0].compute) == "=");
+}
+
 TEST_CASE("the largest changes are named until they make up nine tenths") {
   const auto words = [](const StepMetrics& a, const StepMetrics& b) {
     const auto sentences = comparison_sentences(a, b, {}, false);

@@ -14,7 +14,7 @@ constexpr float cards_share = 0.35f;  // of the window height, at most
 constexpr float edge = 12;
 constexpr float between = 6;  // the two timelines
 /// The cards' shares of the width: the differences, the step, the ranks, and the explanations.
-constexpr std::array card_shares{0.21f, 0.3f, 0.17f, 0.32f};
+constexpr std::array card_shares{0.21f, 0.28f, 0.19f, 0.32f};
 /// The same in a narrow window, which has no room for the ranks.
 constexpr float narrow = 1150;
 constexpr std::array narrow_shares{0.25f, 0.4f, 0.0f, 0.35f};
@@ -33,6 +33,8 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   begin_screen();
   if (runs.leader().view.opening) ImGui::GetIO().WantTextInput = true;
   const Painter painter{ImGui::GetWindowDrawList(), look};
+  for (const Side side : both_sides)
+    runs.model(side).contents = contents_of(runs.model(side).timeline);
   std::vector<std::string> axes = runs.metrics(Side::a).account.axes;
   join_axes(axes, runs.metrics(Side::b).account.axes);
   auto [bar, toolbar, middle, row, line, column] = screen_parts(
@@ -56,7 +58,6 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
     model.view.refresh(model.timeline);
   }
   const Side leads = runs.leads();
-  runs.leader().contents = contents_of(runs.leader().timeline);
   const int jump = toolbar_.draw(painter, toolbar, runs.leader());
   draw_timelines(painter, middle, runs);
   if (jump != 0) timelines_[static_cast<std::size_t>(leads)].go_to_match(jump, runs.leader());

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "core/timeline/memory_breakdown.h"
 #include "core/timeline/pipeline_analysis.h"
@@ -155,8 +156,10 @@ StepMetrics step_metrics(const Timeline& timeline, int step) {
   for (std::size_t i = 0; i < timeline.ranks().size(); ++i) {
     const RankTimeline& rank = *timeline.ranks()[i];
     RankMetrics mine{.rank = rank.rank, .sent = bytes_sent(timeline, rank, step)};
-    if (const RankAccount* account = metrics.account.find(rank.rank))
+    if (const RankAccount* account = metrics.account.find(rank.rank)) {
+      mine.compute = plus(account->sums.compute, account->sums.optimizer);
       mine.idle = not_computing(account->sums);
+    }
     if (i < in_flight.size())
       for (const InFlight& each : in_flight[i])
         mine.in_flight = std::max(mine.in_flight, each.microbatches);
@@ -174,6 +177,27 @@ StepMetrics step_metrics(const Timeline& timeline, int step) {
     add_weights(timeline, rank, metrics);
   }
   return metrics;
+}
+
+std::optional<ChangedRank> most_changed_rank(const StepMetrics& a, const StepMetrics& b) {
+  if (a.ranks.size() < 2 ||
+      !std::ranges::equal(a.ranks, b.ranks, {}, &RankMetrics::rank, &RankMetrics::rank))
+    return {};
+  std::optional<ChangedRank> most;
+  double largest = 0, second = 0;
+  for (std::size_t i = 0; i < a.ranks.size(); ++i) {
+    const Picoseconds before = a.ranks[i].compute, after = b.ranks[i].compute;
+    if (before <= 0 || after <= 0) return {};
+    const double size =
+        std::abs(std::log(static_cast<double>(after) / static_cast<double>(before)));
+    if (size > largest) {
+      second = std::exchange(largest, size);
+      most = {a.ranks[i].rank, before, after};
+    } else {
+      second = std::max(second, size);
+    }
+  }
+  return largest - second >= least_marked ? most : std::nullopt;
 }
 
 std::vector<ComparedPart> compare_parts(const StepMetrics& a, const StepMetrics& b) {
@@ -246,7 +270,7 @@ std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics
 const ComparedValue* ComparedRank::marked() const {
   const ComparedValue* most = nullptr;
   double largest = 0;
-  for (const ComparedValue* value : {&idle, &memory, &sent}) {
+  for (const ComparedValue* value : {&compute, &idle, &memory, &sent}) {
     const auto by = value->difference();
     if (!by || *by == 0) continue;
     // A change from 0 counts as the largest difference.
@@ -275,6 +299,10 @@ std::vector<ComparedRank> compare_ranks(const StepMetrics& a, const StepMetrics&
                            .comparable = unit != Unit::time || !clocks_differ};
     };
     ranks.push_back({.rank = number,
+                     .compute = value("compute", Unit::time,
+                                      [](const RankMetrics& each) {
+                                        return std::optional{static_cast<double>(each.compute)};
+                                      }),
                      .idle = value("idle", Unit::time,
                                    [](const RankMetrics& each) {
                                      return std::optional{static_cast<double>(each.idle)};

@@ -34,6 +34,7 @@ Configurations compare_configurations(const Timeline& a, int step_a, const Timel
 /// One rank's figures for a step.
 struct RankMetrics {
   int rank = 0;
+  Picoseconds compute = 0;                  ///< including the optimizer
   Picoseconds idle = 0;                     ///< the step without computing, see not_computing()
   std::int64_t sent = 0;                    ///< bytes; see bytes_sent()
   std::optional<std::int64_t> memory;       ///< the peak's total; exact if the trace divides memory
@@ -83,6 +84,15 @@ struct ComparedValue {
   std::optional<double> relative() const;
 };
 
+/// The rank whose compute changes most, if its factor differs from 1, and from the factors of all
+/// other ranks, by at least `least_marked` (as a difference of logarithms).
+struct ChangedRank {
+  int rank = 0;
+  Picoseconds a = 0, b = 0;  ///< see RankMetrics::compute
+};
+/// Returns nothing if the steps have different ranks, or fewer than two.
+std::optional<ChangedRank> most_changed_rank(const StepMetrics& a, const StepMetrics& b);
+
 /// A part of the mean step in both steps: picoseconds per rank.
 struct ComparedPart {
   MeanPart::Kind kind;
@@ -99,10 +109,10 @@ std::vector<ComparedPart> compare_parts(const StepMetrics& a, const StepMetrics&
 std::vector<ComparedValue> compare_steps(const StepMetrics& a, const StepMetrics& b,
                                          bool clocks_differ);
 
-/// A rank of both steps: its idle time, bytes and memory.
+/// A rank of both steps: its compute (including the optimizer), idle time, bytes and memory.
 struct ComparedRank {
   int rank = 0;
-  ComparedValue idle, sent, memory;
+  ComparedValue compute, idle, sent, memory;
   /// Returns the value that differs most, relative to A, by at least `least_marked`; null if the
   /// rank does the same in both steps.
   const ComparedValue* marked() const;

@@ -185,6 +185,23 @@ std::optional<Sentence> changed_parts(const StepMetrics& a, const StepMetrics& b
   return sentence;
 }
 
+/// Names the rank whose compute changes more than that of the others.
+std::optional<Sentence> changed_rank(const StepMetrics& a, const StepMetrics& b,
+                                     const ComparedNames& names) {
+  const auto changed = most_changed_rank(a, b);
+  if (!changed) return {};
+  const auto before = static_cast<double>(changed->a), after = static_cast<double>(changed->b);
+  const Scale scale = Scale::durations(std::max(before, after));
+  return Sentence{
+      Claim::changed_rank,
+      fmt::format(
+          "In {}, rank {} computes {} times as long as in {}: {} instead of {}. The compute "
+          "of no other rank changes as much.",
+          names.b, changed->rank, ratio_words(after / before), names.a, scale(after),
+          scale(before)),
+      {{"rank", changed->rank}, {"a", in_seconds(before)}, {"b", in_seconds(after)}}};
+}
+
 /// If only one of the steps has separate weight gradients, says how long these run at the end, and
 /// gives both bubbles.
 std::optional<Sentence> weight_gradients(const StepMetrics& a, const StepMetrics& b,
@@ -308,6 +325,7 @@ std::vector<Sentence> comparison_sentences(const StepMetrics& a, const StepMetri
   if (!clocks_differ) {
     add(step_times(a, b, names));
     add(changed_parts(a, b));
+    add(changed_rank(a, b, names));
     add(weight_gradients(a, b, names));
   }
   add(peak_memory(a, b, names));

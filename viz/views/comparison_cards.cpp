@@ -85,7 +85,7 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
     row(each.name, each.a.empty() ? none : each.a, each.b.empty() ? none : each.b, colours::text);
   }
   if (found.different.empty()) {
-    painter.text(inside.left, y, "nothing", colours::text, look.small);
+    painter.text(inside.left, y, "nothing that the headers record", colours::text, look.small);
     y += line;
   }
   paragraph(painter, {inside.left, y + painter.px(line_gap), inside.right, inside.bottom}, same,
@@ -164,14 +164,39 @@ void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
   const auto& ranks = runs.ranks();
   const float line = size_of(look.small) + painter.px(line_gap);
   const float name = painter.px(48);
-  constexpr float ends[] = {0.3f, 0.62f, 1};  // of the columns, in widths of the rest
-  const auto cell = [&](std::size_t i, float at, const std::string& words, ImU32 colour) {
-    painter.text(inside.left + name + ends[i] * (inside.width() - name), at, words, colour,
-                 look.small, Align::right);
+  // If not all columns fit, the bytes sent are left out first, and then the idle time.
+  struct Column {
+    const char* name;
+    ComparedValue ComparedRank::*value;
+    float width = 0, right = 0;
+  };
+  std::vector<Column> columns{{"compute", &ComparedRank::compute},
+                              {"idle", &ComparedRank::idle},
+                              {"sent", &ComparedRank::sent},
+                              {"memory", &ComparedRank::memory}};
+  float taken = 0;
+  for (Column& column : columns) {
+    column.width = painter.text_width(column.name, look.small);
+    for (const ComparedRank& rank : ranks)
+      column.width =
+          std::max(column.width, painter.text_width(brief_words(rank.*column.value), look.small));
+    taken += column.width;
+  }
+  const auto between = [&] {
+    return (inside.width() - name - taken) / static_cast<float>(columns.size());
+  };
+  while (columns.size() > 1 && between() < painter.px(least_gap)) {
+    const auto left_out = columns.size() > 2 ? columns.end() - 2 : columns.end() - 1;
+    taken -= left_out->width;
+    columns.erase(left_out);
+  }
+  float right = inside.left + name;
+  for (Column& column : columns) column.right = right += between() + column.width;
+  const auto cell = [&](const Column& column, float at, const std::string& words, ImU32 colour) {
+    painter.text(column.right, at, words, colour, look.small, Align::right);
   };
   float y = inside.top;
-  const char* heads[] = {"idle", "sent", "memory"};
-  for (std::size_t i = 0; i < 3; ++i) cell(i, y, heads[i], colours::text_faint);
+  for (const Column& column : columns) cell(column, y, column.name, colours::text_faint);
   y += line;
   double top = 0;
   for (const ComparedRank& rank : ranks)
@@ -187,12 +212,10 @@ void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
     const ComparedRank& rank = ranks[i];
     painter.text(inside.left, y, fmt::format("rank {}", rank.rank),
                  rank.marked() ? colours::accent : colours::text_dim, look.small);
-    const ComparedValue* values[] = {&rank.idle, &rank.sent, &rank.memory};
-    for (std::size_t c = 0; c < 3; ++c) {
-      cell(c, y, brief_words(*values[c]), colour_of_difference(*values[c]));
-    }
+    for (const Column& column : columns)
+      cell(column, y, brief_words(rank.*column.value), colour_of_difference(rank.*column.value));
     std::vector<std::string> lines;
-    for (const ComparedValue* value : values)
+    for (const ComparedValue* value : {&rank.compute, &rank.idle, &rank.sent, &rank.memory})
       lines.push_back(fmt::format("rank {}, {}: {} in A, {} in B", rank.rank, value->name,
                                   value_words(value->unit, value->a),
                                   value_words(value->unit, value->b)));
@@ -228,8 +251,9 @@ void ComparisonView::draw_sentences(const Painter& painter, const Rect& card,
               painter.px(2 * line_gap);
   ImFont* font = height <= inside.height() ? look.body : look.small;
   for (const Sentence& sentence : runs.sentences()) {
-    const bool detail =
-        sentence.claim == Claim::changed_parts || sentence.claim == Claim::weight_gradients;
+    const bool detail = sentence.claim == Claim::changed_parts ||
+                        sentence.claim == Claim::changed_rank ||
+                        sentence.claim == Claim::weight_gradients;
     inside.top =
         paragraph(painter, inside, sentence.text, detail ? colours::text_dim : colours::text, font);
     inside.top += painter.px(2 * line_gap);

@@ -24,13 +24,15 @@ bool splits_backward(const Timeline& timeline) {
 
 }  // namespace
 
-std::vector<LegendEntry> legend_of(const Model& model, const std::vector<std::string>& axes) {
+std::vector<LegendEntry> legend_of(const Model& model, const std::vector<std::string>& axes,
+                                   const Model* compared) {
+  const bool splits = splits_backward(model.timeline);
+  const bool other_splits = compared ? splits_backward(compared->timeline) : splits;
   std::vector<LegendEntry> legend{{.name = "forward", .colour = colours::forward}};
-  if (splits_backward(model.timeline)) {
+  if (!splits || !other_splits) legend.push_back({.name = "backward", .colour = colours::backward});
+  if (splits || other_splits) {
     legend.push_back({.name = "input gradient", .colour = colours::backward_input});
     legend.push_back({.name = "weight gradient", .colour = colours::backward_weight});
-  } else {
-    legend.push_back({.name = "backward", .colour = colours::backward});
   }
   legend.push_back({.name = "optimizer", .colour = colours::optimizer});
   legend.push_back({.name = "communication", .colour = colours::communication});
@@ -52,7 +54,7 @@ std::vector<LegendEntry> legend_of(const Model& model, const std::vector<std::st
     // These causes occur on every axis, so their entries do not take the colour of one.
     add_causes("", {StepPart::transfer, StepPart::latency, StepPart::late_peer}, false);
   }
-  if (model.contents.pipeline)
+  if (model.contents.pipeline || (compared && compared->contents.pipeline))
     add_causes("bubble:", {StepPart::warm_up, StepPart::waiting, StepPart::cool_down}, true);
   add_causes("", {StepPart::other}, true);
   return legend;

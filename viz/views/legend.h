@@ -18,7 +18,9 @@ struct LegendEntry {
 };
 
 /// Returns the legend of a run's timeline: kinds of work, then the causes of idle time. `axes` are
-/// those of its exposed communication.
-std::vector<LegendEntry> legend_of(const Model& model, const std::vector<std::string>& axes);
+/// those of its exposed communication. With `compared`, the legend also explains the timeline of
+/// that run.
+std::vector<LegendEntry> legend_of(const Model& model, const std::vector<std::string>& axes,
+                                   const Model* compared = nullptr);
 
 }  // namespace lockstep::viz

@@ -176,7 +176,7 @@ float StatusView::height_of_line(const Painter& painter, float width, const Mode
   const std::string straggler = compared ? std::string{} : words_of_straggler(model);
   if (!straggler.empty())
     width -= painter.text_width(straggler, painter.look().small) + painter.px(edge);
-  const int rows = draw_legend(painter, {0, 0, width, 0}, legend_of(model, axes), false) +
+  const int rows = draw_legend(painter, {0, 0, width, 0}, legend_of(model, axes, compared), false) +
                    (notice_words(model, compared).empty() ? 0 : 1);
   return painter.px(line_height * static_cast<float>(rows) + line_margin);
 }
@@ -199,7 +199,7 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, Model& mode
   const Look& look = painter.look();
   Rect left = rect;
   if (!compared) left.right = draw_straggler(painter, rect, model);
-  draw_legend(painter, left, legend_of(model, axes), true);
+  draw_legend(painter, left, legend_of(model, axes, compared), true);
   const std::string notice = notice_words(model, compared);
   const float top = rect.bottom - (painter.px(line_height) + size_of(look.small)) / 2;
   painter.text(rect.left + painter.px(edge), top,
