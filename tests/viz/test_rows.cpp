@@ -362,7 +362,12 @@ TEST_CASE("rows that do not fit share rows, and the straggler does not scroll") 
   layout.choices().fold = RowChoices::Fold::on;
   layout.update(timeline, 5000, 1, context);
   CHECK(layout.groups().size() == 41);
+  // Rank 45 shares the row of rank 5.
   CHECK_FALSE(layout.find(45));
+  REQUIRE(layout.find_shared(45));
+  CHECK(layout.find_shared(45)->rank->rank == 5);
+  CHECK(layout.find_shared(5) == layout.find(5));
+  CHECK(layout.find_shared(64) == nullptr);
   layout.reveal(45, {});
   layout.update(timeline, 5000, 1, context);
   CHECK(layout.find(45));

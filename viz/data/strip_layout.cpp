@@ -70,6 +70,7 @@ float StripLayout::collect(const Timeline& timeline, const RowPlan& plan,
   headings_.clear();
   items_.clear();
   group_of_.clear();
+  shares_.clear();
   units_ = gaps_ = 0;
   const auto add = [&](std::size_t index, bool pinned, const std::vector<std::size_t>& alike) {
     const int rank = timeline.ranks()[index]->rank;
@@ -79,6 +80,8 @@ float StripLayout::collect(const Timeline& timeline, const RowPlan& plan,
     groups_.back().pinned = pinned;
     groups_.back().straggler = rank == straggler;
     groups_.back().alike = alike;
+    for (const std::size_t other : alike)
+      shares_.emplace(timeline.ranks()[other]->rank, groups_.size() - 1);
   };
   for (const std::size_t index : plan.pinned) add(index, true, {});
   for (const PlannedGroup& planned : plan.groups) {
@@ -195,6 +198,12 @@ float StripLayout::anchor(int rank, int tid) const {
 const RankGroup* StripLayout::find(int rank) const {
   const auto found = group_of_.find(rank);
   return found != group_of_.end() ? &groups_[found->second] : nullptr;
+}
+
+const RankGroup* StripLayout::find_shared(int rank) const {
+  if (const RankGroup* group = find(rank)) return group;
+  const auto found = shares_.find(rank);
+  return found != shares_.end() ? &groups_[found->second] : nullptr;
 }
 
 const RowHeading* StripLayout::heading_at(float y) const {

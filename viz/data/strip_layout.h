@@ -81,6 +81,9 @@ class StripLayout {
   std::size_t filtered() const { return filtered_; }
   /// Returns a rank's group, or null if the rank has no row of its own.
   const RankGroup* find(int rank) const;
+  /// Returns a rank's group or, if the rank shares a row, the group of the identical rank that the
+  /// row shows. Null if it has no row.
+  const RankGroup* find_shared(int rank) const;
 
   /// Returns the strip at `y`, or null.
   const Strip* strip_at(float y) const;
@@ -135,6 +138,7 @@ class StripLayout {
   RowChoices choices_;
   std::set<int> toggled_;                          ///< ranks that the user expanded or collapsed
   std::unordered_map<int, std::size_t> group_of_;  ///< by rank
+  std::unordered_map<int, std::size_t> shares_;  ///< likewise, of ranks without a row of their own
   bool folds_ = false, tight_ = false;
   std::size_t shown_ = 0, filtered_ = 0;
   float pinned_height_ = 0;

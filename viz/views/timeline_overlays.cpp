@@ -79,7 +79,7 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
 }
 
 std::optional<Rect> TimelineView::place(const Frame& frame, int rank, const Interval& time) const {
-  const RankGroup* group = layout_.find(rank);
+  const RankGroup* group = layout_.find_shared(rank);
   if (!group) return {};
   Rect rect = place(frame, layout_.strips()[group->first]);
   if (!ghosts_.empty()) rect.bottom -= ghost_share * rect.height();

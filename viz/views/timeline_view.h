@@ -206,8 +206,8 @@ class TimelineView {
   void draw_messages(const Painter& painter, const Frame& frame, const Model& model) const;
   void draw_critical_path(const Painter& painter, const Frame& frame) const;
   void draw_chain(const Painter& painter, const Frame& frame, const Model& model) const;
-  /// Returns the screen rectangle of an interval on a rank's compute strip, or nothing if the rank
-  /// has no strip or the interval is outside the window.
+  /// Returns the screen rectangle of an interval on a rank's compute strip, which identical ranks
+  /// may share, or nothing if the rank has no strip or the interval is outside the window.
   std::optional<Rect> place(const Frame& frame, int rank, const Interval& time) const;
   /// Scrolls just enough to show a rank.
   void scroll_to(int rank, float available);
