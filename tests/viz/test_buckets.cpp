@@ -115,12 +115,13 @@ TEST_CASE("the buckets of a step, worked by hand") {
   CHECK(fourth.exposed == Intervals{{71 * us, 77 * us}});
   CHECK(fourth.parts.latency == us);
   CHECK(fourth.parts.transfer == 5 * us);
-  CHECK(bucket_sentences(timeline, step) ==
-        Lines{"Rank 0 sends 3.50 kB in 4 all_reduces, 0.50 kB to 1.00 kB each.",
-              "Communication: 43.0 µs, 60.5 % hidden by compute.",
-              "Exposed wait: compute stalls for 17.0 µs (transfer 16.0 µs, latency 1.0 µs).",
-              "After the last backward pass, nothing is left to hide 2 all_reduces: 17.0 µs "
-              "exposed."});
+  CHECK(
+      bucket_sentences(timeline, step) ==
+      Lines{"Rank 0 sends 3.50 kB in 4 all_reduces, 0.50 kB to 1.00 kB each.",
+            "Communication: 43.0 µs, 60.5 % hidden by compute.",
+            "Exposed wait: compute stalls for 17.0 µs (transfer 16.0 µs, latency 1.0 µs).",
+            "No computation is left to overlap 2 all_reduces after the last backward pass: 17.0 µs "
+            "exposed."});
   CHECK(bucket_words(timeline, step, 2) ==
         Lines{"all_reduce 2, 3 of 4", "sends 1.00 kB in group world of 2 ranks",
               "from 55.0 µs to 71.0 µs of the step",
@@ -230,8 +231,8 @@ TEST_CASE("buckets that all start after the last backward pass") {
   const Lines sentences = bucket_sentences(timeline, buckets_of(timeline, 0));
   CHECK(sentences[1] == "Communication: 10.0 µs, not hidden by compute.");
   CHECK(sentences.back() ==
-        "All of these collectives start after the last backward pass, so nothing is left to hide "
-        "them.");
+        "All of these collectives start after the last backward pass, so no computation is left to "
+        "overlap them.");
 }
 
 TEST_CASE("sums over random buckets equal the analysis of core/trace") {

@@ -77,10 +77,11 @@ TEST_CASE("each gap of a worked 1F1B has its part and a sentence") {
   const auto wait = words_at(0, 0, 3.0 * ms);
   CHECK(wait[0] == "bubble: waiting");
   CHECK(wait[1] ==
-        "This rank waits for the backward of microbatch 0 on stage 1, whose result is not computed "
-        "yet.");
+        "This rank waits for the backward of microbatch 0 on stage 1, whose result had not been "
+        "computed yet.");
   CHECK(wait[2] == "2.00 ms");
   CHECK(wait[3] == "2.00 ms to 4.00 ms");
+  CHECK(wait[4] == "rank 0 waits for rank 1   J: go there");
   // Rank 1's step 1 begins at 12 ms; rank 0 ends its step 0 at 14 ms.
   const auto drain = words_at(1, 1, 13.0 * ms);
   CHECK(drain[0] == "bubble: cool-down");
@@ -250,6 +251,14 @@ TEST_CASE("the chain of an action goes back to the data and on to the optimizer"
   CHECK(words(last->before) == "0F0 1F0 ");
   CHECK(words({last->action}) == "1B0 ");
   CHECK(words(last->after) == "0B0 ");
+  CHECK(chain_words(*first) ==
+        "It needs no result of an earlier action; 3 later actions depend on it.");
+  CHECK(chain_words(*last) ==
+        "It needs the results of 2 earlier actions; 1 later action depends on it.");
+  DataChain alone;
+  alone.before.resize(1);
+  CHECK(chain_words(alone) ==
+        "It needs the result of 1 earlier action; no later action depends on it.");
   CHECK_FALSE(data_chain(timeline, 0, 1, ms / 2));
   CHECK_FALSE(data_chain(timeline, 7, 0, 0));
 }

@@ -126,6 +126,14 @@ TEST_CASE("the run's schedule is checked against the run's microbatches") {
   CHECK(question.chunks == 2);
 }
 
+TEST_CASE("the rows of a schedule are named by their stages") {
+  LabQuestion question{.ranks = 4, .microbatches = 8};
+  CHECK(row_words(answer(question).schedule, 3) == "stage 3");
+  question.schedule = find_schedule("interleaved 1F1B");
+  question.chunks = 2;
+  CHECK(row_words(answer(question).schedule, 0) == "stages 0, 4");
+}
+
 TEST_CASE("the lab's verdict names what it counts") {
   LabQuestion question{.ranks = 4, .microbatches = 8};
   CHECK(bubble_words(question, answer(question)) == "bubble 27.3 %");

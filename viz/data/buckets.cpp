@@ -144,8 +144,8 @@ void add_stalls(const Timeline& timeline, const StepBuckets& step,
   if (std::ranges::all_of(step.buckets,
                           [&](const Bucket& bucket) { return bucket.time.start >= end; })) {
     sentences.emplace_back(
-        "All of these collectives start after the last backward pass, so nothing is left to hide "
-        "them.");
+        "All of these collectives start after the last backward pass, so no computation is left to "
+        "overlap them.");
     return;
   }
   struct Phase {
@@ -171,9 +171,9 @@ void add_stalls(const Timeline& timeline, const StepBuckets& step,
   const Phase after = phases.back();
   std::erase_if(phases, [](const Phase& phase) { return phase.sum == 0; });
   if (phases.size() == 1 && after.sum > 0) {
-    sentences.push_back(
-        fmt::format("After the last backward pass, nothing is left to hide {}: {} exposed.",
-                    after.words, duration_words(after.sum)));
+    sentences.push_back(fmt::format(
+        "No computation is left to overlap {} after the last backward pass: {} exposed.",
+        after.words, duration_words(after.sum)));
   } else if (!phases.empty()) {
     std::string words;
     const Scale scale =

@@ -203,6 +203,16 @@ LabAnswer answer(const LabQuestion& question) {
   return result;
 }
 
+std::string row_words(const Schedule& schedule, int row) {
+  std::string stages;
+  int count = 0;
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    if (schedule.rank_of_stage[static_cast<std::size_t>(stage)] != row) continue;
+    stages += fmt::format("{}{}", count++ > 0 ? ", " : "", stage);
+  }
+  return fmt::format("stage{} {}", count == 1 ? "" : "s", stages);
+}
+
 std::string limit_words(const LabQuestion& question) {
   if (question.too_long) return "the run's times are too long to simulate: textbook values here";
   if (question.fewer_stages.empty() && question.fewer_microbatches.empty()) return {};

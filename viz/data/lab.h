@@ -55,6 +55,9 @@ int last_complete_step(const Timeline& timeline);
 
 LabAnswer answer(const LabQuestion& question);
 
+/// Names a row of a schedule by the stages that it runs: "stage 2", "stages 2, 6".
+std::string row_words(const Schedule& schedule, int row);
+
 /// If the run is too large, says which part of it is simulated; otherwise "".
 std::string limit_words(const LabQuestion& question);
 /// Names the bubble: "bubble 27.3 %". If not all of the run is simulated, also names the size:

@@ -143,6 +143,18 @@ std::string step_words(const Timeline& timeline, int step) {
   return fmt::format("step {}{}{}", step, phase.empty() ? "" : ", ", phase);
 }
 
+std::string chain_words(const DataChain& chain) {
+  const std::size_t before = chain.before.size(), after = chain.after.size();
+  const std::string needs = before == 0 ? "It needs no result of an earlier action"
+                            : before == 1
+                                ? "It needs the result of 1 earlier action"
+                                : fmt::format("It needs the results of {} earlier actions", before);
+  const std::string used = after == 0   ? "no later action depends on it"
+                           : after == 1 ? "1 later action depends on it"
+                                        : fmt::format("{} later actions depend on it", after);
+  return needs + "; " + used + ".";
+}
+
 std::string exposed_words(const Exposed& sum, double ranks) {
   const Scale scale = Scale::durations(static_cast<double>(sum.sum()) / ranks);
   std::string words;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/timeline/pipeline_analysis.h"
 #include "core/timeline/step_account.h"
 
 namespace lockstep::viz {
@@ -63,6 +64,9 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t columns);
 
 /// Names a step and its phase: "step 2, overlap".
 std::string step_words(const Timeline& timeline, int step);
+
+/// Says how many actions the selected one depends on, and how many depend on it.
+std::string chain_words(const DataChain& chain);
 
 /// Formats the nonzero parts of exposed communication as means over `ranks`: "transfer 2.0 µs,
 /// latency 27.0 µs".

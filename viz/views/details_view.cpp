@@ -158,11 +158,8 @@ void DetailsView::draw_selection(const Painter& painter, const Rect& card, Model
     y += size_of(look.small) + painter.px(line_gap);
   }
   if (!model.chain.chain) return;
-  const DataChain& chain = *model.chain.chain;
-  const std::string words =
-      fmt::format("{} actions before it lead here from the data; {} after it depend on its result",
-                  chain.before.size(), chain.after.size());
-  painter.text(inside.left, y + painter.px(line_gap), words, colours::text_dim, look.small);
+  painter.text(inside.left, y + painter.px(line_gap), chain_words(*model.chain.chain),
+               colours::text_dim, look.small);
 }
 
 void DetailsView::draw_tooltip(const Painter& painter, Model& model) const {

@@ -14,7 +14,9 @@ namespace {
 constexpr int most_microbatches = 64;
 constexpr float slider_width = 210;
 constexpr float schedule_width = 170;
-constexpr float name_width = 52;
+constexpr float name_width = 52;  // of the names of stages, at least
+constexpr float name_gap = 8;
+constexpr float most_names = 0.25f;  // of the width
 constexpr float most_row = 40;
 constexpr float row_gap = 3;
 constexpr float verdict_lines = 2;
@@ -103,7 +105,11 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
   const Simulation& simulation = answer_->simulation;
   const float row =
       std::clamp(rect.height() / static_cast<float>(schedule.ranks), 1.0f, painter.px(most_row));
-  const float left = rect.left + painter.px(name_width);
+  float names = painter.px(name_width);
+  for (int rank = 0; rank < schedule.ranks; ++rank)
+    names = std::max(
+        names, painter.text_width(row_words(schedule, rank), look.small) + painter.px(name_gap));
+  const float left = rect.left + std::min(names, most_names * rect.width());
   const auto makespan = static_cast<double>(std::max<Picoseconds>(simulation.makespan, 1));
   const double scale = static_cast<double>(rect.right - left) / makespan;
   const int named = std::max(1, static_cast<int>(std::ceil(size_of(look.small) / row)));
@@ -121,7 +127,8 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
     // If rows are thinner than their names, label only every second or fourth row.
     if (rank % named == 0) {
       painter.text(rect.left, (lane.top + lane.bottom - size_of(look.small)) / 2,
-                   fmt::format("rank {}", rank), colours::text_dim, look.small);
+                   painter.fitted(row_words(schedule, rank), look.small, left - rect.left),
+                   colours::text_dim, look.small);
     }
     for (std::size_t i = 0; i < actions.size(); ++i) {
       Rect box = lane;

@@ -159,7 +159,8 @@ void TimelineView::draw_name_tip(const Painter& painter, const Rect& rect, const
           fmt::format("{}{}", i == 0 ? "" : ", ", model.timeline.ranks()[group.alike[i]]->rank);
     if (group.alike.size() > most_listed)
       ranks += fmt::format(" and {} more", group.alike.size() - most_listed);
-    lines.push_back("identical in the whole run, and not shown: rank " + ranks);
+    lines.push_back(fmt::format("identical in the whole run, and not shown: rank{} {}",
+                                group.alike.size() == 1 ? "" : "s", ranks));
     lines.push_back(likeness_words(model.alike.likeness()));
   }
   lines.emplace_back("click: its lanes; drag: move the row; right click: menu");
