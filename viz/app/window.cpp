@@ -16,6 +16,7 @@
 
 #include "core/base/error.h"
 #include "viz/app/fonts.h"
+#include "viz/data/key_queue.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {
@@ -24,6 +25,7 @@ namespace {
 constexpr int hatch_lines_width = 2;  // in pixels, of every hatch_pixels
 
 bool input_seen = false;  // set by GLFW callbacks
+KeyQueue typed_keys;      // likewise
 std::vector<std::string> dropped_paths;
 constexpr std::size_t most_dropped = 1024;
 
@@ -34,8 +36,6 @@ void note_input(GLFWwindow*) {
 /// Dear ImGui forwards events to callbacks that were installed before its own, so these must be
 /// installed first.
 void watch_input(GLFWwindow* window) {
-  glfwSetKeyCallback(window, [](GLFWwindow* w, int, int, int, int) { note_input(w); });
-  glfwSetCharCallback(window, [](GLFWwindow* w, unsigned) { note_input(w); });
   glfwSetMouseButtonCallback(window, [](GLFWwindow* w, int, int, int) { note_input(w); });
   glfwSetScrollCallback(window, [](GLFWwindow* w, double, double) { note_input(w); });
   glfwSetCursorPosCallback(window, [](GLFWwindow* w, double, double) { note_input(w); });
@@ -47,6 +47,35 @@ void watch_input(GLFWwindow* window) {
     for (int i = 0; i < count && dropped_paths.size() < most_dropped; ++i)
       dropped_paths.emplace_back(paths[i]);
   });
+}
+
+/// Queues the keyboard's events, instead of passing them on to Dear ImGui at once; so this must be
+/// called after Dear ImGui has installed its own callbacks. Dear ImGui repeats a key that is held
+/// down by itself.
+void queue_keys(GLFWwindow* window) {
+  using Kind = KeyQueue::Event::Kind;
+  glfwSetKeyCallback(window, [](GLFWwindow* w, int key, int scancode, int action, int modifiers) {
+    note_input(w);
+    if (action == GLFW_REPEAT) return;
+    typed_keys.add({action == GLFW_PRESS ? Kind::press : Kind::release, key, scancode, modifiers});
+  });
+  glfwSetCharCallback(window, [](GLFWwindow* w, unsigned character) {
+    note_input(w);
+    typed_keys.add({Kind::character, static_cast<int>(character)});
+  });
+}
+
+/// Passes the events of the keyboard that belong in the next frame on to Dear ImGui.
+void pass_keys(GLFWwindow* window) {
+  for (const KeyQueue::Event& event : typed_keys.take()) {
+    if (event.kind == KeyQueue::Event::Kind::character) {
+      ImGui_ImplGlfw_CharCallback(window, static_cast<unsigned>(event.key));
+      continue;
+    }
+    const bool press = event.kind == KeyQueue::Event::Kind::press;
+    ImGui_ImplGlfw_KeyCallback(window, event.key, event.scancode, press ? GLFW_PRESS : GLFW_RELEASE,
+                               event.modifiers);
+  }
 }
 
 /// Returns the size with which a window opens on the primary screen.
@@ -105,6 +134,7 @@ Window::Window(const std::string& title, int width, int height, bool visible, Ap
   ImGui::GetIO().IniFilename = nullptr;
   watch_input(window_);
   ImGui_ImplGlfw_InitForOpenGL(window_, true);
+  queue_keys(window_);
   ImGui_ImplOpenGL3_Init("#version 150");
   make_hatch();
   use_appearance();
@@ -218,7 +248,7 @@ std::vector<std::string> Window::take_dropped() {
 }
 
 bool Window::take_input() {
-  return std::exchange(input_seen, false);
+  return std::exchange(input_seen, false) || !typed_keys.empty();
 }
 
 bool Window::closed() const {
@@ -230,6 +260,7 @@ void Window::close() {
 }
 
 void Window::begin_frame() {
+  pass_keys(window_);
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
   if (held_cursor_) {

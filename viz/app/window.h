@@ -43,7 +43,7 @@ class Window {
   void wait_events(double seconds);
   /// Makes wait_events() return. May be called from any thread.
   static void wake();
-  /// Returns whether the window had input since the last call.
+  /// Returns whether the window had input since the last call, or has input for another frame.
   bool take_input();
   /// Returns the files and folders dropped on the window since the last call.
   static std::vector<std::string> take_dropped();
