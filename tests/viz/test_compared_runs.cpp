@@ -345,6 +345,7 @@ TEST_CASE("the legend explains the bubbles of both runs, whichever the user work
     return false;
   };
   Comparing viewer;
+  for (const Side side : both_sides) CHECK(viewer.runs.model(side).contents.pipeline);
   CHECK(names_bubble(viewer));
   viewer.move(500, Comparing::in_b);
   CHECK(names_bubble(viewer));
