@@ -104,9 +104,9 @@ TEST_CASE("the trace lists what slows a rank, and fixed times") {
   CHECK(config({"--clock", "modelled"}).find("--slow") == std::string::npos);
   CHECK(config({"--clock", "modelled"}).find("--time") == std::string::npos);
   const std::string both =
-      config({"--slow", "1=1.3,0=2", "--time", "forward=1500us,backward=2ms,recompute=0.25ns"});
+      config({"--slow", "1=1.3,0=2", "--time", "forward=1500us,backward=2ms,optimizer=0.25ns"});
   CHECK(both.find(R"("--slow":"0=2,1=1.3")") != std::string::npos);
-  CHECK(both.find(R"("--time":"forward=1500us,backward=2ms,recompute=0.25ns")") !=
+  CHECK(both.find(R"("--time":"forward=1500us,backward=2ms,optimizer=0.25ns")") !=
         std::string::npos);
 }
 
