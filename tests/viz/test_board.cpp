@@ -161,6 +161,27 @@ TEST_CASE("the legal moves of a rank are those without a reason against them") {
   }
 }
 
+TEST_CASE("no board has the version of another") {
+  LabSettings settings;
+  Board board{settings, Placement::loop, 1};
+  const Board copy = board;
+  CHECK(copy.version() == board.version());
+  std::vector<std::uint64_t> versions{board.version()};
+  const auto check = [&](std::uint64_t version) {
+    CHECK(std::ranges::count(versions, version) == 0);
+    versions.push_back(version);
+  };
+  board.play({0, {Op::forward, 0, 0}, {}});
+  check(board.version());
+  board.undo();
+  check(board.version());
+  settings.microbatches = 3;
+  for (const Placement placement : {Placement::loop, Placement::v}) {
+    board = Board{settings, placement, 1};
+    check(board.version());
+  }
+}
+
 TEST_CASE("the reasons are in pipeline terms") {
   LabSettings settings;
   settings.microbatches = 3;

@@ -138,6 +138,39 @@ TEST_CASE("the board follows the sliders until it has actions") {
   CHECK(bench.board.placed() == 0);
 }
 
+TEST_CASE("an empty board shows the legal actions of its new size") {
+  const TemporaryFolder folder;
+  LabInteractive viewer{folder.path()};
+  viewer.bench.page = LabBench::Page::board;
+  const auto check = [&] {
+    viewer.frame();
+    const Board& board = viewer.bench.board;
+    const Schedule& schedule = board.schedule();
+    CAPTURE(schedule.ranks);
+    CAPTURE(schedule.microbatches);
+    for (int stage = 0; stage < schedule.stages; ++stage)
+      for (int m = 0; m < schedule.microbatches; ++m)
+        for (const Op op : {Op::forward, Op::backward, Op::backward_input, Op::backward_weight}) {
+          const int rank = schedule.rank_of_stage[static_cast<std::size_t>(stage)];
+          const Action action{op, stage, m};
+          CHECK(viewer.lab_screen.board().drawn_legal(board, action) ==
+                board.why_not({rank, action, {}}).empty());
+        }
+  };
+  for (const auto& [ranks, microbatches] : {std::pair{2, 11}, {2, 6}, {2, 3}, {5, 3}, {4, 8}}) {
+    viewer.bench.settings.ranks = ranks;
+    viewer.bench.settings.microbatches = microbatches;
+    check();
+    viewer.bench.placement = Placement::v;
+    check();
+    CHECK(viewer.bench.board.placement() == Placement::v);
+    viewer.bench.placement = Placement::loop;
+    check();
+  }
+  viewer.bench.new_board();
+  check();
+}
+
 TEST_CASE("the lab takes over the values of the run on the timeline") {
   const TemporaryFolder folder;
   LabInteractive viewer{folder.path()};

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "core/base/error.h"
@@ -16,6 +17,12 @@ namespace {
 
 constexpr std::uint8_t bit_of(Op op) {
   return static_cast<std::uint8_t>(1u << static_cast<unsigned>(op));
+}
+
+/// Views keep what they have computed for a version, also when another board takes a board's place.
+std::uint64_t next_version() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
 }
 
 std::string words_of_action(Op op, int microbatch, int stage) {
@@ -157,7 +164,7 @@ void Board::refresh() {
     if (moves_[i].joined) put(moves_[i].rank, *moves_[i].joined, false);
   }
   result_ = simulated(std::move(schedule), settings_, chunks_, nullptr);
-  ++version_;
+  version_ = next_version();
 }
 
 bool Board::complete() const {

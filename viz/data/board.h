@@ -66,7 +66,7 @@ class Board {
   /// Returns the number of actions on the board.
   std::size_t placed() const { return schedule().action_count(); }
 
-  /// Changes whenever the board does.
+  /// Changes whenever the board does. No two boards have the same, except a board and its copy.
   std::uint64_t version() const { return version_; }
   const LabSettings& settings() const { return settings_; }
   Placement placement() const { return placement_; }
@@ -95,7 +95,8 @@ class Board {
 /// How a board relates to a registered schedule of the same size and placement.
 struct Recognised {
   std::vector<std::string> exactly;  ///< the names of the schedules that it equals
-  std::vector<std::string> so_far;   ///< the names of the schedules that begin with it, but are longer
+  std::vector<std::string>
+      so_far;  ///< the names of the schedules that begin with it, but are longer
 };
 /// A registered schedule at the board's size and placement.
 struct KnownAtSize {

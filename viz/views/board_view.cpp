@@ -69,8 +69,8 @@ void BoardView::draw(const Painter& painter, const Rect& rect, LabBench& lab) {
     legal_.assign(std::size(all_ops) * lab.board.cells(), false);
     for (int rank = 0; rank < lab.board.schedule().ranks; ++rank)
       for (const Move& move : lab.board.legal_moves(rank))
-        legal_[lab.board.cells() * static_cast<std::size_t>(move.action.op) +
-               lab.board.cell(move.action.stage, move.action.microbatch)] = true;
+        legal_[index_of(lab.board, move.action)] = true;
+    if (first_ && !lab.board.why_not(*first_).empty()) first_.reset();
     lab.board_words.clear();
   }
   float y = rect.top;
@@ -236,8 +236,7 @@ void BoardView::draw_block(const Painter& painter, const Block& block, LabBench&
       const float left = block.left + cell_ * static_cast<float>(microbatch);
       const Rect cell{left + 1, top + 1, left + cell_ - 1, top + cell_ - 1};
       const Move move{block.rank, {first.op, first.stage, microbatch}, {}};
-      const bool legal = legal_[board.cells() * static_cast<std::size_t>(first.op) +
-                                board.cell(first.stage, microbatch)];
+      const bool legal = legal_[index_of(board, move.action)];
       const bool placed = board.has(first.op, first.stage, microbatch);
       const bool chosen = first_ && *first_ == move;
       if (legal) painter.fill(cell, colour, painter.px(3));

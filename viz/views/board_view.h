@@ -17,6 +17,10 @@ class BoardView {
 
   /// Returns the place of an action's cell on the screen, as last drawn, for tests.
   std::optional<Rect> cell_of(const Action& action) const;
+  /// Returns whether an action of this board was last drawn as legal, for tests.
+  bool drawn_legal(const Board& board, const Action& action) const {
+    return legal_.at(index_of(board, action));
+  }
 
  private:
   /// The cells of one rank: a row for each stage and operation, a column for each microbatch.
@@ -27,6 +31,10 @@ class BoardView {
     float left = 0, top = 0;   ///< of the first cell
   };
 
+  static std::size_t index_of(const Board& board, const Action& action) {
+    return board.cells() * static_cast<std::size_t>(action.op) +
+           board.cell(action.stage, action.microbatch);
+  }
   void draw_buttons(const Painter& painter, const Rect& rect, LabBench& lab);
   void draw_verdict(const Painter& painter, const Rect& rect, LabBench& lab) const;
   void draw_cells(const Painter& painter, const Rect& rect, LabBench& lab);
@@ -36,7 +44,7 @@ class BoardView {
   bool joins_ = false;           ///< whether the next two clicks make a joint action
   std::optional<Move> first_{};  ///< the forward of a joint action, already clicked
   std::uint64_t version_ = 0;    ///< the version of the board to which `legal_` belongs
-  std::vector<bool> legal_{};    ///< by operation and Board::cell()
+  std::vector<bool> legal_{};    ///< by index_of()
   std::vector<Block> blocks_{};  ///< as last drawn
   float cell_ = 0;               ///< the size of a cell, as last drawn
 };
