@@ -12,6 +12,7 @@
 #include "tests/viz/headless.h"
 #include "tests/viz/sample_run.h"
 #include "viz/app/fonts.h"
+#include "viz/views/tip.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;
@@ -183,4 +184,30 @@ TEST_CASE("no text is cut or covers another: two runs") {
       window.check(each, fmt::format("two runs of {} ranks", ranks));
     }
   }
+}
+
+TEST_CASE("a box beside an item covers nothing around it, if there is room") {
+  const ImVec2 window{1000, 800};
+  for (const bool below : {false, true})
+    for (float x = 0; x <= 700; x += 100)
+      for (float y = 0; y <= 600; y += 100) {
+        const Rect clear{x, y, x + 300, y + 200};
+        const Rect item{x + 120, y + 90, x + 140, y + 110};
+        const ImVec2 size{280, 60};
+        const Rect box = place_outside(item, clear, size, window, below, 4);
+        CAPTURE(x);
+        CAPTURE(y);
+        CHECK(box.width() == size.x);
+        CHECK(box.height() == size.y);
+        CHECK((box.left >= 0 && box.top >= 0));
+        CHECK((box.right <= window.x && box.bottom <= window.y));
+        const bool apart = box.left >= clear.right || box.right <= clear.left ||
+                           box.top >= clear.bottom || box.bottom <= clear.top;
+        CHECK(apart);
+        if (below) CHECK((box.top == clear.bottom + 4 || box.bottom == clear.top - 4));
+        if (!below) CHECK((box.left == clear.right + 4 || box.right == clear.left - 4));
+      }
+  // Without room on any side, the box stays in the window.
+  const Rect box = place_outside({0, 0, 10, 10}, {0, 0, 1000, 800}, {300, 60}, window, false, 4);
+  CHECK((box.left == 700 && box.top == 0));
 }

@@ -1,11 +1,17 @@
 #include "viz/views/button.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "viz/data/words.h"
+
 namespace lockstep::viz {
 namespace {
 
 constexpr float inside = 10;  // to the left and right of a button's words
 constexpr float gap = 8;
 constexpr float button_height = 24;
+constexpr std::size_t columns_of_tip = 88;
 
 /// Returns the key that a button names first, or all its words if it names none.
 std::string key_of(const std::string& words) {
@@ -40,6 +46,11 @@ bool ButtonRow::button(const std::string& words, bool on, const std::string& exp
                           : explanation.empty()
                               ? words
                               : words.substr(shown.size() + 2) + ": " + explanation;
+  if (line_ > 0 && x_ > rect_.left && x_ + width_of(painter_, shown) > rect_.right) {
+    x_ = rect_.left;
+    rect_.top += line_;
+    rect_.bottom += line_;
+  }
   const float middle = (rect_.top + rect_.bottom) / 2;
   const float half = painter_.px(button_height) / 2;
   const Rect rect{x_, middle - half, x_ + width_of(painter_, shown) - painter_.px(gap),
@@ -52,17 +63,29 @@ bool ButtonRow::button(const std::string& words, bool on, const std::string& exp
   painter_.fill(rect, hovered ? mixed(colour, colours::text, 0.12f) : colour, painter_.px(4));
   painter_.text(rect.left + painter_.px(inside), middle - size_of(look.small) / 2, shown,
                 on ? colours::text_on_accent : colours::text, look.small);
-  if (hovered && !tip.empty()) {
-    const Painter front{ImGui::GetForegroundDrawList(), look};
-    const float width = front.text_width(tip, look.small) + front.px(2 * inside);
-    const float left =
-        std::max(0.0f, std::min(rect.left, ImGui::GetIO().DisplaySize.x - width - front.px(gap)));
-    const Rect box{left, rect.bottom + front.px(4), left + width,
-                   rect.bottom + front.px(12) + size_of(look.small)};
-    front.fill(box, colours::tip, front.px(4));
-    front.text(box.left + front.px(inside), box.top + front.px(4), tip, colours::text, look.small);
-  }
+  if (hovered && !tip.empty()) draw_tip(rect, tip);
   return clicked;
+}
+
+void ButtonRow::draw_tip(const Rect& button, const std::string& tip) const {
+  const Painter front{ImGui::GetForegroundDrawList(), painter_.look()};
+  ImFont* font = front.look().small;
+  const std::vector<std::string> lines = wrapped(tip, columns_of_tip);
+  float width = front.px(2 * inside);
+  for (const std::string& each : lines)
+    width = std::max(width, front.text_width(each, font) + front.px(2 * inside));
+  const float line = size_of(font) + front.px(4);
+  const float height = line * static_cast<float>(lines.size()) + front.px(4);
+  const float left =
+      std::max(0.0f, std::min(button.left, ImGui::GetIO().DisplaySize.x - width - front.px(gap)));
+  const float above = button.top - front.px(4) - height;
+  const float top = tips_above_ && above >= 0 ? above : button.bottom + front.px(4);
+  front.fill({left, top, left + width, top + height}, colours::tip, front.px(4));
+  float y = top + front.px(4);
+  for (const std::string& each : lines) {
+    front.text(left + front.px(inside), y, each, colours::text, font);
+    y += line;
+  }
 }
 
 void ButtonRow::text(const std::string& words, ImU32 colour) {

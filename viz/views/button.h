@@ -16,8 +16,14 @@ class ButtonRow {
   ButtonRow(const Painter& painter, const Rect& rect, float left, bool compact = false)
       : painter_(painter), rect_(rect), x_(left), compact_(compact) {}
 
+  /// Shows tips above the buttons instead of below, where they would cover what the row is about.
+  void put_tips_above() { tips_above_ = true; }
+  /// Begins another line, `height` below, before each button that does not fit into the row.
+  void break_lines(float height) { line_ = height; }
+  /// The bottom of the last line.
+  float bottom() const { return rect_.bottom; }
   /// Draws a button and returns whether it was clicked. A button that is `on` is filled. `tip` is
-  /// shown below the button while the cursor is on it.
+  /// shown below the button, in several lines if it is long, while the cursor is on it.
   bool button(const std::string& words, bool on, const std::string& tip);
   /// Draws text between buttons.
   void text(const std::string& words, ImU32 colour);
@@ -33,10 +39,14 @@ class ButtonRow {
   static float gap_of(const Painter& painter);
 
  private:
+  void draw_tip(const Rect& button, const std::string& tip) const;
+
   const Painter& painter_;
   Rect rect_;
   float x_;
   bool compact_;
+  bool tips_above_ = false;
+  float line_ = 0;  ///< the height of a line; 0: the row has only one
   float full_width_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "viz/data/words.h"
+#include "viz/views/tip.h"
 
 namespace lockstep::viz {
 namespace {
@@ -36,6 +37,10 @@ struct Lanes {
   }
   float x(Picoseconds at) const {
     return rect.left + static_cast<float>(static_cast<double>(at) * scale);
+  }
+  Rect drawn(const LabDrawing& drawing) const {
+    const float height = row * static_cast<float>(drawing.result.schedule.ranks);
+    return {rect.left, rect.top, rect.right, std::min(rect.top + height, rect.bottom)};
   }
   Rect lane(const Painter& painter, int rank) const {
     const float top = rect.top + row * static_cast<float>(rank);
@@ -98,7 +103,7 @@ void draw_tip(const Painter& painter, const Lanes& lanes, const LabDrawing& draw
       lines.push_back(
           fmt::format("observed: {} to {}", duration_words(seen.start), duration_words(seen.end)));
     }
-    return tip(painter, box, lines);
+    return tip_outside(painter, box, lanes.drawn(drawing), true, lines);
   }
 }
 

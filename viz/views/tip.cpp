@@ -1,6 +1,7 @@
 #include "viz/views/tip.h"
 
 #include <algorithm>
+#include <array>
 
 namespace lockstep::viz {
 namespace {
@@ -64,6 +65,43 @@ void draw_tip(const Painter& painter, const Rect& rect, const std::vector<std::s
   const ImVec2 display = ImGui::GetIO().DisplaySize;
   draw_lines(painter, {rect.left, rect.bottom + painter.px(padding) / 2},
              {0, 0, display.x, display.y}, lines, colour);
+}
+
+Rect place_outside(const Rect& item, const Rect& clear, ImVec2 size, ImVec2 window, bool below,
+                   float gap) {
+  const auto within = [](float at, float length, float most) {
+    return std::max(0.0f, std::min(at, most - length));
+  };
+  const float x = within(item.left, size.x, window.x), y = within(item.top, size.y, window.y);
+  const ImVec2 on_right{clear.right + gap, y}, on_left{clear.left - gap - size.x, y};
+  const ImVec2 under{x, clear.bottom + gap}, over{x, clear.top - gap - size.y};
+  const auto sides = below ? std::array{under, over, on_right, on_left}
+                           : std::array{on_right, on_left, under, over};
+  const auto box = [&](ImVec2 at) { return Rect{at.x, at.y, at.x + size.x, at.y + size.y}; };
+  for (const ImVec2 at : sides)
+    if (at.x >= 0 && at.y >= 0 && at.x + size.x <= window.x && at.y + size.y <= window.y)
+      return box(at);
+  return box({within(sides[0].x, size.x, window.x), within(sides[0].y, size.y, window.y)});
+}
+
+void tip_outside(const Painter& painter, const Rect& item, const Rect& clear, bool below,
+                 const std::vector<std::string>& lines) {
+  const Painter front{ImGui::GetForegroundDrawList(), painter.look()};
+  ImFont* font = front.look().small;
+  float width = 0;
+  for (const std::string& each : lines) width = std::max(width, front.text_width(each, font));
+  const float line = size_of(font) + front.px(line_gap);
+  const ImVec2 size{width + 2 * front.px(padding),
+                    line * static_cast<float>(lines.size()) + front.px(line_gap)};
+  const Rect box =
+      place_outside(item, clear, size, ImGui::GetIO().DisplaySize, below, front.px(line_gap));
+  front.fill(box, colours::tip, front.px(4));
+  front.frame(box, colours::tip_edge, front.px(4));
+  float y = box.top + front.px(line_gap);
+  for (const std::string& each : lines) {
+    front.text(box.left + front.px(padding), y, each, colours::text, font);
+    y += line;
+  }
 }
 
 }  // namespace lockstep::viz
