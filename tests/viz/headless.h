@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/timeline/reader.h"
 #include "viz/app/comparison_screen.h"
@@ -79,6 +80,9 @@ class Headless {
     compare(model, trace);
     return !timeline.empty();
   }
+
+  /// Lets the frames that follow append their texts to `*texts`; null ends this.
+  void record(std::vector<viz::DrawnText>* texts) { look_.texts = texts; }
 
   double open_seconds = 0;   ///< of the last trace
   double longest_frame = 0;  ///< of all frames, in seconds

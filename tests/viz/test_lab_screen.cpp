@@ -203,6 +203,36 @@ TEST_CASE("every page is drawn in windows and pipelines of any size") {
   }
 }
 
+TEST_CASE("a slider is dragged at its track, below its words") {
+  const TemporaryFolder folder;
+  LabInteractive viewer{folder.path()};
+  const auto drag = [&](const std::string& label, float share) {
+    std::vector<DrawnText> texts;
+    viewer.record(&texts);
+    viewer.frame();
+    viewer.record(nullptr);
+    const auto found = std::ranges::find(texts, label, &DrawnText::words);
+    REQUIRE(found != texts.end());
+    REQUIRE(found + 1 != texts.end());
+    const DrawnText& value = *(found - 1);  // on the right, at the same height
+    CHECK(value.min.y == found->min.y);
+    CHECK(value.min.x > found->max.x);
+    const float y = found->max.y + 7;
+    viewer.drag((found->min.x + value.max.x) / 2, y,
+                found->min.x + share * (value.max.x - found->min.x), y);
+    return value.words;
+  };
+  CHECK(drag("ranks", 1) == "4");
+  CHECK(drag("ranks", 0) == "16");
+  CHECK(viewer.bench.settings.ranks == 2);
+  drag("microbatches", 1);
+  CHECK(viewer.bench.settings.microbatches == 64);
+  drag("latency", 0);
+  CHECK(viewer.bench.settings.latency == 0);
+  drag("F, forward", 1);
+  CHECK(viewer.bench.settings.forward == LabRange::most_time);
+}
+
 TEST_CASE("--lab opens a page of the lab, and needs no trace") {
   CHECK(lab_options({"--lab"}).lab == "schedules");
   CHECK(lab_options({"--lab", "board"}).lab == "board");

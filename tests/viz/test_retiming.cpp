@@ -300,6 +300,19 @@ TEST_CASE("the shares of two paths side by side") {
   CHECK(shares[2].recorded == 0);
 }
 
+TEST_CASE("a slider says how much faster or slower") {
+  RetimeSlider slider{"latency", "latency", true};
+  CHECK(slider.pace() == "1×");
+  CHECK(slider.factor() == "1×");
+  slider.notch = 3;
+  CHECK(slider.pace() == "1.5× faster");
+  slider.notch = -3;
+  CHECK(slider.pace() == "1.5× slower");
+  CHECK(slider.factor() == "1.5×");
+  slider.notch = slider.fastest();
+  CHECK(slider.pace() == "free");
+}
+
 TEST_CASE("a slider is dragged, and another replay answers") {
   Interactive viewer{sample_1f1b(4, 8, 3)};
   viewer.model.view.panel = Panel::retime;
@@ -330,5 +343,22 @@ TEST_CASE("a slider is dragged, and another replay answers") {
   CHECK(changes[1] == "rank:0=slower:100");
   CHECK(changes[2].starts_with("memory=slower:"));
   CHECK(viewer.model.retiming.results().changes == changes);
+  // Each slider states its pace, however narrow it is.
+  for (const float width : {1600.0f, 1050.0f}) {
+    ImGui::GetIO().DisplaySize = {width, 720};
+    std::vector<DrawnText> texts;
+    viewer.frame();
+    viewer.record(&texts);
+    viewer.frame();
+    viewer.record(nullptr);
+    const auto shown = [&](const std::string& words) {
+      return std::ranges::count(texts, words, &DrawnText::words);
+    };
+    CAPTURE(width);
+    CHECK(shown("← slower") == 1);
+    CHECK(shown("faster →") == 1);
+    for (const RetimeSlider& slider : view.sliders())
+      if (slider.notch != 0) CHECK(shown(slider.pace()) + shown(slider.factor()) >= 1);
+  }
   CHECK(same(viewer.model.retiming.results().changed, by_replay(small_run(), changes)));
 }

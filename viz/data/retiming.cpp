@@ -62,10 +62,15 @@ std::string RetimeSlider::change() const {
 }
 
 std::string RetimeSlider::pace() const {
-  if (notch == 0) return "as recorded";
-  if (exact > 0) return ratio_words(exact) + "× faster";
+  if (notch == 0 || (notch > notches && exact == 0)) return factor();
+  return fmt::format("{} {}", factor(), notch > 0 ? "faster" : "slower");
+}
+
+std::string RetimeSlider::factor() const {
+  if (notch == 0) return "1×";
+  if (exact > 0) return ratio_words(exact) + "×";
   if (notch > notches) return "free";
-  return fmt::format("{}× {}", factor_of(notch), notch > 0 ? "faster" : "slower");
+  return fmt::format("{}×", factor_of(notch));
 }
 
 void RetimeSlider::set_notch(int to) {

@@ -31,8 +31,10 @@ struct RetimeSlider {
   /// Returns the change as Scenario::change() takes it, such as "rank:2=faster:1.5"; "" for notch
   /// 0.
   std::string change() const;
-  /// "1.5× faster", "free"; "as recorded" for notch 0.
+  /// "1.5× faster", "free"; "1×" for notch 0, as recorded.
   std::string pace() const;
+  /// The same without the direction: "1.5×".
+  std::string factor() const;
   /// Moves the slider to a notch.
   void set_notch(int to);
   /// Moves the slider of ranks to one rank, faster by a factor above 1, and the knob to the notch

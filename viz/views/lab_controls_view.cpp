@@ -1,17 +1,18 @@
 #include "viz/views/lab_controls_view.h"
 
-#include <fmt/format.h>
-
 #include <limits>
+#include <string>
+#include <string_view>
 
 #include "viz/data/words.h"
+#include "viz/views/slider.h"
 
 namespace lockstep::viz {
 namespace {
 
 using Range = LabRange;
 
-constexpr float knob_opacity = 0.45f;
+constexpr float heading_gap = 8, line_gap = 6;
 
 constexpr LogScale time_scale{static_cast<double>(Range::least_time),
                               static_cast<double>(Range::most_time)};
@@ -22,30 +23,52 @@ constexpr LogScale bandwidth_scale{
 constexpr LogScale bytes_scale{static_cast<double>(Range::least_bytes),
                                static_cast<double>(Range::most_bytes)};
 
-void heading(const char* words) {
-  ImGui::PushStyleColor(ImGuiCol_Text, colours::text_dim);
-  ImGui::TextUnformatted(words);
-  ImGui::PopStyleColor();
-}
+/// Lays out headings and sliders from top to bottom, in an area that may scroll.
+class Column {
+ public:
+  explicit Column(const Look& look)
+      : painter_(ImGui::GetWindowDrawList(), look),
+        at_(ImGui::GetCursorScreenPos()),
+        right_(at_.x + ImGui::GetContentRegionAvail().x) {}
 
-/// A slider that shows `words` instead of its position.
-void log_slider(const char* name, const std::string& words, const LogScale& scale, double value,
-                const auto& set) {
-  float at = scale.position(value);
-  ImGui::SetNextItemWidth(-1);
-  if (ImGui::SliderFloat(name, &at, 0, 1, words.c_str(), ImGuiSliderFlags_NoInput))
-    set(scale.value(at));
-}
+  void heading(std::string_view words) {
+    ImFont* font = painter_.look().small;
+    if (started_) at_.y += painter_.px(heading_gap);
+    started_ = true;
+    painter_.text(at_.x, at_.y, painter_.fitted(words, font, right_ - at_.x), colours::text_faint,
+                  font);
+    at_.y += size_of(font) + painter_.px(line_gap);
+  }
+  void note(const char* label, const std::string& value) {
+    ImFont* font = painter_.look().small;
+    painter_.text(at_.x, at_.y, label, colours::text_dim, font);
+    painter_.text(right_, at_.y, value, colours::text, font, Align::right);
+    at_.y += size_of(font) + painter_.px(line_gap);
+  }
+  void whole(const char* label, int& value, int least, int most, const std::string& words) {
+    whole_slider(painter_, label, next(), {.label = label, .value = words}, value, least, most);
+  }
+  void log(const char* label, const std::string& words, const LogScale& scale, double value,
+           const auto& set) {
+    float position = scale.position(value);
+    if (slider(painter_, label, next(), {.label = label, .value = words}, position))
+      set(scale.value(position));
+  }
+  void end() const { ImGui::SetCursorScreenPos({at_.x, at_.y + painter_.px(line_gap)}); }
 
-void whole_slider(const char* name, int& value, int least, int most, const std::string& words) {
-  ImGui::SetNextItemWidth(-1);
-  ImGui::SliderInt(name, &value, least, most, words.c_str(),
-                   ImGuiSliderFlags_AlwaysClamp | ImGuiSliderFlags_NoInput);
-}
+ private:
+  Rect next() {
+    const float height = slider_height(painter_);
+    const Rect rect{at_.x, at_.y, right_, at_.y + height};
+    at_.y += height + painter_.px(line_gap);
+    return rect;
+  }
 
-std::string counted(int number, const char* what, const char* plural) {
-  return fmt::format("{} {}", number, number == 1 ? what : plural);
-}
+  Painter painter_;
+  ImVec2 at_;  ///< of the next line
+  float right_;
+  bool started_ = false;
+};
 
 }  // namespace
 
@@ -66,40 +89,35 @@ bool draw_lab_controls(const Painter& painter, const Rect& rect, LabBench& lab, 
   LabSettings& set = lab.settings;
   const LabSettings before = set;
   begin_area(painter, "##lab settings", rect);
-  // The words are behind the knobs.
-  ImGui::PushStyleColor(ImGuiCol_SliderGrab, faded(colours::accent, knob_opacity));
-  ImGui::PushStyleColor(ImGuiCol_SliderGrabActive, faded(colours::accent, 2 * knob_opacity));
-  heading("Pipeline");
-  whole_slider("##ranks", set.ranks, Range::least_ranks, Range::most_ranks,
-               counted(set.ranks, "rank", "ranks"));
-  whole_slider("##microbatches", set.microbatches, 1, Range::most_microbatches,
-               counted(set.microbatches, "microbatch", "microbatches"));
-  whole_slider("##chunks", set.chunks, 1, Range::most_chunks,
-               counted(set.chunks, "chunk per rank", "chunks per rank"));
-  heading("A rank's times for one microbatch");
-  const auto time_slider = [](const char* name, const char* what, Picoseconds& time) {
-    log_slider(name, fmt::format("{}: {}", what, duration_words(time)), time_scale,
-               static_cast<double>(time),
+  Column column{painter.look()};
+  column.heading("Pipeline");
+  column.whole("ranks", set.ranks, Range::least_ranks, Range::most_ranks,
+               std::to_string(set.ranks));
+  column.whole("microbatches", set.microbatches, 1, Range::most_microbatches,
+               std::to_string(set.microbatches));
+  column.whole("chunks per rank", set.chunks, 1, Range::most_chunks, std::to_string(set.chunks));
+  column.heading("A rank's times for one microbatch");
+  const auto time_slider = [&](const char* label, Picoseconds& time) {
+    column.log(label, duration_words(time), time_scale, static_cast<double>(time),
                [&](double value) { time = static_cast<Picoseconds>(value); });
   };
-  time_slider("##forward", "F, forward", set.forward);
-  time_slider("##input", "I, input gradient", set.backward_input);
-  time_slider("##weight", "W, weight gradient", set.backward_weight);
-  heading(fmt::format("B, full backward: {}", duration_words(set.backward())).c_str());
-  heading("Links between neighbours");
-  log_slider("##latency",
-             fmt::format("latency: {}", set.latency > 0 ? duration_words(set.latency) : "none"),
-             latency_scale, static_cast<double>(set.latency),
+  time_slider("F, forward", set.forward);
+  time_slider("I, input gradient", set.backward_input);
+  time_slider("W, weight gradient", set.backward_weight);
+  column.note("B, full backward: I + W", duration_words(set.backward()));
+  column.heading("Links between neighbours");
+  column.log("latency", set.latency > 0 ? duration_words(set.latency) : "none", latency_scale,
+             static_cast<double>(set.latency),
              [&](double value) { set.latency = static_cast<Picoseconds>(value); });
-  log_slider("##bandwidth", "bandwidth: " + bandwidth_words(set.bandwidth), bandwidth_scale,
-             set.bandwidth, [&](double value) { set.bandwidth = value; });
-  log_slider("##bytes", "message: " + bytes_words(set.message_bytes), bytes_scale,
+  column.log("bandwidth", bandwidth_words(set.bandwidth), bandwidth_scale, set.bandwidth,
+             [&](double value) { set.bandwidth = value; });
+  column.log("message", bytes_words(set.message_bytes), bytes_scale,
              static_cast<double>(set.message_bytes),
              [&](double value) { set.message_bytes = static_cast<std::int64_t>(value); });
-  heading("Memory of a rank, for activations");
-  whole_slider("##limit", set.memory_limit, 0, Range::most_microbatches,
-               "limit: " + limit_words(set.memory_limit));
-  ImGui::PopStyleColor(2);
+  column.heading("Memory of a rank, for activations");
+  column.whole("limit", set.memory_limit, 0, Range::most_microbatches,
+               limit_words(set.memory_limit));
+  column.end();
   if (ImGui::SmallButton("reset")) set = LabSettings{};
   if (!(set == before)) lab.note.clear();
   bool take = false;

@@ -7,6 +7,7 @@
 
 #include "viz/data/words.h"
 #include "viz/views/panel_card.h"
+#include "viz/views/slider.h"
 
 namespace lockstep::viz {
 namespace {
@@ -57,7 +58,7 @@ void LabView::draw(const Painter& painter, const Rect& rect, Model& model) {
       duration_words(question_.forward), duration_words(question_.backward));
   const Rect inside = panel_card(painter, rect, Panel::what_if, times, model);
   draw_controls(painter, inside, model.view);
-  const float controls = ImGui::GetFrameHeight() + painter.px(8);
+  const float controls = std::max(ImGui::GetFrameHeight(), slider_height(painter)) + painter.px(8);
   const float verdict = verdict_lines * (size_of(painter.look().small) + painter.px(4));
   draw_schedule(painter, {inside.left, inside.top + controls, inside.right,
                           inside.bottom - verdict - painter.px(4)});
@@ -83,10 +84,13 @@ void LabView::draw_controls(const Painter& painter, const Rect& rect, ViewState&
     ImGui::EndCombo();
   }
   ImGui::SameLine(0, painter.px(14));
-  ImGui::SetNextItemWidth(std::min(painter.px(slider_width), rect.width() / 3));
-  changed |= ImGui::SliderInt("##microbatches", &question_.microbatches, 1, most_microbatches,
-                              "%d microbatches", ImGuiSliderFlags_AlwaysClamp);
-  ImGui::SameLine(0, painter.px(14));
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = std::min(painter.px(slider_width), rect.width() / 3);
+  changed |= whole_slider(painter, "##microbatches",
+                          {at.x, rect.top, at.x + width, rect.top + slider_height(painter)},
+                          {.label = "microbatches", .value = std::to_string(microbatches)},
+                          question_.microbatches, 1, most_microbatches);
+  ImGui::SetCursorScreenPos({at.x + width + painter.px(14), rect.top});
   ImGui::AlignTextToFramePadding();
   ImGui::TextUnformatted(fmt::format("{} stages", question_.size().stages()).c_str());
   ImGui::SameLine(0, painter.px(14));

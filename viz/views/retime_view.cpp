@@ -11,21 +11,22 @@
 #include "viz/views/button.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
+#include "viz/views/slider.h"
+#include "viz/views/tip.h"
 
 namespace lockstep::viz {
 namespace {
 
 constexpr float sliders_share = 0.5f;  // of the card's width
 constexpr float gap = 14;
-constexpr float column_gap = 14;    // between the two columns of sliders
-constexpr float slider_gap = 6;     // between their rows
-constexpr float track_height = 12;  // of a slider, below its words
-constexpr float knob_radius = 5;
+constexpr float column_gap = 10;    // between the two columns of sliders
+constexpr float slider_gap = 2;     // between their rows
 constexpr float number_width = 66;  // width of the combo box that chooses a rank or a stage
 constexpr float time_width = 60;    // of a column of times
 constexpr float bars_width = 90;    // of the bars beside them, at most
 constexpr float least_bars = 16;    // narrower ones are left out
 constexpr float row_gap = 4;
+constexpr float words_gap = 6;  // between the words above a slider
 
 /// The colour of a part of the critical path, which shares() names.
 ImU32 colour_of_share(const std::string& what) {
@@ -84,23 +85,39 @@ void RetimeView::choose_rank(int rank) {
 }
 
 void RetimeView::draw_sliders(const Painter& painter, const Rect& rect) {
-  ImGui::PushFont(painter.look().small);
-  ImGui::SetCursorScreenPos(rect.min());
-  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
-  ImGui::BeginChild("##sliders", {rect.width(), rect.height()});
-  ImGui::PopStyleColor();
-  const Painter inner{ImGui::GetWindowDrawList(), painter.look()};
-  const ImVec2 start = ImGui::GetCursorScreenPos();
+  const Look& look = painter.look();
   const float between = painter.px(column_gap);
-  const float width = (ImGui::GetContentRegionAvail().x - between) / 2;
-  const float height = size_of(painter.look().small) + painter.px(track_height + slider_gap);
+  const float width = (rect.width() - between) / 2;
+  const auto left = [&](std::size_t column) {
+    return rect.left + static_cast<float>(column) * (width + between);
+  };
+  const float slower =
+      painter.text(rect.left, rect.top, "← slower", colours::text_faint, look.small);
+  const float faster =
+      painter.text(rect.right, rect.top, "faster →", colours::text_faint, look.small, Align::right);
+  constexpr const char* unmoved = "1×: as recorded";
+  if (painter.text_width(unmoved, look.small) + 2 * std::max(slower, faster) +
+          painter.px(2 * gap) <=
+      rect.width())
+    painter.text((rect.left + rect.right) / 2, rect.top, unmoved, colours::text_faint, look.small,
+                 Align::centre);
+  const float top = rect.top + size_of(look.small) + painter.px(row_gap);
+  ImGui::PushFont(look.small);
+  ImGui::SetCursorScreenPos({rect.left, top});
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, 0);
+  ImGui::BeginChild("##sliders", {rect.width(), rect.bottom - top});
+  ImGui::PopStyleColor();
+  const Painter inner{ImGui::GetWindowDrawList(), look};
+  const ImVec2 start = ImGui::GetCursorScreenPos();
+  // A bar that scrolls covers the second column's end, unless that column is narrower.
+  const float covered = rect.width() - ImGui::GetContentRegionAvail().x;
+  const float height = slider_height(painter) + painter.px(slider_gap);
   tracks_.clear();
   for (std::size_t i = 0; i < sliders_.size(); ++i) {
-    const float left = start.x + (i % 2 == 1 ? width + between : 0);
-    const float top = start.y + static_cast<float>(i / 2) * height;
+    const float y = start.y + static_cast<float>(i / 2) * height;
+    const float right = left(i % 2) + width - (i % 2 == 1 ? covered : 0);
     ImGui::PushID(static_cast<int>(i));
-    draw_slider(inner, {left, top, left + width, top + height - painter.px(slider_gap)},
-                sliders_[i]);
+    draw_slider(inner, {left(i % 2), y, right, y + slider_height(painter)}, sliders_[i]);
     ImGui::PopID();
   }
   ImGui::EndChild();
@@ -109,53 +126,51 @@ void RetimeView::draw_sliders(const Painter& painter, const Rect& rect) {
 
 void RetimeView::draw_slider(const Painter& painter, const Rect& rect, RetimeSlider& slider) {
   const Look& look = painter.look();
-  const float words_bottom = rect.bottom - painter.px(track_height);
-  if (!slider.numbers.empty()) {
-    ImGui::SetCursorScreenPos(rect.min());
-    choose_number(painter, slider);
-  }
-  // Dear ImGui's own sliders have room for words only behind the knob.
-  const float radius = painter.px(knob_radius);
-  const Rect track{rect.left + radius, words_bottom, rect.right - radius, rect.bottom};
-  tracks_.push_back(track);
-  const float top = slider.numbers.empty() ? rect.top : words_bottom;
-  ImGui::SetCursorScreenPos({rect.left, top});
-  ImGui::InvisibleButton("##pace", {rect.width(), rect.bottom - top});
-  const bool active = ImGui::IsItemActive();
+  const Rect track{rect.left, rect.bottom - slider_track_height(painter), rect.right, rect.bottom};
+  tracks_.push_back(slider_range(painter, track));
   constexpr int most = RetimeSlider::most_notches;
-  const float middle = (track.left + track.right) / 2, notch = track.width() / (2 * most);
-  if (active && notch > 0)
-    slider.set_notch(static_cast<int>(std::lround((ImGui::GetIO().MousePos.x - middle) / notch)));
+  float position = 0.5f + static_cast<float>(slider.notch) / (2 * most);
+  if (slider_track(painter, "##pace", track, position, 0.5f))
+    slider.set_notch(static_cast<int>(std::lround((2 * position - 1) * most)));
   const bool moved = slider.notch != 0;
-  const float y = (track.top + track.bottom) / 2, thickness = painter.px(3);
-  const float x = middle + notch * static_cast<float>(slider.notch);
-  painter.line(rect.left, y, rect.right, y, colours::button_active, thickness);
-  painter.line(middle, y - painter.px(5), middle, y + painter.px(5), colours::text_faint);
-  if (moved) painter.line(middle, y, x, y, colours::accent, thickness);
-  painter.list()->AddCircleFilled({x, y}, radius,
-                                  active || ImGui::IsItemHovered()
-                                      ? mixed(colours::accent, colours::text, 0.3f)
-                                      : colours::accent);
-  const ImU32 colour = moved ? colours::text : colours::text_dim;
-  const float room =
-      rect.width() - (slider.numbers.empty() ? 0 : painter.px(number_width + row_gap));
-  std::string pace = moved ? painter.fitted(slider.pace(), look.small, room) : "";
-  constexpr const char* of_number = "compute";
-  if (!moved && !slider.numbers.empty() && painter.text_width(of_number, look.small) <= room)
-    pace = of_number;
-  const float width =
-      painter.text(rect.right, rect.top, pace, colour, look.small, Align::right) + painter.px(4);
-  if (slider.numbers.empty())
-    painter.text(rect.left, rect.top, painter.fitted(slider.name, look.small, rect.width() - width),
-                 colour, look.small);
+  const bool hovered = ImGui::IsItemHovered() || ImGui::IsItemActive();
+  const std::string factor = slider.factor();
+  float left = rect.left;
+  if (!slider.numbers.empty()) {
+    const float beside =
+        rect.width() - painter.text_width(factor, look.small) - painter.px(row_gap);
+    const float width = std::min(painter.px(number_width), beside);
+    ImGui::SetCursorScreenPos(rect.min());
+    choose_number(painter, slider, width);
+    left += width + painter.px(row_gap);
+  }
+  // The longest words that fit. The knob shows the direction, too, and that nothing is moved.
+  const std::string name = slider.numbers.empty() ? slider.name : "compute";
+  const float room = rect.right - left - painter.px(words_gap);
+  const float of_name = painter.text_width(name, look.small);
+  const auto fits = [&](const std::string& pace) {
+    return of_name + painter.text_width(pace, look.small) <= room;
+  };
+  const std::string pace = fits(slider.pace()) ? slider.pace() : factor;
+  const bool both = fits(pace);
+  draw_slider_words(painter, {left, rect.top, rect.right, rect.bottom},
+                    {.label = both || slider.numbers.empty() ? name : "",
+                     .value = both || moved || !slider.numbers.empty() ? pace : "",
+                     .emphasised = moved});
+  if (hovered && pace != slider.pace())
+    tip_outside(
+        painter, rect, rect, true,
+        {slider.numbers.empty() ? fmt::format("{}: {}", name, slider.pace())
+                                : fmt::format("{} {}, compute: {}", slider.name,
+                                              slider.numbers[slider.chosen], slider.pace())});
 }
 
-void RetimeView::choose_number(const Painter& painter, RetimeSlider& slider) {
+void RetimeView::choose_number(const Painter& painter, RetimeSlider& slider, float width) {
   const auto words = [&](std::size_t index) {
     return fmt::format("{} {}", slider.name, slider.numbers[index]);
   };
   ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, {painter.px(4), 0});
-  ImGui::SetNextItemWidth(painter.px(number_width));
+  ImGui::SetNextItemWidth(width);
   const bool open =
       ImGui::BeginCombo("##number", words(slider.chosen).c_str(), ImGuiComboFlags_NoArrowButton);
   ImGui::PopStyleVar();

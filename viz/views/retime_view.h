@@ -22,7 +22,7 @@ class RetimeView {
   void draw_sliders(const Painter& painter, const Rect& rect);
   void draw_slider(const Painter& painter, const Rect& rect, RetimeSlider& slider);
   /// Lets the user choose a rank or a stage.
-  static void choose_number(const Painter& painter, RetimeSlider& slider);
+  static void choose_number(const Painter& painter, RetimeSlider& slider, float width);
   void draw_times(const Painter& painter, const Rect& rect, const Retiming& retiming);
   void draw_shares(const Painter& painter, const Rect& rect,
                    const Retiming::Results& results) const;
