@@ -233,6 +233,55 @@ TEST_CASE("a slider is dragged at its track, below its words") {
   CHECK(viewer.bench.settings.forward == LabRange::most_time);
 }
 
+TEST_CASE("the help of a page of the lab lists what works there") {
+  using Place = HelpView::Place;
+  const auto lists = [](Place place, const char* words) {
+    return help_text(place).find(words) != std::string::npos;
+  };
+  for (const Place place : {Place::lab_schedules, Place::lab_board, Place::lab_lessons}) {
+    for (const char* of_timeline : {"pan", "critical path", "replay", "bookmark", "rank under"})
+      CHECK(!lists(place, of_timeline));
+    CHECK(lists(place, "back to the timeline"));
+    CHECK(lists(place, "this list"));
+  }
+  CHECK(lists(Place::lab_board, "undo, redo"));
+  CHECK(!lists(Place::lab_schedules, "undo, redo"));
+  CHECK(!lists(Place::one_run, "undo, redo"));
+  CHECK(lists(Place::lab_live, "critical path"));  // the timeline of a lesson
+  CHECK(lists(Place::one_run, "critical path"));
+  CHECK(help_text().find("undo, redo") != std::string::npos);
+
+  // Each page shows its list after "?", and closes it after another.
+  const TemporaryFolder folder;
+  LabInteractive viewer{folder.path()};
+  for (const auto page :
+       {LabBench::Page::schedules, LabBench::Page::board, LabBench::Page::lessons}) {
+    viewer.bench.page = page;
+    viewer.frame();
+    viewer.type("?");
+    CHECK(viewer.model.view.help);
+    viewer.type("?");
+    CHECK(!viewer.model.view.help);
+  }
+}
+
+TEST_CASE("Esc goes back to the timeline of a run, if there is one") {
+  const TemporaryFolder folder;
+  LabInteractive viewer{folder.path()};
+  viewer.press(keys::escape);
+  CHECK(!viewer.model.view.lab);
+  viewer.model.view.lab = true;
+  viewer.model.timeline = {};
+  viewer.press(keys::escape);
+  CHECK(viewer.model.view.lab);
+  std::vector<DrawnText> texts;
+  viewer.record(&texts);
+  viewer.frame();
+  viewer.record(nullptr);
+  for (const DrawnText& text : texts)
+    CHECK(text.words.find("Back to the timeline") == std::string::npos);
+}
+
 TEST_CASE("--lab opens a page of the lab, and needs no trace") {
   CHECK(lab_options({"--lab"}).lab == "schedules");
   CHECK(lab_options({"--lab", "board"}).lab == "board");

@@ -83,7 +83,7 @@ void ComparisonScreen::draw(ComparedRuns& runs, const Look& look) {
   } else if (runs.leader().view.exports) {
     export_.draw(look, size, runs.leader());
   } else if (runs.leader().view.help) {
-    help_.draw(front, size, HelpView::Runs::two);
+    help_.draw(front, size, HelpView::Place::two_runs);
   } else {
     for (const Side side : both_sides)
       if (runs.shows(side)) details_.draw_tooltip(front, runs.model(side));

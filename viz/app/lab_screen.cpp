@@ -53,8 +53,15 @@ void LabScreen::draw(LabBench& lab, Model& model, const Look& look) {
       draw_schedules(painter, right, lab);
   }
   const Painter front{ImGui::GetForegroundDrawList(), look};
-  if (!ImGui::GetIO().WantTextInput && typed('?')) model.view.help = !model.view.help;
-  if (model.view.help) help_.draw(front, size, HelpView::Runs::one);
+  // The timeline takes the key itself.
+  const bool live = lab.page == LabBench::Page::lessons && shows_timeline_;
+  if (!live && !ImGui::GetIO().WantTextInput && typed('?')) model.view.help = !model.view.help;
+  using Place = HelpView::Place;
+  const Place place = lab.page == LabBench::Page::schedules ? Place::lab_schedules
+                      : lab.page == LabBench::Page::board   ? Place::lab_board
+                      : live                                ? Place::lab_live
+                                                            : Place::lab_lessons;
+  if (model.view.help) help_.draw(front, size, place);
   ImGui::End();
 }
 
@@ -75,7 +82,9 @@ void LabScreen::draw_bar(const Painter& painter, const Rect& rect, LabBench& lab
   page("Board", Page::board, "build a schedule by hand");
   page("Lessons", Page::lessons, "start a lesson, and watch it live");
   const std::string theme = model.view.theme == Theme::dark ? "B  Light" : "B  Dark";
-  const std::string help = "?  Keys", back = "Esc  Back to the timeline";
+  // Without a run, there is no timeline to go back to.
+  const bool run = !model.timeline.empty();
+  const std::string help = "?  Keys", back = run ? "Esc  Back to the timeline" : "Open";
   float left = rect.right - painter.px(edge) + ButtonRow::gap_of(painter);
   for (const std::string& words : {theme, help, back}) left -= ButtonRow::width_of(painter, words);
   ButtonRow end{painter, rect, left};
@@ -85,8 +94,14 @@ void LabScreen::draw_bar(const Painter& painter, const Rect& rect, LabBench& lab
     model.view.toggle_theme();
   if (end.button(help, model.view.help, "")) model.view.help = !model.view.help;
   const bool escaped = !typing && key_pressed(keys::escape, false);
-  if (end.button(back, false, "the run's timeline and its panels") || (escaped && !model.view.help))
-    model.view.lab = false;
+  if (run) {
+    if (end.button(back, false, "the run's timeline and its panels") ||
+        (escaped && !model.view.help))
+      model.view.lab = false;
+  } else if (end.button(back, false, "a run, in place of the lab (Ctrl+O)")) {
+    model.view.opening = true;
+  }
+  if (!typing && ImGui::GetIO().KeyCtrl && key_pressed(keys::o, false)) model.view.opening = true;
   if (escaped) model.view.help = false;
 }
 
@@ -158,7 +173,8 @@ void LabScreen::draw_lessons(const Painter& painter, const Rect& rect, LabBench&
   model.view.refresh(model.timeline);
   const float least =
       painter.px(TimelineView::names_width + TimelineView::right_edge + least_lanes_width);
-  if (!model.timeline.empty() && rect.width() >= least) return timeline_.draw(painter, rect, model);
+  shows_timeline_ = !model.timeline.empty() && rect.width() >= least;
+  if (shows_timeline_) return timeline_.draw(painter, rect, model);
   paragraph(painter, rect,
             !model.timeline.empty()  ? "The window is too narrow for the timeline here: Esc."
             : lab.launcher.running() ? "The lesson has sent nothing yet."

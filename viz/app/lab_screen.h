@@ -30,6 +30,7 @@ class LabScreen {
   LessonsView lessons_;
   TimelineView timeline_;
   HelpView help_;
+  bool shows_timeline_ = false;  ///< whether the page of lessons does
 };
 
 }  // namespace lockstep::viz

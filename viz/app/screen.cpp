@@ -89,7 +89,7 @@ void Screen::draw(Model& model, const Look& look) {
   } else if (model.view.exports) {
     export_.draw(look, size, model);
   } else if (model.view.help) {
-    help_.draw(front, size, HelpView::Runs::one);
+    help_.draw(front, size, HelpView::Place::one_run);
   } else {
     details_.draw_tooltip(front, model);
     status_.draw_notes(front, model);

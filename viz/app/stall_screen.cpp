@@ -63,7 +63,7 @@ void StallScreen::draw(Model& model, const Look& look) {
                notice.empty() ? colours::text_faint : colours::trouble, small);
   const Painter front{ImGui::GetForegroundDrawList(), look};
   open_.draw(look, size, model);
-  if (!model.view.opening && model.view.help) help_.draw(front, size, HelpView::Runs::one);
+  if (!model.view.opening && model.view.help) help_.draw(front, size, HelpView::Place::one_run);
   ImGui::End();
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <iterator>
 #include <string_view>
 #include <vector>
@@ -11,77 +12,109 @@
 namespace lockstep::viz {
 namespace {
 
-enum class With { any, one_run, two_runs };
+using Place = HelpView::Place;
 
-/// A key or a mouse action, and what it does. Both the help in the window and --help show these.
+/// The places in which a control works.
+class Places {
+ public:
+  constexpr Places(std::initializer_list<Place> places) {
+    for (const Place each : places) bits_ |= bit(each);
+  }
+  constexpr bool contain(Place place) const { return (bits_ & bit(place)) != 0; }
+
+ private:
+  static constexpr unsigned bit(Place place) { return 1u << static_cast<unsigned>(place); }
+  unsigned bits_ = 0;
+};
+constexpr Places everywhere{Place::one_run,   Place::two_runs, Place::lab_schedules,
+                            Place::lab_board, Place::lab_live, Place::lab_lessons};
+constexpr Places timelines{Place::one_run, Place::two_runs, Place::lab_live};
+constexpr Places timeline_of_one{Place::one_run, Place::lab_live};
+constexpr Places runs{Place::one_run, Place::two_runs};
+constexpr Places one_run{Place::one_run}, two_runs{Place::two_runs};
+constexpr Places lab{Place::lab_schedules, Place::lab_board, Place::lab_live, Place::lab_lessons};
+constexpr Places lab_settings{Place::lab_schedules, Place::lab_board};
+constexpr Places lab_schedules{Place::lab_schedules}, lab_board{Place::lab_board};
+
+/// A key or a mouse action, what it does, and where. Both the help in the window and --help show
+/// these.
 struct Control {
   const char* section;
   const char* keys;
   const char* effect;
-  With with = With::any;
+  Places places;
 };
 constexpr const char *move = "Move in time", *select = "Select", *jump = "Jump",
                      *rows = "Rows of ranks", *show = "Show", *runs_of_two = "Two runs",
-                     *program = "The viewer";
+                     *in_lab = "The lab", *on_board = "The lab's board", *program = "The viewer";
 constexpr Control controls[] = {
-    {move, "Ctrl+wheel, W S", "zoom at the cursor"},
-    {move, "Shift+wheel, A D", "pan"},
-    {move, "Shift+drag, middle drag", "pan"},
-    {move, "Drag in the overview", "move the window through the run", With::one_run},
-    {move, "F", "focus on the selection, or show the whole run"},
-    {move, "Home", "show the whole run"},
-    {move, "Page up, Page down", "previous and next step"},
-    {move, "L", "follow a live run", With::one_run},
-    {move, "Space", "replay the run slowly, or pause"},
-    {move, "Drag in the time axis", "scrub through the replay"},
-    {select, "Click", "select a span or idle time"},
-    {select, "Drag", "select a range of time: its statistics"},
-    {select, "Click on a step", "lock the cards to it: its statistics; again: unlock",
-     With::one_run},
+    {move, "Ctrl+wheel, W S", "zoom at the cursor", timelines},
+    {move, "Shift+wheel, A D", "pan", timelines},
+    {move, "Shift+drag, middle drag", "pan", timelines},
+    {move, "Drag in the overview", "move the window through the run", timeline_of_one},
+    {move, "F", "focus on the selection, or show the whole run", timelines},
+    {move, "Home", "show the whole run", timelines},
+    {move, "Page up, Page down", "previous and next step", timelines},
+    {move, "L", "follow a live run", timeline_of_one},
+    {move, "Space", "replay the run slowly, or pause", timelines},
+    {move, "Drag in the time axis", "scrub through the replay", timelines},
+    {select, "Click", "select a span or idle time", timelines},
+    {select, "Drag", "select a range of time: its statistics", timelines},
+    {select, "Click on a step", "lock the cards to it: its statistics; again: unlock", one_run},
     {select, "Click in the statistics",
-     "heading: sort; name: its durations; min, max or bin: go to the span", With::one_run},
-    {select, "Wheel in the statistics", "scroll through the names", With::one_run},
-    {select, "← →", "previous and next span of the lane"},
-    {select, "↑ ↓", "span of the lane above and below"},
-    {select, "M", "mark the selection or the time at the cursor, or remove the mark"},
-    {select, "Ctrl+C", "copy the name of the selection", With::one_run},
-    {select, "Ctrl+Shift+C", "copy the values of the selection", With::one_run},
-    {select, "U", "write a note at the cursor's rank and time", With::one_run},
-    {select, "Esc", "clear the selection, the search and the replay"},
-    {jump, "J", "to what the selection waited for", With::one_run},
-    {jump, "Shift+J", "to what it led to", With::one_run},
-    {jump, "Backspace", "back to where you were", With::one_run},
-    {jump, "Shift+Backspace", "forward again", With::one_run},
-    {jump, "Ctrl+1 to Ctrl+9", "set a bookmark, or remove it", With::one_run},
-    {jump, "1 to 9", "go to a bookmark", With::one_run},
-    {jump, "/", "search: F3, rank:1, step:2, stage:0, or a part of a name"},
-    {jump, "N, Shift+N", "next and previous span that the search finds"},
-    {jump, "Click on \"rank 3\"", "in a sentence: go to its row", With::one_run},
-    {rows, "Wheel", "scroll"},
-    {rows, "Click on a name", "show or collapse its lanes"},
-    {rows, "Drag a name", "move the row", With::one_run},
-    {rows, "Right click", "menu of the span and the row under the cursor", With::one_run},
-    {rows, "C", "collapse the lanes of all ranks, or show them"},
-    {rows, "T, H", "pin the rank under the cursor to the top; hide it"},
-    {rows, "Shift+H", "show all ranks"},
-    {rows, "I", "one row for identical ranks, or a row for each", With::one_run},
-    {rows, "O", "group the rows by the next axis of the mesh", With::one_run},
-    {rows, "Click on a heading", "fold the rows of a group", With::one_run},
-    {rows, "Shift+F", "filter: 5, 4-7, pp:0, or a part of a name", With::one_run},
-    {show, "R", "next panel in the last card", With::one_run},
-    {show, "P", "critical path"},
-    {show, "G", "predicted schedule, below the observed one"},
-    {runs_of_two, "V", "both, or one at a time", With::two_runs},
-    {runs_of_two, "X", "exchange A and B in the same place", With::two_runs},
-    {runs_of_two, "Shift+Page up, down", "step of the run under the cursor only", With::two_runs},
-    {runs_of_two, "Click on a step", "compare this step", With::two_runs},
-    {program, "Ctrl+O, drop a file", "open another run, or compare it with this one"},
-    {program, "Ctrl+Z, Ctrl+Y", "on the lab's board: undo, redo", With::one_run},
-    {program, "E", "export: a picture, SVG, or the statistics as CSV"},
-    {program, "B", "dark or light background"},
-    {program, "+, -, 0", "larger, smaller, or as the screen asks"},
-    {program, "?", "this list"},
-    {program, "Q", "quit"},
+     "heading: sort; name: its durations; min, max or bin: go to the span", one_run},
+    {select, "Wheel in the statistics", "scroll through the names", one_run},
+    {select, "← →", "previous and next span of the lane", timelines},
+    {select, "↑ ↓", "span of the lane above and below", timelines},
+    {select, "M", "mark the selection or the time at the cursor, or remove the mark", timelines},
+    {select, "Ctrl+C", "copy the name of the selection", timeline_of_one},
+    {select, "Ctrl+Shift+C", "copy the values of the selection", timeline_of_one},
+    {select, "U", "write a note at the cursor's rank and time", timeline_of_one},
+    {select, "Esc", "clear the selection, the search and the replay", runs},
+    {jump, "J", "to what the selection waited for", timeline_of_one},
+    {jump, "Shift+J", "to what it led to", timeline_of_one},
+    {jump, "Backspace", "back to where you were", timeline_of_one},
+    {jump, "Shift+Backspace", "forward again", timeline_of_one},
+    {jump, "Ctrl+1 to Ctrl+9", "set a bookmark, or remove it", timeline_of_one},
+    {jump, "1 to 9", "go to a bookmark", timeline_of_one},
+    {jump, "/", "search: F3, rank:1, step:2, stage:0, or a part of a name", runs},
+    {jump, "N, Shift+N", "next and previous span that the search finds", runs},
+    {jump, "Click on \"rank 3\"", "in a sentence: go to its row", one_run},
+    {rows, "Wheel", "scroll", timelines},
+    {rows, "Click on a name", "show or collapse its lanes", timelines},
+    {rows, "Drag a name", "move the row", timeline_of_one},
+    {rows, "Right click", "menu of the span and the row under the cursor", timeline_of_one},
+    {rows, "C", "collapse the lanes of all ranks, or show them", timelines},
+    {rows, "T, H", "pin the rank under the cursor to the top; hide it", timelines},
+    {rows, "Shift+H", "show all ranks", timelines},
+    {rows, "I", "one row for identical ranks, or a row for each", timeline_of_one},
+    {rows, "O", "group the rows by the next axis of the mesh", timeline_of_one},
+    {rows, "Click on a heading", "fold the rows of a group", timeline_of_one},
+    {rows, "Shift+F", "filter: 5, 4-7, pp:0, or a part of a name", timeline_of_one},
+    {show, "R", "next panel in the last card", one_run},
+    {show, "P", "critical path", timelines},
+    {show, "G", "predicted schedule, below the observed one", timelines},
+    {runs_of_two, "V", "both, or one at a time", two_runs},
+    {runs_of_two, "X", "exchange A and B in the same place", two_runs},
+    {runs_of_two, "Shift+Page up, down", "step of the run under the cursor only", two_runs},
+    {runs_of_two, "Click on a step", "compare this step", two_runs},
+    {in_lab, "Drag a slider", "change a setting; schedules and times follow", lab_settings},
+    {in_lab, "Click on A or B", "show a schedule as A or as B", lab_schedules},
+    {in_lab, "Point at a schedule", "its formulas", lab_schedules},
+    {in_lab, "Point at an action", "its times", lab_settings},
+    {in_lab, "Esc", "back to the timeline, if a run is open", lab},
+    {on_board, "Click a filled action", "its rank runs it next", lab_board},
+    {on_board, "Point at another action", "what it waits for", lab_board},
+    {on_board, "Click an F, then a B or I", "with Join F with B: both start together", lab_board},
+    {on_board, "Click on Next of ...", "make the next move of this schedule", lab_board},
+    {on_board, "Shift+click on Next of ...", "make all its moves", lab_board},
+    {on_board, "Ctrl+Z, Ctrl+Y", "undo, redo", lab_board},
+    {program, "Ctrl+O, drop a file", "open another run, or compare it with this one", everywhere},
+    {program, "E", "export: a picture, SVG, or the statistics as CSV", runs},
+    {program, "B", "dark or light background", everywhere},
+    {program, "+, -, 0", "larger, smaller, or as the screen asks", everywhere},
+    {program, "?", "this list", everywhere},
+    {program, "Q", "quit", everywhere},
 };
 constexpr float padding = 20;
 constexpr float line_gap = 5;
@@ -114,12 +147,12 @@ std::vector<std::vector<HelpLine>> columns_of(const std::vector<HelpLine>& lines
 
 }  // namespace
 
-void HelpView::draw(const Painter& painter, ImVec2 size, Runs runs) const {
+void HelpView::draw(const Painter& painter, ImVec2 size, Place place) const {
   const Look& look = painter.look();
   std::vector<HelpLine> lines;
   const char* section = nullptr;
   for (const Control& each : controls) {
-    if (each.with != With::any && (each.with == With::two_runs) != (runs == Runs::two)) continue;
+    if (!each.places.contain(place)) continue;
     if (!section || std::strcmp(section, each.section) != 0) {
       if (section) lines.push_back({});
       lines.push_back({.title = section = each.section});
@@ -178,10 +211,11 @@ void HelpView::draw(const Painter& painter, ImVec2 size, Runs runs) const {
   }
 }
 
-std::string help_text() {
+std::string help_text(std::optional<Place> place) {
   std::string text = "Keys and mouse:\n";
   const char* section = nullptr;
   for (const Control& each : controls) {
+    if (place && !each.places.contain(*place)) continue;
     if (!section || std::strcmp(section, each.section) != 0)
       text += fmt::format("\n  {}:\n", section = each.section);
     text += fmt::format("  {:<25} {}\n", each.keys, each.effect);
