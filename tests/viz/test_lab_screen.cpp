@@ -282,6 +282,22 @@ TEST_CASE("Esc goes back to the timeline of a run, if there is one") {
     CHECK(text.words.find("Back to the timeline") == std::string::npos);
 }
 
+TEST_CASE("Run it says where it writes, and writes there") {
+  const TemporaryFolder folder;
+  LabBench bench{folder.path() / "lab", folder.path() / "exports"};
+  for (int run = 0; run < 2; ++run) {
+    const std::string words = bench.run_it_words(4);
+    CHECK(words.starts_with("Run one step on 4 real ranks (threads), on the modelled clock,"));
+    bench.run_it(bench.row(0)->result.value(), bench.settings);
+    const auto files = std::filesystem::directory_iterator{folder.path() / "lab"};
+    std::vector<std::string> folders;
+    for (const auto& each : files) folders.push_back(each.path().string());
+    REQUIRE(folders.size() == 1);  // the one of the last run is deleted
+    CHECK(words.find(folders.front() + " ") != std::string::npos);
+    bench.run.stop();
+  }
+}
+
 TEST_CASE("--lab opens a page of the lab, and needs no trace") {
   CHECK(lab_options({"--lab"}).lab == "schedules");
   CHECK(lab_options({"--lab", "board"}).lab == "board");

@@ -7,11 +7,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "tests/support/temporary_folder.h"
 #include "tests/viz/headless.h"
 #include "tests/viz/sample_run.h"
 #include "viz/app/fonts.h"
+#include "viz/app/lab_screen.h"
 #include "viz/views/tip.h"
 
 using namespace lockstep;
@@ -78,7 +81,7 @@ class Drawn : public Headless {
     atlas.GetTexDataAsRGBA32(&pixels, &width, &height);
     apply_theme(size.scale);
     ImGui::GetIO().FontDefault = look_.body;
-    look_.texts = &texts;
+    record(&texts);
   }
 
   /// Draws a few frames, because some widths are known only after the first, and keeps the texts of
@@ -88,6 +91,16 @@ class Drawn : public Headless {
     for (int i = 0; i < 3; ++i) {
       texts.clear();
       draw(screen, model, x, y);
+    }
+  }
+  void draw_lab(LabScreen& screen, LabBench& bench, Model& model) {
+    for (int i = 0; i < 3; ++i) {
+      texts.clear();
+      bench.update();
+      viz::set_cursor({0, 0});
+      ImGui::NewFrame();
+      screen.draw(bench, model, look_);
+      ImGui::Render();
     }
   }
   /// Requires that the texts drawn last have no faults.
@@ -182,6 +195,52 @@ TEST_CASE("no text is cut or covers another: two runs") {
       ComparisonScreen screen;
       window.draw_screen(screen, runs);
       window.check(each, fmt::format("two runs of {} ranks", ranks));
+    }
+  }
+}
+
+TEST_CASE("no text is cut or covers another: the lab, with boards of 1 to 64 microbatches") {
+  const testing::TemporaryFolder folder;
+  Model model;
+  read_sample(sample_traces(sample_1f1b(4, 8, 3)), model.timeline);
+  model.timeline.settle();
+  for (const auto& [ranks, microbatches, placement] : {std::tuple{2, 3, Placement::loop},
+                                                       {3, 3, Placement::v},
+                                                       {4, 3, Placement::loop},
+                                                       {4, 1, Placement::loop},
+                                                       {4, 8, Placement::loop},
+                                                       {16, 64, Placement::v}}) {
+    LabBench bench{folder.path() / "lab", folder.path() / "exports"};
+    bench.settings.ranks = ranks;
+    bench.settings.microbatches = microbatches;
+    bench.placement = placement;
+    bench.settings.memory_limit = 2;
+    bench.settings.latency = 123'000'000;
+    bench.new_board();
+    bench.page = LabBench::Page::board;
+    bench.update();
+    for (const char* state : {"empty", "begun", "outdated", "complete"}) {
+      if (state == std::string{"begun"}) bench.play({0, {Op::forward, 0, 0}, {}});
+      if (state == std::string{"outdated"}) bench.settings.microbatches = 5;
+      if (state == std::string{"complete"})
+        while (!bench.board.complete() && bench.board.placed() < 300)
+          for (int rank = 0; rank < ranks; ++rank)
+            if (const auto legal = bench.board.legal_moves(rank); !legal.empty())
+              bench.board.play(legal.back());
+      for (const Case& each : cases) {
+        Drawn window{each};
+        LabScreen screen;
+        window.draw_lab(screen, bench, model);
+        window.check(
+            each, fmt::format("{} board, {} ranks, {} microbatches", state, ranks, microbatches));
+      }
+    }
+    bench.page = LabBench::Page::schedules;
+    for (const Case& each : cases) {
+      Drawn window{each};
+      LabScreen screen;
+      window.draw_lab(screen, bench, model);
+      window.check(each, fmt::format("schedules, {} ranks", ranks));
     }
   }
 }

@@ -138,6 +138,7 @@ void LabScreen::draw_shown(const Painter& painter, const Rect& rect, LabBench& l
   }
   const LabResult& result = *shown->result;
   ButtonRow row{painter, words, words.left};
+  row.put_tips_above();
   row.text(fmt::format("{}  {}", letter, shown->known->name), colours::text);
   const RunIt& run = lab.run;
   const bool same = run.state() != RunIt::State::idle && run.settings() == lab.settings &&
@@ -146,8 +147,7 @@ void LabScreen::draw_shown(const Painter& painter, const Rect& rect, LabBench& l
   ImGui::PushID(static_cast<int>(which));
   if (same && busy) {
     if (row.button("Stop", false, "end this run")) lab.run.stop();
-  } else if (row.button("Run it", false,
-                        "one step on real ranks, on the modelled clock, laid over this picture")) {
+  } else if (row.button("Run it", false, lab.run_it_words(result.schedule.ranks))) {
     lab.run_it(result, lab.settings);
   }
   ImGui::PopID();

@@ -1,16 +1,13 @@
 #include "viz/data/board.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 
 #include "core/base/error.h"
 #include "core/pipeline/validate.h"
 #include "core/pipeline/walk.h"
-#include "viz/data/words.h"
 
 namespace lockstep::viz {
 namespace {
@@ -58,7 +55,9 @@ std::string Board::why_not(int rank, const Action& action) const {
   const auto& [op, stage, microbatch, with_next] = action;
   const Schedule& board = schedule();
   const auto range = [](const char* what, int number, int count) {
-    return fmt::format("there is no {} {}: they are 0 to {}", what, number, count - 1);
+    return fmt::format(
+        "there is no {} {}: {}", what, number,
+        count == 1 ? "the only one is 0" : fmt::format("they are 0 to {}", count - 1));
   };
   if (rank < 0 || rank >= board.ranks) return range("rank", rank, board.ranks);
   if (stage < 0 || stage >= board.stages) return range("stage", stage, board.stages);
@@ -149,7 +148,7 @@ void Board::set_times(const LabSettings& settings) {
 }
 
 void Board::refresh() {
-  Schedule schedule = empty_schedule("board", placement_for(settings_, placement_, chunks_),
+  Schedule schedule = empty_schedule("the board", placement_for(settings_, placement_, chunks_),
                                      settings_.microbatches);
   cells_.assign(
       static_cast<std::size_t>(schedule.stages) * static_cast<std::size_t>(schedule.microbatches),
@@ -254,49 +253,6 @@ Recognised recognise(const Schedule& board, const std::vector<KnownAtSize>& know
     (whole ? recognised.exactly : recognised.so_far).emplace_back(each.known->name);
   }
   return recognised;
-}
-
-std::string recognition_words(const Board& board, const Recognised& recognised) {
-  if (board.placed() == 0) return "The board is empty: every registered schedule begins so.";
-  if (!recognised.exactly.empty())
-    return fmt::format("This is exactly {}.", list_words(recognised.exactly));
-  if (!recognised.so_far.empty())
-    return fmt::format("So far, this is {}.", list_words(recognised.so_far));
-  return board.complete() ? "This is none of the registered schedules."
-                          : "No registered schedule of this size begins like this.";
-}
-
-std::string comparison_words(const Board& board, const std::vector<LabRow>& rows) {
-  if (!board.complete())
-    return fmt::format("{} of at least {} actions are placed.", board.placed(),
-                       2 * board.schedule().stages * board.schedule().microbatches);
-  const LabResult& own = board.result();
-  const auto compared = [&](const LabRow& row) {
-    const LabResult& other = *row.result;
-    const Picoseconds more = own.simulation.makespan - other.simulation.makespan;
-    const double live = own.peak - other.peak;
-    std::string time = more == 0 ? "as long as"
-                                 : fmt::format("{} {} than", duration_words(std::abs(more)),
-                                               more > 0 ? "longer" : "shorter");
-    std::string memory = live == 0
-                             ? "the same peak memory"
-                             : fmt::format("{} {} live microbatches at the peak",
-                                           live_words(std::abs(live)), live > 0 ? "more" : "fewer");
-    return fmt::format("{} {}, with {}", time, row.known->name, memory);
-  };
-  std::vector<std::string> sentences;
-  if (!own.over_limit.empty())
-    sentences.push_back(
-        fmt::format("It holds {}.", peak_words(own, board.settings().memory_limit)));
-  const LabRow* best = best_row(rows, board.chunks());
-  if (best)
-    sentences.push_back(
-        fmt::format("Best registered schedule of this size: {}. The board takes {}.",
-                    best->known->name, compared(*best)));
-  for (const LabRow& row : rows)
-    if (row.known->name == "1F1B" && row.result && &row != best)
-      sentences.push_back(fmt::format("It takes {}.", compared(row)));
-  return fmt::format("{}", fmt::join(sentences, " "));
 }
 
 }  // namespace lockstep::viz

@@ -108,11 +108,4 @@ std::vector<KnownAtSize> known_at(const Board& board, const std::vector<LabRow>&
 
 /// Compares the rows action by action, without renumbering microbatches.
 Recognised recognise(const Schedule& board, const std::vector<KnownAtSize>& known);
-/// "This is 1F1B.", "So far, this is GPipe and 1F1B.", "No registered schedule begins like this."
-std::string recognition_words(const Board& board, const Recognised& recognised);
-/// Compares a complete board with 1F1B and with the best registered schedule that has the same
-/// number of chunks and stays within the memory limit: "The board takes 3.00 ms longer than ZB-H2,
-/// with ...". For an incomplete board, says how much is placed.
-std::string comparison_words(const Board& board, const std::vector<LabRow>& rows);
-
 }  // namespace lockstep::viz

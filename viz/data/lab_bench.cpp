@@ -14,6 +14,7 @@
 #include "core/base/input_file.h"
 #include "core/pipeline/csv.h"
 #include "core/pipeline/validate.h"
+#include "viz/data/board_words.h"
 
 namespace lockstep::viz {
 
@@ -77,7 +78,22 @@ Picoseconds LabBench::axis_end() const {
 }
 
 void LabBench::run_it(const LabResult& result, const LabSettings& of) {
-  run.start(result, of, folder_ / fmt::format("{}-{}", ::getpid(), ++runs_));
+  run.start(result, of, run_folder(++runs_));
+}
+
+std::filesystem::path LabBench::run_folder(int number) const {
+  return folder_ / fmt::format("{}-{}", ::getpid(), number);
+}
+
+std::string LabBench::run_it_words(int ranks) const {
+  const std::filesystem::path folder = run_folder(runs_ + 1);
+  std::error_code ignored;
+  const std::filesystem::path here = std::filesystem::proximate(folder, ignored);
+  const bool within = !here.empty() && *here.begin() != "..";
+  return fmt::format(
+      "Run one step on {} real ranks (threads), on the modelled clock, and lay it over the "
+      "simulated one. Its trace is in {} until the next run or exit.",
+      ranks, (within ? here : folder).string());
 }
 
 void LabBench::new_board() {
@@ -87,10 +103,7 @@ void LabBench::new_board() {
 }
 
 bool LabBench::board_outdated() const {
-  const int chunks = placement == Placement::v ? 2 : settings.chunks;
-  return board.settings().ranks != settings.ranks ||
-         board.settings().microbatches != settings.microbatches || board.chunks() != chunks ||
-         board.placement() != placement;
+  return !new_board_words(board, settings, placement).empty();
 }
 
 void LabBench::play(const Move& move) {

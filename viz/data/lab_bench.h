@@ -57,6 +57,8 @@ class LabBench {
 
   /// Runs a shown schedule, or the board if it is complete.
   void run_it(const LabResult& result, const LabSettings& of);
+  /// Says what run_it() would run, and where it would write files.
+  std::string run_it_words(int ranks) const;
   /// Starts a board with the moves of a schedule: a registered one, named as for --schedule, at
   /// these settings; or one from a CSV file, whose size then replaces that of the settings. With
   /// ":20" at the end, makes only the first 20 moves. Throws UsageError if there is no such
@@ -64,7 +66,8 @@ class LabBench {
   void open_board(const std::string& what);
   /// Starts a board of the settings' size.
   void new_board();
-  /// Returns whether new_board() would change the board's size or placement.
+  /// Returns whether new_board() would change the board's size or placement; new_board_words() says
+  /// how.
   bool board_outdated() const;
   /// Makes a move, or says in `board_words` why it is illegal.
   void play(const Move& move);
@@ -73,6 +76,8 @@ class LabBench {
   void export_board();
 
  private:
+  std::filesystem::path run_folder(int number) const;
+
   std::filesystem::path folder_, exports_;
   int runs_ = 0;
 };

@@ -5,20 +5,22 @@
 #include <algorithm>
 #include <cmath>
 
+#include "viz/data/board_words.h"
 #include "viz/data/words.h"
 #include "viz/views/button.h"
 #include "viz/views/imgui_shim.h"
 #include "viz/views/lab_controls_view.h"
 #include "viz/views/lab_schedule_view.h"
-#include "viz/views/paragraph.h"
+#include "viz/views/tip.h"
 
 namespace lockstep::viz {
 namespace {
 
 constexpr float buttons_height = 32;
-constexpr float verdict_height = 56;
+constexpr float line_gap = 4;
 constexpr float cell_size = 21, largest_cell = 34, block_gap = 16;
 constexpr int most_beside = 4;
+constexpr std::size_t columns_of_tip = 48;
 constexpr float row_names = 30;          // the width of the names of a block's rows
 constexpr float schedule_share = 0.42f;  // of the height
 constexpr float axis_height = 16, most_lane = 56;
@@ -26,11 +28,18 @@ constexpr std::size_t most_continuations = 3;
 constexpr Op all_ops[] = {Op::forward, Op::backward, Op::backward_input, Op::backward_weight};
 
 /// Up to four blocks beside each other fill the width, unless their cells would become too large.
+/// The cells of a block that needs more than the whole width are narrower, and without numbers.
 float cell_width(const Painter& painter, float width, const Schedule& schedule) {
   const auto beside = static_cast<float>(std::min(schedule.ranks, most_beside));
   const float room = width / beside - painter.px(row_names + block_gap);
-  return std::clamp(room / static_cast<float>(schedule.microbatches), painter.px(cell_size),
-                    painter.px(largest_cell));
+  const auto columns = static_cast<float>(schedule.microbatches);
+  const float most = (width - painter.px(row_names)) / columns;
+  return std::min(std::clamp(room / columns, painter.px(cell_size), painter.px(largest_cell)),
+                  most);
+}
+
+float cell_height(const Painter& painter, float width) {
+  return std::max(width, painter.px(cell_size));
 }
 
 /// Returns the height of all blocks.
@@ -42,7 +51,8 @@ float cells_height(const Painter& painter, float width, const LabBench& lab) {
   const float beside = std::max(1.0f, std::floor((width + painter.px(block_gap)) / block));
   const auto rows = static_cast<float>(4 * lab.board.chunks());
   return std::ceil(static_cast<float>(schedule.ranks) / beside) *
-             (cell * rows + size_of(painter.look().small) + painter.px(6 + block_gap)) +
+             (cell_height(painter, cell) * rows + size_of(painter.look().small) +
+              painter.px(6 + block_gap)) +
          painter.px(8);
 }
 
@@ -53,8 +63,8 @@ std::optional<Rect> BoardView::cell_of(const Action& action) const {
     for (std::size_t row = 0; row < block.rows.size(); ++row)
       if (block.rows[row].op == action.op && block.rows[row].stage == action.stage) {
         const float left = block.left + cell_ * static_cast<float>(action.microbatch);
-        const float top = block.top + cell_ * static_cast<float>(row);
-        return Rect{left, top, left + cell_, top + cell_};
+        const float top = block.top + row_ * static_cast<float>(row);
+        return Rect{left, top, left + cell_, top + row_};
       }
   return std::nullopt;
 }
@@ -74,10 +84,8 @@ void BoardView::draw(const Painter& painter, const Rect& rect, LabBench& lab) {
     lab.board_words.clear();
   }
   float y = rect.top;
-  draw_buttons(painter, {rect.left, y, rect.right, y + painter.px(buttons_height)}, lab);
-  y += painter.px(buttons_height);
-  draw_verdict(painter, {rect.left, y, rect.right, y + painter.px(verdict_height)}, lab);
-  y += painter.px(verdict_height);
+  y = draw_buttons(painter, {rect.left, y, rect.right, y + painter.px(buttons_height)}, lab);
+  y = draw_words(painter, {rect.left, y, rect.right, rect.bottom}, lab) + painter.px(line_gap);
   const LabResult& result = lab.board.result();
   Picoseconds end = std::max<Picoseconds>(result.simulation.makespan, 1);
   if (const LabRow* best = best_row(lab.board_table.rows(), lab.board.chunks()))
@@ -90,19 +98,25 @@ void BoardView::draw(const Painter& painter, const Rect& rect, LabBench& lab) {
                             painter.px(most_lane) * static_cast<float>(result.schedule.ranks)));
   draw_lab_axis(painter, {rect.left, y, rect.right, bottom}, end);
   y += painter.px(axis_height);
-  const RunIt& run = lab.run;
-  const bool ran = run.outcome() && run.simulated().schedule.actions == result.schedule.actions &&
-                   run.settings() == lab.board.settings();
   draw_lab_schedule(painter, {rect.left, y, rect.right, bottom},
                     {.result = result,
                      .end = end,
-                     .observed = ran ? &run.outcome()->step : nullptr,
+                     .observed = ran(lab) && lab.run.outcome() ? &lab.run.outcome()->step : nullptr,
                      .memory_limit = lab.settings.memory_limit});
   draw_cells(painter, {rect.left, bottom + painter.px(8), rect.right, rect.bottom}, lab);
 }
 
-void BoardView::draw_buttons(const Painter& painter, const Rect& rect, LabBench& lab) {
+bool BoardView::ran(const LabBench& lab) {
+  const RunIt& run = lab.run;
+  return run.state() != RunIt::State::idle &&
+         run.simulated().schedule.actions == lab.board.schedule().actions &&
+         run.settings() == lab.board.settings();
+}
+
+float BoardView::draw_buttons(const Painter& painter, const Rect& rect, LabBench& lab) {
   ButtonRow row{painter, rect, rect.left};
+  row.put_tips_above();
+  row.break_lines(rect.height());
   Board& board = lab.board;
   if (row.button("New board", lab.board_outdated(),
                  "an empty board with the ranks, microbatches and chunks of the sliders"))
@@ -129,48 +143,42 @@ void BoardView::draw_buttons(const Painter& painter, const Rect& rect, LabBench&
           ImGui::GetIO().KeyShift ? static_cast<int>(each->result->schedule.action_count()) : 1);
   }
   if (board.complete()) {
-    if (row.button("Run it", false, "one step on real ranks, on the modelled clock"))
+    if (row.button("Run it", false, lab.run_it_words(board.schedule().ranks)))
       lab.run_it(board.result(), board.settings());
     if (row.button("Export CSV", false, "in PyTorch's grammar; lesson 11 runs it"))
       lab.export_board();
   }
+  return row.bottom();
 }
 
-void BoardView::draw_verdict(const Painter& painter, const Rect& rect, LabBench& lab) const {
+float BoardView::draw_words(const Painter& painter, const Rect& rect, const LabBench& lab) const {
   const Look& look = painter.look();
   const Board& board = lab.board;
-  const LabResult& result = board.result();
   const auto& rows = lab.board_table.rows();
-  std::string words = recognition_words(board, recognise(board.schedule(), known_at(board, rows)));
-  if (board.placed() > 0) {
-    if (board.complete() && result.schedule.ranks > 0)
-      words +=
-          fmt::format(" Step {}, bubble {}, peak {}.", duration_words(result.simulation.makespan),
-                      percent_words(result.simulation.bubble),
-                      peak_words(result, board.settings().memory_limit));
-    else
-      words +=
-          fmt::format(" {} so far, bubble {}, peak {}.", duration_words(result.simulation.makespan),
-                      percent_words(result.simulation.bubble),
-                      peak_words(result, board.settings().memory_limit));
-  }
-  const float line = size_of(look.small) + painter.px(4);
-  const auto draw_line = [&](float at, const std::string& text, ImU32 colour) {
-    painter.text(rect.left, rect.top + at * line, painter.fitted(text, look.small, rect.width()),
-                 colour, look.small);
+  float y = rect.top;
+  const auto line = [&](const std::string& text, ImU32 colour) {
+    painter.text(rect.left, y, painter.fitted(text, look.small, rect.width()), colour, look.small);
+    y += size_of(look.small) + painter.px(line_gap);
   };
-  draw_line(0, words, result.over_limit.empty() ? colours::text : colours::trouble);
-  draw_line(1, comparison_words(board, rows), colours::text_dim);
-  const bool ran = lab.run.state() != RunIt::State::idle &&
-                   lab.run.simulated().schedule.name == board.schedule().name;
+  if (const std::string differs = new_board_words(board, lab.settings, lab.placement);
+      !differs.empty())
+    line(differs, colours::accent);
+  const Aim aim = aim_of(board, rows);
+  line(aim.words, aim.reached ? colours::live : colours::text);
+  const std::string recognition =
+      recognition_words(board, recognise(board.schedule(), known_at(board, rows)));
+  line(fmt::format("{} {}", recognition, figures_words(board)),
+       board.result().over_limit.empty() ? colours::text : colours::trouble);
+  line(board.complete() ? comparison_words(board, rows) : progress_words(board), colours::text_dim);
   if (first_)
-    draw_line(2, words_of(*first_) + " starts together with ... (click a B or I of this rank)",
-              colours::accent);
+    line(words_of(*first_) + " starts together with ... (click a B or I of this rank)",
+         colours::accent);
   else if (!lab.board_words.empty())
-    draw_line(2, lab.board_words, lab.board_refused ? colours::trouble : colours::text);
-  else if (ran)
-    draw_line(2, lab.run.words(),
-              lab.run.state() == RunIt::State::failed ? colours::trouble : colours::text);
+    line(lab.board_words, lab.board_refused ? colours::trouble : colours::text);
+  else
+    line(ran(lab) ? lab.run.words() : "",
+         lab.run.state() == RunIt::State::failed ? colours::trouble : colours::text);
+  return y;
 }
 
 void BoardView::draw_cells(const Painter& painter, const Rect& rect, LabBench& lab) {
@@ -180,6 +188,7 @@ void BoardView::draw_cells(const Painter& painter, const Rect& rect, LabBench& l
   const float width = ImGui::GetContentRegionAvail().x;
   const Schedule& schedule = lab.board.schedule();
   cell_ = cell_width(inner, width, schedule);
+  row_ = cell_height(inner, cell_);
   blocks_.clear();
   const float block_width =
       inner.px(row_names + block_gap) + cell_ * static_cast<float>(schedule.microbatches);
@@ -199,7 +208,7 @@ void BoardView::draw_cells(const Painter& painter, const Rect& rect, LabBench& l
     block.left = x + inner.px(row_names);
     block.top = y + title;
     bottom = std::max(
-        bottom, block.top + cell_ * static_cast<float>(block.rows.size()) + inner.px(block_gap));
+        bottom, block.top + row_ * static_cast<float>(block.rows.size()) + inner.px(block_gap));
     draw_block(inner, block, lab);
     blocks_.push_back(std::move(block));
     x += block_width;
@@ -213,28 +222,27 @@ void BoardView::draw_block(const Painter& painter, const Block& block, LabBench&
   const Look& look = painter.look();
   const Board& board = lab.board;
   const auto columns = static_cast<float>(board.schedule().microbatches);
-  painter.text(block.title.left, block.title.top,
-               fmt::format("rank {}: click its next action", block.rank), colours::text_dim,
-               look.small);
+  painter.text(block.title.left, block.title.top, fmt::format("rank {}", block.rank),
+               colours::text_dim, look.small);
   ImGui::SetCursorScreenPos({block.left, block.top});
   ImGui::PushID(block.rank);
   const bool clicked = ImGui::InvisibleButton(
-      "##cells", {cell_ * columns, cell_ * static_cast<float>(block.rows.size())});
+      "##cells", {cell_ * columns, row_ * static_cast<float>(block.rows.size())});
   const bool hovered = ImGui::IsItemHovered();
   ImGui::PopID();
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   for (std::size_t row = 0; row < block.rows.size(); ++row) {
-    const float top = block.top + cell_ * static_cast<float>(row);
-    if (!ImGui::IsRectVisible({block.left, top}, {block.left + cell_ * columns, top + cell_}))
+    const float top = block.top + row_ * static_cast<float>(row);
+    if (!ImGui::IsRectVisible({block.left, top}, {block.left + cell_ * columns, top + row_}))
       continue;
     const Action& first = block.rows[row];
-    painter.text(block.left - painter.px(6), top + (cell_ - size_of(look.small)) / 2,
+    painter.text(block.left - painter.px(6), top + (row_ - size_of(look.small)) / 2,
                  fmt::format("{}{}", first.stage, letter(first.op)), colours::text_dim, look.small,
                  Align::right);
     const ImU32 colour = colour_of(category(first.op));
     for (int microbatch = 0; microbatch < board.schedule().microbatches; ++microbatch) {
       const float left = block.left + cell_ * static_cast<float>(microbatch);
-      const Rect cell{left + 1, top + 1, left + cell_ - 1, top + cell_ - 1};
+      const Rect cell{left + 1, top + 1, left + cell_ - 1, top + row_ - 1};
       const Move move{block.rank, {first.op, first.stage, microbatch}, {}};
       const bool legal = legal_[index_of(board, move.action)];
       const bool placed = board.has(first.op, first.stage, microbatch);
@@ -243,12 +251,15 @@ void BoardView::draw_block(const Painter& painter, const Block& block, LabBench&
       if (placed) painter.fill(cell, faded(colour, 0.25f), painter.px(3));
       if (!legal && !placed) painter.frame(cell, colours::panel_edge, painter.px(3));
       if (chosen) painter.frame(cell, colours::highlight, painter.px(3), 2);
-      painter.text_in({left, top, left + cell_, top + cell_}, std::to_string(microbatch),
+      painter.text_in({left, top, left + cell_, top + row_}, std::to_string(microbatch),
                       legal ? colours::text_on_box : colours::text_dim, look.small);
-      if (!hovered || !Rect{left, top, left + cell_, top + cell_}.contains(mouse)) continue;
+      if (!hovered || !Rect{left, top, left + cell_, top + row_}.contains(mouse)) continue;
       painter.frame(cell, colours::highlight, painter.px(3));
       const std::string why = board.why_not(move);
-      tip(painter, cell, {why.empty() ? words_of(move) + ": legal now" : why});
+      const Rect whole{block.title.left, block.title.top, block.left + cell_ * columns,
+                       block.top + row_ * static_cast<float>(block.rows.size())};
+      tip_outside(painter, cell, whole, false,
+                  wrapped(why.empty() ? words_of(move) + ": legal now" : why, columns_of_tip));
       if (clicked) click(lab, move);
     }
   }

@@ -35,8 +35,12 @@ class BoardView {
     return board.cells() * static_cast<std::size_t>(action.op) +
            board.cell(action.stage, action.microbatch);
   }
-  void draw_buttons(const Painter& painter, const Rect& rect, LabBench& lab);
-  void draw_verdict(const Painter& painter, const Rect& rect, LabBench& lab) const;
+  /// Draws the buttons, in several lines if necessary. Returns the y below.
+  float draw_buttons(const Painter& painter, const Rect& rect, LabBench& lab);
+  /// Draws the sentences about the board. Returns the y below.
+  float draw_words(const Painter& painter, const Rect& rect, const LabBench& lab) const;
+  /// Returns whether the last run was one of this board, as it is now.
+  static bool ran(const LabBench& lab);
   void draw_cells(const Painter& painter, const Rect& rect, LabBench& lab);
   void draw_block(const Painter& painter, const Block& block, LabBench& lab);
   void click(LabBench& lab, const Move& move);
@@ -46,7 +50,7 @@ class BoardView {
   std::uint64_t version_ = 0;    ///< the version of the board to which `legal_` belongs
   std::vector<bool> legal_{};    ///< by index_of()
   std::vector<Block> blocks_{};  ///< as last drawn
-  float cell_ = 0;               ///< the size of a cell, as last drawn
+  float cell_ = 0, row_ = 0;     ///< the width and the height of a cell, as last drawn
 };
 
 }  // namespace lockstep::viz

@@ -9,6 +9,7 @@
 #include "viz/data/words.h"
 #include "viz/views/button.h"
 #include "viz/views/lab_controls_view.h"
+#include "viz/views/tip.h"
 
 namespace lockstep::viz {
 namespace {
@@ -47,19 +48,23 @@ struct Columns {
       for (std::size_t i = 0; i < widths.size(); ++i) widen(i, words[i]);
     }
     name = rect.left + painter.px(2 * letter_width + 10);
+    end = rect.right;
+    // Without room for all columns, the formula and the chunks are left out.
+    if (name + widths[0] + widths[1] + widths[2] + widths[3] + widths[4] > end) widths[1] = 0;
     chunks = name + widths[0];
     simulated = chunks + widths[1];
     formula = simulated + widths[2];
-    end = rect.right;
-    peak = end - widths[4];
-    step = peak - widths[3];
+    step = std::max(formula, end - widths[4] - widths[3]);
+    peak = step + widths[3];
   }
 };
 
 void draw_headings(const Painter& painter, const Columns& at, float y) {
   const auto cell = [&](float left, float right, const char* words) {
-    painter.text(left, y, painter.fitted(words, painter.look().small, right - left - painter.px(6)),
-                 colours::text_dim, painter.look().small);
+    painter.text(
+        left, y,
+        painter.fitted(words, painter.look().small, std::min(right, at.end) - left - painter.px(6)),
+        colours::text_dim, painter.look().small);
   };
   cell(at.name, at.chunks, headings[0]);
   cell(at.chunks, at.simulated, headings[1]);
@@ -72,8 +77,9 @@ void draw_headings(const Painter& painter, const Columns& at, float y) {
 void draw_row(const Painter& painter, const Columns& at, float y, const LabRow& row, bool best) {
   const Look& look = painter.look();
   const auto cell = [&](float left, float right, const std::string& words, ImU32 colour) {
-    painter.text(left, y, painter.fitted(words, look.small, right - left - painter.px(6)), colour,
-                 look.small);
+    painter.text(left, y,
+                 painter.fitted(words, look.small, std::min(right, at.end) - left - painter.px(6)),
+                 colour, look.small);
   };
   const std::string name{row.known->name};
   if (!row.result) {
@@ -131,8 +137,9 @@ void draw_lab_table(const Painter& painter, const Rect& rect, LabBench& lab) {
         lab.shown[which] = row.known->name;
     ImGui::PopID();
     draw_row(inner, columns, y + text, row, &row == best);
-    if (row.result && ImGui::IsWindowHovered())
-      tip(inner, {columns.name, line.top, line.right, line.bottom}, tip_lines(row));
+    const Rect words{columns.name, line.top, line.right, line.bottom};
+    if (row.result && ImGui::IsWindowHovered() && words.contains(ImGui::GetIO().MousePos))
+      tip_outside(inner, words, rect, true, tip_lines(row));
     y += height;
   }
   ImGui::SetCursorScreenPos({area.left, y});
