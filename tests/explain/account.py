@@ -150,7 +150,8 @@ def when_sent(trace, rank, wait, lanes, own):
     receives = sorted((span['end'], lane) for lane in lanes for span in trace.spans[rank][lane]
                       if span['cat'] == 'communication' and span['name'] == 'recv'
                       and (span.get('stage'), span.get('microbatch')) == (wait['stage'], wait['microbatch'])
-                      and span.get('step') == wait.get('step') and span['end'] > own['start'] and span['start'] < own['end'])
+                      and span.get('step') == wait.get('step')
+                      and span['end'] > own['start'] and span['start'] < own['end'])
     if not receives:
         return wait['start']
     end, lane = ([each for each in receives if each[0] <= wait['end']] or receives[:1])[-1]

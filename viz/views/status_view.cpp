@@ -189,8 +189,12 @@ float StatusView::draw_straggler(const Painter& painter, const Rect& rect, Model
   const float left = right - painter.text_width(words, small);
   const float top = rect.top + (painter.px(line_height) - size_of(small)) / 2;
   text_with_links(painter, left, top, words, colours::trouble, small, model.view.wanted_rank);
-  tip(painter, {left, rect.top, right, rect.bottom},
-      {straggler_words(*model.straggler()), "click: go to its row"});
+  std::vector<std::string> lines{straggler_words(*model.straggler())};
+  const StepQuestion question{model.described->step, {change_to_peers_pace(*model.straggler())}};
+  if (const StepAnswer* answer = model.retiming.answer_to(question); answer && answer->recorded > 0)
+    lines.push_back(cost_words(*model.straggler(), answer->recorded, answer->changed));
+  lines.emplace_back("click: go to its row");
+  tip(painter, {left, rect.top, right, rect.bottom}, lines);
   return left;
 }
 
