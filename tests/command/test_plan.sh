@@ -5,7 +5,7 @@
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
-folder=$1 retime=$2
+folder=$1 retime=$2 limit=500    # a plan of thousands of replays, on a busy machine
 plan() { run "$folder/lockstep_plan" "$@"; }
 line() { grep -F -- "$1" <<<"$out" | head -n 1; }
 refuses() { # WHAT WORDS FLAG...
