@@ -8,7 +8,7 @@
 namespace lockstep::viz {
 namespace {
 
-constexpr std::size_t most_classes = 64;      // with the same figures; the remaining ranks stay alone
+constexpr std::size_t most_classes = 64;  // with the same figures; the remaining ranks stay alone
 constexpr std::size_t spans_per_look = 4096;  // between two checks of the clock
 constexpr Band compared_bands[] = {Band::action, Band::kernel};
 

@@ -12,7 +12,8 @@ namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 6> trace_endings{".json", ".gz",  ".zip",
                                                         ".tar",  ".tgz", ".pkl"};
-constexpr int entries_looked_at = 64;  // entries of a subfolder that are read to find out whether it is a run
+constexpr int entries_looked_at =
+    64;  // entries of a subfolder that are read to find out whether it is a run
 
 bool is_trace_name(const std::string& name) {
   return std::ranges::any_of(trace_endings,
