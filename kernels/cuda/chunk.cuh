@@ -12,9 +12,9 @@
 /// to threads nor the order of a sum depends on alignment.
 ///
 /// All of this takes branches, across which the compiler does not move loads. Most arrays don't
-/// need them: their rows are *whole*, that is, multiples of 16 bytes at multiples of 16 bytes.
-/// Kernels are therefore compiled a second time for whole rows (with_whole), with the same order of
-/// sums.
+/// need them: their rows are *whole*: each begins at a multiple of 16 bytes and is a multiple of 16
+/// bytes long. Kernels are therefore compiled a second time for whole rows (with_whole), with the
+/// same order of sums.
 
 #include <cstdint>
 #include <cstring>

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -47,13 +48,15 @@ class Random {
 /// `offset` shifts the start off any alignment, and `gap` elements separate consecutive rows.
 class Array {
  public:
-  explicit Array(Shape shape, std::int64_t gap = 0, std::int64_t offset = 1)
+  /// Without an offset, rows that are a multiple of 32 bytes apart begin at multiples of 16 bytes,
+  /// for which a GPU has kernels of its own; all others begin one element later.
+  explicit Array(Shape shape, std::int64_t gap = 0, std::optional<std::int64_t> offset = {})
       : shape_(shape),
         rows_(shape.rows()),
         columns_(shape.last()),
-        offset_(offset),
+        offset_(offset.value_or((shape.last() + gap) % 8 == 0 ? 0 : 1)),
         stride_(shape.last() + gap),
-        storage_(static_cast<std::size_t>(offset + rows_ * stride_ + 16), not_a_number) {}
+        storage_(static_cast<std::size_t>(offset_ + rows_ * stride_ + 16), not_a_number) {}
 
   /// Returns a View to pass to a kernel, which may write to it even if this Array is const.
   View view() const {
