@@ -29,6 +29,12 @@ void move_to(Device device, Batch& batch);
 Batch batch_without_tokens(const BatchShape& shape, int sequence, std::uint64_t seed = 1,
                            int step = 0);
 
+/// Divides the loss by `tokens` instead: sets the weight of each token to 1 / tokens.
+void weigh(Batch& batch, std::int64_t tokens);
+/// Drops all microbatches of a whole batch except those of `replicas`; the batch divides evenly
+/// among `of` replicas, in order. The loss becomes the mean over the samples that stay.
+void keep_replicas(Batch& batch, const std::vector<int>& replicas, int of);
+
 /// A training text: bytes, each of which is a token, or 16-bit tokens.
 class Corpus {
  public:

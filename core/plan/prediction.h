@@ -22,6 +22,9 @@ struct Phase {
   int first_step = 0;
   int steps = 0;
   int microbatches = 1;  ///< m
+  /// The replicas whose samples the steps use, in ascending order; empty: all. The loss is the mean
+  /// over these samples.
+  std::vector<int> replicas{};
 };
 
 /// A predicted number of bytes, or the reason why there is none. A run rejects a Figure that has

@@ -35,7 +35,7 @@ void ActiveRun::lock_save() {
 
 void ActiveRun::open(RunFolder folder) {
   if (options.platform.device == "cpu") before_ranks = resident_bytes();
-  recording.open(std::move(folder), options);
+  recording.open(std::move(folder), options, info.replays);
 }
 
 void ActiveRun::train(Rank& rank, const std::function<void(Rank&)>& body) {

@@ -16,7 +16,7 @@ class Batches {
   class Iterator {
    public:
     Iterator(Batches* batches, int step) : batches_(batches), step_(step) {}
-    const Batch& operator*() const { return batches_->batch_; }
+    Batch& operator*() const { return batches_->batch_; }
     Iterator& operator++();
     bool operator==(const Iterator& other) const { return step_ == other.step_; }
 

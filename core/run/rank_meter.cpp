@@ -135,7 +135,9 @@ void RankMeter::record_loss(double loss) {
   results_.losses.emplace_back(step, loss);
   // Each replica knows only its share of the batch's mean loss, so the progress line shows the mean
   // over the first replica's own tokens.
-  const double own_mean = loss * place.size(Axis::dp_cp);
+  const std::size_t contributing = results_.phases.back().phase.replicas.size();
+  const double own_mean =
+      loss * (contributing > 0 ? static_cast<int>(contributing) : place.size(Axis::dp_cp));
   rank_.trace.loss(own_mean, rank_.compute.now());
   if (place.coordinate(Axis::dp_cp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;

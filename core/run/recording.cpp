@@ -5,13 +5,13 @@
 
 namespace lockstep {
 
-void Recording::open(RunFolder folder_, const Options& options) {
+void Recording::open(RunFolder folder_, const Options& options, bool replays) {
   const Output& output = options.output;
   folder = std::move(folder_);
   if (output.traced())
     writer = std::make_unique<TraceWriter>(folder.path, output.view, output.view_token,
                                            [this](const std::string& why) { warn(why); });
-  if (output.trace != "none" && options.plan.modelled)
+  if (output.trace != "none" && options.plan.modelled && replays)
     operations = std::make_unique<OperationBook>(options.plan.mesh.ranks());
   open_ = true;
 }

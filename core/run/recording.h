@@ -21,7 +21,7 @@ class Recording {
   explicit Recording(const Console& console) : console_(console) {}
 
   /// Starts writing to `folder_`, and to the viewer if there is one; nothing with --trace none.
-  void open(RunFolder folder_, const Options& options);
+  void open(RunFolder folder_, const Options& options, bool replays);
   bool is_open() const { return open_; }
   /// Warns, once per run, that the trace can't be written; the run continues. Any thread may call
   /// this.

@@ -97,11 +97,12 @@ double Bubble::share() const {
 }
 
 std::optional<Bubble> bubble(const Timeline& timeline, int step) {
-  Bubble result{.ranks = static_cast<int>(timeline.ranks().size())};
+  Bubble result{.ranks = 0};
   std::optional<Interval> window;
   for (const auto& rank : timeline.ranks()) {
     const Intervals actions = pipeline_actions(timeline, *rank, step);
     if (actions.empty()) continue;
+    ++result.ranks;
     result.busy = plus(result.busy, length(actions));
     if (!window) window = Interval{actions.front().start, actions.back().end};
     window->start = std::min(window->start, actions.front().start);

@@ -59,7 +59,8 @@ struct Bubble {
 
 /// Returns the bubble of a step: the fraction of the ranks' time during which no pipeline action is
 /// running. The window extends from the first start to the last end of the step's pipeline actions,
-/// over all ranks of the timeline. Empty if the step has no pipeline actions.
+/// over all ranks. A rank without any takes no part in the step, so its time does not count. Empty
+/// if the step has no pipeline actions.
 std::optional<Bubble> bubble(const Timeline& timeline, int step);
 
 /// Returns the bubble of one rank. Its window extends from the first start to the last end of that

@@ -41,26 +41,34 @@ void Transport::use(Gpu& gpu) {
   gpu_queue_ = std::make_unique<GpuQueue>(gpu);
 }
 
+void Transport::count_on(const Transport& other) {
+  account_->counts = other.account_->counts;
+}
+
 void Transport::count_sent(const char* operation, std::int64_t bytes) {
   const Operation counted_as = operation_named(operation);
-  std::lock_guard lock{account_->mutex};
-  account_->traffic.bytes_sent[counted_as] += bytes;
+  Counts& counts = *account_->counts;
+  std::lock_guard lock{counts.mutex};
+  counts.traffic.bytes_sent[counted_as] += bytes;
 }
 
 void Transport::count_overhead(std::int64_t bytes) {
-  std::lock_guard lock{account_->mutex};
-  account_->traffic.overhead_bytes += bytes;
+  Counts& counts = *account_->counts;
+  std::lock_guard lock{counts.mutex};
+  counts.traffic.overhead_bytes += bytes;
 }
 
 void Transport::count_library_call(const char* operation) {
   const Operation counted_as = operation_named(operation);
-  std::lock_guard lock{account_->mutex};
-  ++account_->traffic.library_calls[counted_as];
+  Counts& counts = *account_->counts;
+  std::lock_guard lock{counts.mutex};
+  ++counts.traffic.library_calls[counted_as];
 }
 
 Traffic Transport::traffic() const {
-  std::lock_guard lock{account_->mutex};
-  return account_->traffic;
+  Counts& counts = *account_->counts;
+  std::lock_guard lock{counts.mutex};
+  return counts.traffic;
 }
 
 std::unique_ptr<NativeCollectives> Transport::native(const std::vector<int>&, int) {

@@ -144,6 +144,9 @@ class Transport {
   /// clock has reached that time.
   virtual void wait_until(Picoseconds /*time*/) {}
 
+  /// Counts this endpoint's traffic as traffic of `other`, which is of the same rank. Call it
+  /// before sending anything or creating workers.
+  void count_on(const Transport& other);
   /// Counts bytes that this rank has sent. send() already calls this.
   void count_sent(const char* operation, std::int64_t bytes);
   /// Counts a collective that the backend's library performs (NativeCollectives).
@@ -169,12 +172,16 @@ class Transport {
   virtual void give_up(bool now) = 0;
 
  protected:
+  struct Counts {
+    std::mutex mutex;
+    Traffic traffic;
+  };
   /// State shared by the agents of one rank.
   struct Account {
-    mutable std::mutex mutex;
-    Traffic traffic;
+    std::mutex mutex;
     std::set<std::string> groups;
     int next_channel = control_channel + 1;
+    std::shared_ptr<Counts> counts = std::make_shared<Counts>();
   };
   explicit Transport(std::shared_ptr<Account> account) : account_(std::move(account)) {}
   const std::shared_ptr<Account>& account() const { return account_; }

@@ -36,8 +36,10 @@ struct LessonInfo {
   bool clips = true;              ///< takes --clip
   std::string why_no_time{};      ///< why the lesson does not take --time, or empty if it does
   bool f32_reference = false;     ///< the single-device run always uses f32, to compare precisions
-  bool trains = true;             ///< there are batches, losses and parameters to compare
-  bool model = true;              ///< there is a model, with flags for its shape
+  /// Whether other clusters can time what a step does. Not if it depends on when ranks die.
+  bool replays = true;
+  bool trains = true;  ///< there are batches, losses and parameters to compare
+  bool model = true;   ///< there is a model, with flags for its shape
   /// The mesh axes that the lesson uses. The first axis takes the ranks that the flags do not
   /// assign.
   std::vector<Axis> axes{Axis::pp};

@@ -34,6 +34,7 @@ Ran read_step(const Timeline& timeline, int step, const std::vector<int>& pipeli
         for (const TimelineSpan& span : row)
           if (span.step == step && is_pipeline_action(timeline, span)) spans.push_back(&span);
     std::sort(spans.begin(), spans.end(), [](auto a, auto b) { return a->start < b->start; });
+    if (spans.empty()) continue;  // it takes no part
     auto& actions = ran.schedule.actions.emplace_back();
     auto& durations = ran.durations.emplace_back();
     for (const TimelineSpan* span : spans) {

@@ -40,18 +40,27 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                              .size = options.plan.batch.sequences / (m * replicas),
                              .documents = options.plan.batch.documents};
       Batch batch = corpus.batch(options.plan.seed, data, shape);
+      if (!phase.replicas.empty()) keep_replicas(batch, phase.replicas, replicas);
       move_to(device, batch);
       return accumulate_gradients(model, batch);
     }
     std::vector<Batch> shares;
-    for (int replica = 0; replica < replicas; ++replica)
+    std::vector<int> contributing = phase.replicas;
+    for (int replica = 0; phase.replicas.empty() && replica < replicas; ++replica)
+      contributing.push_back(replica);
+    for (const int replica : contributing)
       shares.push_back(corpus.batch(options.plan.seed, data,
                                     {.microbatches = m,
                                      .size = options.plan.batch.sequences / (m * replicas),
                                      .replicas = replicas,
                                      .replica = replica,
                                      .documents = options.plan.batch.documents}));
-    for (Batch& share : shares) move_to(device, share);
+    for (Batch& share : shares) {
+      if (!phase.replicas.empty())
+        weigh(share, share.microbatches.front().tokens.elements() * m *
+                         static_cast<std::int64_t>(contributing.size()));
+      move_to(device, share);
+    }
     return accumulate_in_order(model, shares, order);
   };
   Reference reference;

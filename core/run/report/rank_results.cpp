@@ -35,6 +35,7 @@ json to_json(const PhaseResults& results) {
                 {"first_step", results.phase.first_step},
                 {"steps", results.phase.steps},
                 {"microbatches", results.phase.microbatches},
+                {"replicas", results.phase.replicas},
                 {"formula", results.predicted.formula},
                 {"bubble", optional(results.predicted.bubble)},
                 {"bubble_simulated", optional(results.predicted.bubble_simulated)},
@@ -57,7 +58,8 @@ json to_json(const PhaseResults& results) {
 
 PhaseResults phase_from(const json& value) {
   PhaseResults results;
-  results.phase = {value["name"], value["first_step"], value["steps"], value["microbatches"]};
+  results.phase = {value["name"], value["first_step"], value["steps"], value["microbatches"],
+                   value["replicas"]};
   results.predicted.formula = value["formula"];
   results.predicted.bubble = optional(value["bubble"]);
   results.predicted.bubble_simulated = optional(value["bubble_simulated"]);

@@ -1,0 +1,312 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/comm/group.h"
+#include "core/comm/threads/thread_fabric.h"
+#include "lessons/20_when_ranks_die/coordinator.h"
+#include "lessons/20_when_ranks_die/faults.h"
+
+namespace lockstep {
+
+/// A coordinator for ranks that are threads, as torchft's lighthouse is one for processes. It lives
+/// apart from the ranks, so it survives any of them, and its decisions are atomic: no member can
+/// learn that a step counts while another learns that it does not.
+///
+/// The members of a quorum have a network of their own. When one is lost, this network fails, so
+/// every wait in it ends at once; the survivors then meet here and get a new one.
+class Lighthouse final : public Coordinator {
+ public:
+  /// What happened, in order, for the report.
+  struct Event {
+    int step = 0;
+    std::string text;
+  };
+
+  /// A member that neither arrives nor computes for `patience_seconds` is given up. Returning ranks
+  /// are waited for in the steps for which `faults` has them return, so that a run can be repeated.
+  Lighthouse(int ranks, const Faults& faults, double patience_seconds)
+      : faults_(faults), patience_(patience_seconds) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      alive_.insert(rank);
+      current_.insert(rank);
+    }
+    ranks_ = ranks;
+  }
+
+  Quorum quorum(Rank& rank, int step) override {
+    rank.transport->check();
+    std::unique_lock lock{mutex_};
+    if (!failure_.empty()) throw RunError(failure_);
+    arrived_[rank.id] = {step, rank.compute.now(), &rank};
+    const bool joins = !alive_.contains(rank.id);
+    if (joins && step < step_)
+      throw RunError(fmt::format("rank {} returned for step {}, but the others are in step {}",
+                                 rank.id, step, step_));
+    busy_.try_emplace(rank.id, rank.id, rank.compute);
+    decide();
+    wait(lock, rank, joins ? Waits::for_its_step : Waits::for_members,
+         [&] { return !arrived_.contains(rank.id); });
+    if (quorum_.number != joined_[rank.id] && rank.clock.is_modelled())
+      rank.compute.wait({latest_},
+                        {.name = "quorum", .category = Category::wait, .group = "quorum"});
+    joined_[rank.id] = quorum_.number;
+    return quorum_;
+  }
+
+  Connection connect(Rank& rank, const Quorum& quorum) override {
+    std::unique_lock lock{mutex_};
+    auto own = networks_[static_cast<std::size_t>(quorum.number)]->endpoint(rank.id, one_gpu_);
+    lock.unlock();
+    if (rank.gpu) own->use(*rank.gpu);
+    own->count_on(*rank.transport);
+    own->computes_on(rank.compute);
+    // Messages of different quorums have different flows in the trace.
+    own->open_channels(quorum.number * channels_of_quorum);
+    Transport& transport = *own;
+    return {std::move(own), transport, transport.open_channels(Group::channels_taken)};
+  }
+
+  Vote vote(Rank& rank, const Quorum& quorum, std::uint32_t checksum) override {
+    std::unique_lock lock{mutex_};
+    if (broken(quorum)) return Vote::retry;
+    votes_[rank.id] = checksum;
+    latest_ = std::max(latest_, rank.compute.now());
+    const int ballot = ballots_;
+    if (votes_.size() == quorum_.members.size()) count_votes();
+    wait(lock, rank, Waits::for_votes, [&] { return ballots_ != ballot || broken(quorum); });
+    return ballots_ != ballot ? outcome_ : Vote::retry;
+  }
+
+  void sit_out(Rank& rank, int step) override {
+    std::unique_lock lock{mutex_};
+    wait(lock, rank, Waits::for_its_step, [&] { return done_ >= step; });
+    if (rank.clock.is_modelled()) rank.compute.wait({latest_}, absent);
+  }
+
+  bool is_broken(const Quorum& quorum) override {
+    std::lock_guard lock{mutex_};
+    return broken(quorum);
+  }
+
+  void leave(Rank& rank) override {
+    std::lock_guard lock{mutex_};
+    if (alive_.contains(rank.id)) lose(rank.id, "died");
+    decide();
+  }
+
+  void note(int step, const std::string& text) override {
+    std::lock_guard lock{mutex_};
+    events_.push_back({step, text});
+  }
+
+  void stall(Rank& rank) override {
+    std::unique_lock lock{mutex_};
+    wait(lock, rank, Waits::for_its_step, [&] { return !alive_.contains(rank.id); });
+  }
+
+  std::vector<Event> events() const {
+    std::lock_guard lock{mutex_};
+    return events_;
+  }
+
+ private:
+  /// The channels that a quorum's members open on its network at most.
+  static constexpr int channels_of_quorum = 4;
+  /// The attempts that may fail, one after another, although no member is lost.
+  static constexpr int most_void_attempts = 3;
+
+  struct Arrival {
+    int step = 0;
+    Picoseconds time = 0;
+    Rank* rank = nullptr;
+  };
+  enum class Waits { for_members, for_votes, for_its_step };
+
+  bool broken(const Quorum& quorum) const {
+    return quorum.number != quorum_.number || !networks_.back()->failure().empty();
+  }
+
+  /// Forms the next quorum if everybody who should be in it has arrived.
+  void decide() {
+    if (alive_.empty()) return;
+    const auto first = arrived_.find(*alive_.begin());
+    if (first == arrived_.end()) return;
+    const int step = first->second.step;
+    std::set<int> members = alive_;
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (faults_.returns(rank, step) && !late_.contains({rank, step})) members.insert(rank);
+    for (const int rank : members)
+      if (const auto found = arrived_.find(rank);
+          found == arrived_.end() || found->second.step != step)
+        return;
+    form(step, members);
+  }
+
+  void form(int step, const std::set<int>& members) {
+    const std::vector<int> before = quorum_.members;
+    quorum_.members.assign(members.begin(), members.end());
+    const std::string why = networks_.empty() ? "" : networks_.back()->failure();
+    void_attempts_ = !why.empty() && before == quorum_.members ? void_attempts_ + 1 : 0;
+    if (void_attempts_ == most_void_attempts)
+      throw_later(fmt::format("step {} failed {} times with the same ranks: {}", step,
+                              void_attempts_, why));
+    quorum_.behind.clear();
+    for (const int rank : members)
+      if (!current_.contains(rank)) quorum_.behind.push_back(rank);
+    if (quorum_.behind.size() == members.size())
+      throw_later(
+          fmt::format("no rank that is left in step {} has the state: the last one that "
+                      "had it is dead; continue from a checkpoint",
+                      step));
+    latest_ = 0;
+    for (const int rank : members) latest_ = std::max(latest_, arrived_[rank].time);
+    if (networks_.empty() || before != quorum_.members || !why.empty()) {
+      quorum_.number = static_cast<int>(networks_.size());
+      networks_.push_back(std::make_unique<ThreadFabric>(ranks_, patience_));
+      for (int rank = 0; rank < ranks_; ++rank)
+        if (!members.contains(rank)) networks_.back()->finish(rank);
+      if (!before.empty() && step == step_)
+        events_.push_back({step, list_of(quorum_.members) + " attempted the step again"});
+    }
+    for (const int rank : members)
+      if (!alive_.contains(rank)) events_.push_back({step, list_of({rank}) + " returned"});
+    if (!quorum_.behind.empty())
+      events_.push_back({step, list_of(quorum_.behind) + " took the state from the others"});
+    alive_ = members;
+    step_ = step;
+    votes_.clear();
+    for (const int rank : members) arrived_.erase(rank);
+    changed_.notify_all();
+  }
+
+  void count_votes() {
+    std::map<std::uint32_t, std::set<int>> by_checksum;
+    for (const auto& [rank, checksum] : votes_) by_checksum[checksum].insert(rank);
+    outcome_ = Vote::commit;
+    if (by_checksum.size() > 1) find_corrupt(by_checksum);
+    if (outcome_ == Vote::commit) {
+      current_ = alive_;
+      done_ = step_;
+    }
+    votes_.clear();
+    ++ballots_;
+    changed_.notify_all();
+  }
+
+  /// The members' states should be bitwise identical. Those that differ from the majority's are
+  /// corrupt.
+  void find_corrupt(const std::map<std::uint32_t, std::set<int>>& by_checksum) {
+    outcome_ = Vote::retry;
+    const auto most = std::ranges::max_element(by_checksum, {},
+                                               [](const auto& each) { return each.second.size(); });
+    if (2 * most->second.size() <= votes_.size())
+      return throw_later(
+          fmt::format("step {}: the states of ranks {} differ, and no majority agrees, so nothing "
+                      "shows whose is corrupt; continue from a checkpoint",
+                      step_, fmt::join(quorum_.members, ", ")));
+    std::vector<int> corrupt;
+    for (const auto& [rank, checksum] : votes_)
+      if (checksum != most->first) corrupt.push_back(rank);
+    for (const int rank : corrupt) current_.erase(rank);
+    events_.push_back({step_, fmt::format("the parameters of {} differ from those of the {} others",
+                                          list_of(corrupt), most->second.size())});
+  }
+
+  void lose(int rank, const std::string& how) {
+    alive_.erase(rank);
+    current_.erase(rank);
+    arrived_.erase(rank);
+    const std::string what = fmt::format("rank {} {}", rank, how);
+    events_.push_back({step_, what});
+    if (!networks_.empty()) networks_.back()->fail(what);
+    if (alive_.empty())
+      throw_later(fmt::format("{} in step {}, and no other rank was left", what, step_));
+    changed_.notify_all();
+  }
+
+  /// Waits until over(). If this rank waits too long for others, it ends the attempt: those that
+  /// wait for somebody else then arrive for the next quorum, and whoever does not is given up.
+  template <class Over>
+  void wait(std::unique_lock<std::mutex>& lock, Rank& rank, Waits why, const Over& over) {
+    const std::chrono::duration<double> slice{std::min(0.05, patience_ / 4)};
+    double waited = 0;
+    while (!changed_.wait_for(lock, slice, [&] { return over() || !failure_.empty(); })) {
+      rank.transport->check();
+      if (why == Waits::for_its_step) continue;
+      waited += slice.count();
+      for (const int other : missing(why))
+        if (const auto busy = busy_.find(other); busy != busy_.end() && busy->second.is_busy())
+          waited = 0;
+      if (waited < patience_) continue;
+      if (why == Waits::for_votes) {
+        networks_.back()->fail(
+            fmt::format("rank {} has waited {:g} s for a vote", rank.id, patience_));
+        changed_.notify_all();
+        continue;
+      }
+      for (const int other : missing(why)) lose(other, "stalled");
+      const int step = arrived_.contains(rank.id) ? arrived_[rank.id].step : step_;
+      for (int other = 0; other < ranks_; ++other)
+        if (faults_.returns(other, step) && !arrived_.contains(other)) late_.insert({other, step});
+      decide();
+    }
+    if (!failure_.empty() && !over()) throw RunError(failure_);
+  }
+  /// Returns the members that have not arrived or voted.
+  std::vector<int> missing(Waits why) const {
+    std::vector<int> ranks;
+    for (const int rank : alive_)
+      if (why == Waits::for_votes ? !votes_.contains(rank) : !arrived_.contains(rank))
+        ranks.push_back(rank);
+    return ranks;
+  }
+
+  void throw_later(const std::string& why) {
+    if (failure_.empty()) failure_ = why;
+    changed_.notify_all();
+  }
+
+  static std::string list_of(const std::vector<int>& ranks) {
+    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+  }
+
+  Faults faults_;
+  double patience_;
+  int ranks_ = 0;
+  bool one_gpu_ = false;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<int> alive_;                 ///< ranks that have not died
+  std::set<int> current_;               ///< ranks that have the state of the last step that counts
+  std::map<int, Arrival> arrived_;      ///< ranks that wait for a quorum
+  std::set<std::pair<int, int>> late_;  ///< ranks that did not return for a step
+  std::map<int, BusyRank> busy_;
+  std::map<int, int> joined_;  ///< by rank: the number of its last quorum
+  Quorum quorum_;
+  int step_ = 0;
+  int done_ = -1;  ///< the last step that counts
+  Picoseconds latest_ = 0;
+  std::map<int, std::uint32_t> votes_;
+  int ballots_ = 0;
+  Vote outcome_ = Vote::commit;
+  int void_attempts_ = 0;
+  std::vector<std::unique_ptr<ThreadFabric>> networks_;  ///< by quorum; Transports refer to them
+  std::vector<Event> events_;
+  std::string failure_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,207 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "core/base/error.h"
+#include "core/pipeline/executor.h"
+#include "lessons/09_1f1b/one_f_one_b.h"
+#include "lessons/20_when_ranks_die/coordinator.h"
+#include "lessons/20_when_ranks_die/fault_injection.h"
+#include "lessons/20_when_ranks_die/peer_checkpoint.h"
+#include "lessons/20_when_ranks_die/survivor.h"
+
+namespace lockstep {
+
+/// Returns the plan of a pipeline of `members` ranks.
+inline Plan plan_of_pipeline(const Plan& plan, int members) {
+  Plan fewer = plan;
+  fewer.set_mesh(Mesh::along(Axis::pp, members));
+  return fewer;
+}
+
+/// A rank of a 1F1B pipeline (lesson 9) that may lose ranks.
+///
+/// Each rank holds another part of the state, so a death loses some of it. The others then divide
+/// the layers among themselves, load the last checkpoint from one another's memory, and repeat the
+/// steps since it was taken.
+class SurvivingPipeline final : public Survivor {
+ public:
+  /// The ranks take a checkpoint every `interval` steps.
+  SurvivingPipeline(Rank& rank, Coordinator& coordinator, FaultInjection& faults, int interval,
+                    int trained_steps)
+      : rank_(rank),
+        coordinator_(coordinator),
+        faults_(faults),
+        interval_(interval),
+        trained_steps_(trained_steps) {}
+
+  void join(int step, const Load& load) override {
+    quorum_ = coordinator_.quorum(rank_, step);
+    stage_ = std::make_unique<Stage>(rank_, coordinator_.connect(rank_, quorum_), quorum_);
+    load(stage_->model.parameters(), stage_->optimizer);
+    next_ = step;
+    begin_checkpoints();
+  }
+
+  std::optional<double> step(int step, Batch& batch) override {
+    batches_[step] = std::move(batch);
+    while (true) {
+      const Quorum quorum = coordinator_.quorum(rank_, step);
+      try {
+        if (quorum.number != quorum_.number) recover(quorum, step);
+        for (; next_ < step; ++next_) {  // the steps that the checkpoint does not have
+          run(next_);
+          stage_->optimizer.step();
+        }
+        std::optional<BatchLoss> loss;
+        if (attempt(step, loss)) return loss ? std::optional<double>{*loss} : std::nullopt;
+      } catch (const RunError&) {
+        if (!coordinator_.is_broken(quorum_)) throw;  // it is not because a rank is lost
+      }
+    }
+  }
+
+  void finish() override {
+    try {
+      checkpoint_->finish();
+    } catch (const RunError&) {  // a rank has died after the last step, which counts
+      if (!coordinator_.is_broken(quorum_)) throw;
+    }
+  }
+  const std::vector<Parameter*>& parameters() const override { return stage_->model.parameters(); }
+  const AdamW& optimizer() const override { return stage_->optimizer; }
+
+ private:
+  /// This rank's stage in the pipeline of a quorum.
+  struct Stage {
+    Stage(Rank& rank, Coordinator::Connection connection_, const Quorum& quorum)
+        : connection(std::move(connection_)),
+          plan(plan_of_pipeline(rank.plan, static_cast<int>(quorum.members.size()))),
+          endpoint{connection.transport, rank.device, rank.endpoint.collectives},
+          group(endpoint, quorum.members, "pp", connection.channels),
+          place(plan.place(group.rank())),
+          model(plan, place, rank.device),
+          optimizer(model.parameters(), rank.device, plan.optimizer),
+          pipeline(endpoint, group, one_f_one_b(group.size(), plan.batch.microbatches), {&model},
+                   plan.boundary(plan.batch.microbatches)) {}
+    Coordinator::Connection connection;
+    Plan plan;
+    Endpoint endpoint;
+    Group group;
+    Place place;
+    Gpt model;
+    AdamW optimizer;
+    PipelineExecutor pipeline;
+  };
+
+  /// Runs the passes of a step on this rank's stage.
+  std::optional<BatchLoss> run(int step) {
+    stage_->model.zero_gradients();
+    return stage_->pipeline.step(batches_.at(step));
+  }
+
+  /// Returns whether the step counts.
+  bool attempt(int step, std::optional<BatchLoss>& loss) {
+    faults_.strike(step, DeathPoint::start);
+    const FaultInjection::InBackward in_backward{faults_, step, stage_->model};
+    loss = run(step);
+    checkpoint_->finish();  // it travelled while this step computed
+    faults_.strike(step, DeathPoint::sum);
+    if (coordinator_.vote(rank_, quorum_, 0) != Vote::commit) return false;
+    checkpoint_->complete();
+    saved_.reset();
+    batches_.erase(batches_.begin(), batches_.upper_bound(checkpoint_->step()));
+    stage_->optimizer.step();
+    next_ = step + 1;
+    if (next_ % interval_ == 0) try {
+        checkpoint_->begin(stage_->optimizer, step);
+      } catch (const RunError&) {  // a rank is lost, but the step counts
+        if (!coordinator_.is_broken(quorum_)) throw;
+      }
+    return true;
+  }
+
+  void begin_checkpoints() {
+    checkpoint_ = std::make_unique<PeerCheckpoint>(rank_.device, stage_->group, stage_->plan);
+    checkpoint_->begin(stage_->optimizer, next_ - 1);
+  }
+
+  /// Divides the layers among the ranks that are left, and loads the last complete checkpoint.
+  void recover(const Quorum& quorum, int step) {
+    quorum_ = quorum;
+    checkpoint_->detach();
+    if (checkpoint_->is_complete()) saved_ = std::move(checkpoint_);
+    stage_.reset();
+    if (!saved_)
+      throw RunError("a rank died before the ranks had exchanged their first checkpoint");
+    stage_ = std::make_unique<Stage>(rank_, coordinator_.connect(rank_, quorum), quorum);
+    load_from_peers(*saved_);
+    next_ = saved_->step() + 1;
+    if (stage_->group.rank() == 0)
+      coordinator_.note(
+          step,
+          fmt::format("{} ranks divide the layers, and load the state {}", stage_->group.size(),
+                      next_ == 0 ? "before step 0" : fmt::format("after step {}", next_ - 1)));
+    begin_checkpoints();
+  }
+
+  /// For each rank of the new pipeline and each parameter of its stage, the rank whose memory has
+  /// the state sends it. All ranks go through the same list, so sends and receives match.
+  void load_from_peers(const PeerCheckpoint& saved) {
+    Stage& stage = *stage_;
+    std::map<int, AdamW::Moments> mine;
+    for (const AdamW::Moments& each : stage.optimizer.moments())
+      mine.emplace(each.parameter->order, each);
+    for (int member = 0; member < stage.group.size(); ++member)
+      for (const Held& held : stage.plan.place(member).held) {
+        const ParameterSpec& spec =
+            stage.plan.parameters()[static_cast<std::size_t>(held.parameter)];
+        const int source = saved.source(spec.order, quorum_.members);
+        if (source < 0)
+          throw RunError(fmt::format(
+              "both ranks that had the state of {} in memory are dead; continue from a checkpoint "
+              "on disk",
+              spec.name));
+        const bool sends = source == rank_.id, receives = member == stage.group.rank();
+        if (sends && receives) put(mine.at(spec.order), saved.state(spec.order));
+        if (sends && !receives) stage.group.send(saved.state(spec.order), member).wait();
+        if (!sends && receives) {
+          const Tensor state{
+              rank_.device.memory, {3 * spec.shape.elements()}, MemoryCategory::communication};
+          stage.group.receive(state, stage_member(source)).wait();
+          put(mine.at(spec.order), state);
+        }
+      }
+    stage.optimizer.resume(trained_steps_ + saved.step() + 1);
+  }
+  int stage_member(int rank) const {
+    return static_cast<int>(std::ranges::find(quorum_.members, rank) - quorum_.members.begin());
+  }
+  void put(const AdamW::Moments& to, View state) {
+    const std::int64_t n = to.momentum.elements();
+    rank_.compute.launch(
+        Span{.name = "load checkpoint"}, {.bytes = 2.0 * static_cast<double>(state.bytes())},
+        [&](const Kernels& kernels, Queue queue) {
+          for (int part = 0; const View& into : {to.parameter->value, to.momentum, to.variance})
+            kernels.copy(queue, state.columns(n * part++, n), into.reshaped({n}));
+        });
+  }
+
+  Rank& rank_;
+  Coordinator& coordinator_;
+  FaultInjection& faults_;
+  int interval_, trained_steps_;
+  Quorum quorum_;
+  std::map<int, Batch> batches_;           ///< since the complete checkpoint, by step
+  int next_ = 0;                           ///< the next step that this rank's state has not taken
+  std::unique_ptr<PeerCheckpoint> saved_;  ///< of a pipeline that is no more
+  std::unique_ptr<Stage> stage_;
+  std::unique_ptr<PeerCheckpoint> checkpoint_;  ///< of this pipeline
+};
+
+}  // namespace lockstep
