@@ -78,6 +78,7 @@ struct ActiveRun {
   const Corpus& corpus;
   const std::function<std::string()> difference;
   std::vector<AlternativeRun> alternatives;  ///< Lesson::alternative's
+  std::function<std::string()> advice;       ///< Lesson::if_it_fails's, or none
   Console console;
   Progress progress;
   Stop stop;

@@ -48,7 +48,7 @@ void report_failure(RankMessage::Kind kind, const std::string& what) {
 
 /// Starts the ranks under mpirun and waits for them.
 int launch_processes(const Options& options, const std::string& lesson, int argc, char** argv,
-                     SignalWatch& watch) {
+                     SignalWatch& watch, const std::function<std::string()>& advice) {
   const auto& [plan, run, platform, output] = options;
   find_mpirun();
   // These locks are only a check; rank 0 will hold its own.
@@ -63,7 +63,7 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
                           [&, ranks = plan.mesh.ranks()](const std::map<int, std::string>& hosts) {
                             folder.keep_whole_lines(ranks);
                             folder.merge(ranks);  // merges the files that exist
-                            return folder.where_the_trace_is(hosts);
+                            return folder.where_the_trace_is(hosts) + (advice ? advice() : "");
                           });
 }
 
@@ -144,9 +144,10 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (!run.load.empty()) check_checkpoint(options);
 
   if (options.platform.launch == Launch::mpi && !under_mpi())
-    return launch_processes(options, info_.name, argc_, argv_, watch);
+    return launch_processes(options, info_.name, argc_, argv_, watch, advice_);
   active_ = std::make_unique<ActiveRun>(info_, options, *corpus_, difference_);
   active_->alternatives = alternatives_;
+  active_->advice = advice_;
   return live(*active_, *launcher_of(*active_), body, watch);
 }
 

@@ -69,6 +69,11 @@ class Lesson {
   /// nothing if the runs agree. A difference fails the parity check.
   void compare(std::function<std::string()> difference) { difference_ = std::move(difference); }
 
+  /// Adds to the line that reports a failed run. `advice` is called once the ranks have ended, and
+  /// returns text that begins with "; ", or nothing. Under mpirun, it runs in the process that
+  /// started the ranks.
+  void if_it_fails(std::function<std::string()> advice) { advice_ = std::move(advice); }
+
   /// Adds another run that differs from this one in one thing, such as "equally many tokens for
   /// every expert". `record` returns its operations up to this run's last step (record_dry_run), or
   /// nothing if there is no such run. At the end of a run on the modelled clock, the report says
@@ -155,6 +160,7 @@ class Lesson {
   std::vector<std::function<void(const Options&)>> checks_;
   std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
   std::function<std::string()> difference_;
+  std::function<std::string()> advice_;
   std::vector<AlternativeRun> alternatives_;
   std::function<std::vector<int>(const Options&)> placement_;
   std::vector<std::string> chosen_by_time_;

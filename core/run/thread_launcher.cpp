@@ -119,7 +119,9 @@ int ThreadLauncher::fail(ActiveRun& run) {
     print_error("{}\n", failure);
   } catch (...) {
     print_error("the run failed: {}\nthe last operations of each rank, newest last:\n{}",
-                with_epilogue(failure, run.recording.folder.where_the_trace_is()), operations_);
+                with_epilogue(failure, run.recording.folder.where_the_trace_is() +
+                                           (run.advice ? run.advice() : "")),
+                operations_);
   }
   // A rank that keeps running can be ended only by ending the process.
   std::fflush(stdout);

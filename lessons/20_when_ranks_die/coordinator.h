@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,6 +46,9 @@ class Coordinator {
     int channels;
   };
   virtual Connection connect(Rank& rank, const Quorum& quorum) = 0;
+  /// A transport between the threads that save checkpoints for the members, whose ranks are their
+  /// places in the quorum; null if they can't. The coordinator must outlive it.
+  virtual std::unique_ptr<Transport> storage(Rank& rank, const Quorum& quorum) = 0;
   /// Each member votes for the attempt, with a checksum of its state. Blocks until the outcome is
   /// known, which is the same on all members.
   virtual Vote vote(Rank& rank, const Quorum& quorum, std::uint32_t checksum) = 0;
@@ -55,8 +59,9 @@ class Coordinator {
   virtual bool is_broken(const Quorum& quorum) = 0;
   /// Adds a line to what the ranks have survived.
   virtual void note(int /*step*/, const std::string& /*text*/) {}
-  /// A rank is about to end, with everything that it knows.
-  virtual void leave(Rank& rank) = 0;
+  /// A rank ends. Its connections break first; then it calls `forget`, after which it has lost
+  /// everything that it knew; only then do the others go on without it.
+  virtual void leave(Rank& rank, const std::function<void()>& forget) = 0;
   /// Blocks until the others have given this rank up.
   virtual void stall(Rank& rank) = 0;
 };
@@ -68,7 +73,7 @@ class Presence {
     coordinator.enter(rank);
   }
   ~Presence() {
-    if (std::uncaught_exceptions() > 0) coordinator_.leave(rank_);
+    if (std::uncaught_exceptions() > 0) coordinator_.leave(rank_, [] {});
   }
   Presence(const Presence&) = delete;
   Presence& operator=(const Presence&) = delete;

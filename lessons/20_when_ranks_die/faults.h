@@ -174,6 +174,10 @@ inline void Faults::check(int ranks, int steps) const {
     if (fault.step >= steps)
       throw wrong(fault,
                   fmt::format("the run has {} steps; give one from 0 to {}", steps, steps - 1));
+    if (first_absent(fault) == steps)
+      throw wrong(fault, fmt::format("nothing comes after step {}, so nobody would notice; give an "
+                                     "earlier step",
+                                     fault.step));
     if (fault.returns && (*fault.returns <= first_absent(fault) || *fault.returns >= steps))
       throw wrong(fault,
                   fmt::format("a rank that is absent from step {} on can return for steps {} to {}",

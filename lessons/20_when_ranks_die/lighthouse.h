@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -69,7 +70,8 @@ class Lighthouse final : public Coordinator {
 
   Connection connect(Rank& rank, const Quorum& quorum) override {
     std::unique_lock lock{mutex_};
-    auto own = networks_[static_cast<std::size_t>(quorum.number)]->endpoint(rank.id, one_gpu_);
+    auto own = networks_[static_cast<std::size_t>(quorum.number)].training->endpoint(
+        rank.id, rank.transport->combines());
     lock.unlock();
     if (rank.gpu) own->use(*rank.gpu);
     own->count_on(*rank.transport);
@@ -102,8 +104,19 @@ class Lighthouse final : public Coordinator {
     return broken(quorum);
   }
 
-  void leave(Rank& rank) override {
+  std::unique_ptr<Transport> storage(Rank& rank, const Quorum& quorum) override {
     std::lock_guard lock{mutex_};
+    const auto place = std::ranges::find(quorum.members, rank.id) - quorum.members.begin();
+    return networks_[static_cast<std::size_t>(quorum.number)].storage->endpoint(
+        static_cast<int>(place));
+  }
+
+  void leave(Rank& rank, const std::function<void()>& forget) override {
+    std::unique_lock lock{mutex_};
+    if (alive_.contains(rank.id)) break_connections(fmt::format("rank {} died", rank.id));
+    lock.unlock();
+    forget();
+    lock.lock();
     if (alive_.contains(rank.id)) lose(rank.id, "died");
     decide();
   }
@@ -134,10 +147,21 @@ class Lighthouse final : public Coordinator {
     Picoseconds time = 0;
     Rank* rank = nullptr;
   };
+  /// What connects the members of a quorum.
+  struct Network {
+    Network(int ranks, const std::set<int>& members, double patience)
+        : training(std::make_unique<ThreadFabric>(ranks, patience)),
+          storage(std::make_unique<ThreadFabric>(static_cast<int>(members.size()))) {
+      for (int rank = 0; rank < ranks; ++rank)
+        if (!members.contains(rank)) training->finish(rank);
+    }
+    std::unique_ptr<ThreadFabric> training;
+    std::unique_ptr<ThreadFabric> storage;  ///< of the threads that save checkpoints
+  };
   enum class Waits { for_members, for_votes, for_its_step };
 
   bool broken(const Quorum& quorum) const {
-    return quorum.number != quorum_.number || !networks_.back()->failure().empty();
+    return quorum.number != quorum_.number || !networks_.back().training->failure().empty();
   }
 
   /// Forms the next quorum if everybody who should be in it has arrived.
@@ -159,7 +183,7 @@ class Lighthouse final : public Coordinator {
   void form(int step, const std::set<int>& members) {
     const std::vector<int> before = quorum_.members;
     quorum_.members.assign(members.begin(), members.end());
-    const std::string why = networks_.empty() ? "" : networks_.back()->failure();
+    const std::string why = networks_.empty() ? "" : networks_.back().training->failure();
     void_attempts_ = !why.empty() && before == quorum_.members ? void_attempts_ + 1 : 0;
     if (void_attempts_ == most_void_attempts)
       throw_later(fmt::format("step {} failed {} times with the same ranks: {}", step,
@@ -176,9 +200,7 @@ class Lighthouse final : public Coordinator {
     for (const int rank : members) latest_ = std::max(latest_, arrived_[rank].time);
     if (networks_.empty() || before != quorum_.members || !why.empty()) {
       quorum_.number = static_cast<int>(networks_.size());
-      networks_.push_back(std::make_unique<ThreadFabric>(ranks_, patience_));
-      for (int rank = 0; rank < ranks_; ++rank)
-        if (!members.contains(rank)) networks_.back()->finish(rank);
+      networks_.emplace_back(ranks_, members, patience_);
       if (!before.empty() && step == step_)
         events_.push_back({step, list_of(quorum_.members) + " attempted the step again"});
     }
@@ -226,13 +248,20 @@ class Lighthouse final : public Coordinator {
                                           list_of(corrupt), most->second.size())});
   }
 
+  void break_connections(const std::string& why) {
+    if (networks_.empty()) return;
+    networks_.back().training->fail(why);
+    networks_.back().storage->fail(why);
+    changed_.notify_all();
+  }
+
   void lose(int rank, const std::string& how) {
     alive_.erase(rank);
     current_.erase(rank);
     arrived_.erase(rank);
     const std::string what = fmt::format("rank {} {}", rank, how);
     events_.push_back({step_, what});
-    if (!networks_.empty()) networks_.back()->fail(what);
+    break_connections(what);
     if (alive_.empty())
       throw_later(fmt::format("{} in step {}, and no other rank was left", what, step_));
     changed_.notify_all();
@@ -253,9 +282,7 @@ class Lighthouse final : public Coordinator {
           waited = 0;
       if (waited < patience_) continue;
       if (why == Waits::for_votes) {
-        networks_.back()->fail(
-            fmt::format("rank {} has waited {:g} s for a vote", rank.id, patience_));
-        changed_.notify_all();
+        break_connections(fmt::format("rank {} has waited {:g} s for a vote", rank.id, patience_));
         continue;
       }
       for (const int other : missing(why)) lose(other, "stalled");
@@ -287,7 +314,6 @@ class Lighthouse final : public Coordinator {
   Faults faults_;
   double patience_;
   int ranks_ = 0;
-  bool one_gpu_ = false;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::set<int> alive_;                 ///< ranks that have not died
@@ -304,7 +330,7 @@ class Lighthouse final : public Coordinator {
   int ballots_ = 0;
   Vote outcome_ = Vote::commit;
   int void_attempts_ = 0;
-  std::vector<std::unique_ptr<ThreadFabric>> networks_;  ///< by quorum; Transports refer to them
+  std::vector<Network> networks_;  ///< by quorum; Transports refer to them
   std::vector<Event> events_;
   std::string failure_;
 };

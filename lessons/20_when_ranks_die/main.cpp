@@ -28,18 +28,19 @@ int main(int argc, char** argv) {
       const Predicted predicted = flags.predict(rank, phase);
       for (Batch& mine : lesson.batches(rank, phase, predicted)) {
         const int step = rank.trace.step();
-        if (faults.takes_part(rank.id, step) || faults.strikes(rank.id, step)) {
-          if (!survivor) survivor = flags.start(rank, injection);  // it returns, and knows nothing
-          try {
-            lesson.record_loss(rank, survivor->step(step, mine));
-            injection.strike(step, DeathPoint::update);
-            continue;
-          } catch (const Died&) {
-            coordinator.leave(rank);
-          }
+        if (!faults.takes_part(rank.id, step) && !faults.strikes(rank.id, step)) {
+          survivor.reset();  // dead: it has lost everything
+          coordinator.sit_out(rank, step);
+          continue;
         }
-        survivor.reset();  // dead: it has lost everything
-        coordinator.sit_out(rank, step);
+        if (!survivor) survivor = flags.start(rank, injection);  // it returns, and knows nothing
+        try {
+          lesson.record_loss(rank, survivor->step(step, mine));
+          injection.strike(step, DeathPoint::update);
+        } catch (const Died&) {
+          coordinator.leave(rank, [&] { survivor.reset(); });
+          coordinator.sit_out(rank, step);
+        }
       }
     }
     if (survivor) survivor->finish();

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/model/checkpoint/saved_tensors.h"
 #include "core/run/lesson.h"
 #include "lessons/02_data_parallel/replica_lesson.h"
 #include "lessons/20_when_ranks_die/lighthouse.h"
@@ -42,11 +45,12 @@ class SurvivalFlags {
                         "the sum, or after the update")),
         flip_(lesson.flag("--flip", std::string{},
                           "flip a bit of a rank's parameters before a step: RANK@STEP")),
-        interval_(
-            lesson.flag("--interval", 5,
-                        "with --pp: steps from one checkpoint in a peer's memory to the next")),
+        interval_(lesson.flag("--interval", 5,
+                              "steps from one checkpoint to the next: with --pp in a neighbour's "
+                              "memory, and with --save on disk")),
         bucket_(bucket_flag(lesson)) {
     lesson.check([this](const Options& options) { settle(options); });
+    lesson.if_it_fails([this] { return how_to_continue(); });
   }
 
   const Faults& faults() const { return faults_; }
@@ -64,11 +68,14 @@ class SurvivalFlags {
 
   /// Returns a rank's part of the training, as it is when the rank has just started.
   std::unique_ptr<Survivor> start(Rank& rank, FaultInjection& injection) const {
-    const int trained = lesson_.options().run.trained_steps;
+    const Options& options = lesson_.options();
+    const SurvivalSettings settings{.bucket_bytes = bucket_,
+                                    .interval = interval_,
+                                    .save = options.output.save,
+                                    .trained_steps = options.run.trained_steps};
     if (is_pipeline())
-      return std::make_unique<SurvivingPipeline>(rank, *coordinator_, injection, interval_,
-                                                 trained);
-    return std::make_unique<SurvivingReplica>(rank, *coordinator_, injection, bucket_, trained);
+      return std::make_unique<SurvivingPipeline>(rank, *coordinator_, injection, settings);
+    return std::make_unique<SurvivingReplica>(rank, *coordinator_, injection, settings);
   }
   Predicted predict(const Rank& rank, const Phase& phase) const {
     return is_pipeline()
@@ -87,6 +94,30 @@ class SurvivalFlags {
     if (ranks < 2 || steps < 3 || (pipeline && !threads)) return "";
     const std::string text = fmt::format("{}@{}", ranks / 2, steps / 3);
     return pipeline ? text : fmt::format("{}-{}", text, 2 * steps / 3);
+  }
+
+  /// Returns the manifest of the checkpoint in the folder, and a text that identifies it; nothing
+  /// if there is none.
+  static std::optional<std::pair<Manifest, std::string>> checkpoint_in(
+      const std::string& folder) try {
+    const SavedTensors saved{folder};
+    if (!saved.manifest()) return {};
+    return std::pair{*saved.manifest(), saved.state()};
+  } catch (const UsageError&) {
+    return {};
+  }
+  /// Names the checkpoint from which a run that has failed can go on, if it has written one.
+  std::string how_to_continue() const {
+    const Options& options = lesson_.options();
+    const std::string& folder = options.output.save;
+    if (folder.empty()) return "";
+    const auto saved = checkpoint_in(folder);
+    if (!saved || saved->second == saved_before_) return "; it has saved no checkpoint yet";
+    const std::int64_t left = options.run.trained_steps + options.run.steps - saved->first.step;
+    return fmt::format(
+        "; to go on after step {}, with as many ranks as are left: --load {} --steps "
+        "{} --faults none",
+        saved->first.step - 1 - options.run.trained_steps, folder, left);
   }
 
   void check_pipeline(const Options& options, Death death) const {
@@ -127,6 +158,8 @@ class SurvivalFlags {
           fmt::format("--interval {}: take a checkpoint every step or less often; "
                       "give 1 or more",
                       interval_));
+    if (!options.output.save.empty())
+      if (const auto saved = checkpoint_in(options.output.save)) saved_before_ = saved->second;
     const bool pipeline = options.plan.mesh.size(Axis::pp) > 1;
     const int ranks = options.plan.mesh.ranks(), steps = options.run.steps;
     const bool threads = options.platform.launch == Launch::threads;
@@ -179,6 +212,7 @@ class SurvivalFlags {
   const std::string& flip_;
   const int& interval_;
   const int& bucket_;
+  std::string saved_before_;  ///< identifies the checkpoint that the run found in the folder
   Faults faults_;
   std::unique_ptr<Coordinator> coordinator_;
   Lighthouse* lighthouse_ = nullptr;  ///< the coordinator, if ranks may die

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/model/checkpoint/background_save.h"
 #include "core/pipeline/executor.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/20_when_ranks_die/coordinator.h"
@@ -31,18 +32,13 @@ inline Plan plan_of_pipeline(const Plan& plan, int members) {
 /// steps since it was taken.
 class SurvivingPipeline final : public Survivor {
  public:
-  /// The ranks take a checkpoint every `interval` steps.
-  SurvivingPipeline(Rank& rank, Coordinator& coordinator, FaultInjection& faults, int interval,
-                    int trained_steps)
-      : rank_(rank),
-        coordinator_(coordinator),
-        faults_(faults),
-        interval_(interval),
-        trained_steps_(trained_steps) {}
+  SurvivingPipeline(Rank& rank, Coordinator& coordinator, FaultInjection& faults,
+                    const SurvivalSettings& settings)
+      : rank_(rank), coordinator_(coordinator), faults_(faults), settings_(settings) {}
 
   void join(int step, const Load& load) override {
     quorum_ = coordinator_.quorum(rank_, step);
-    stage_ = std::make_unique<Stage>(rank_, coordinator_.connect(rank_, quorum_), quorum_);
+    stage_ = std::make_unique<Stage>(rank_, coordinator_, quorum_, settings_);
     load(stage_->model.parameters(), stage_->optimizer);
     next_ = step;
     begin_checkpoints();
@@ -69,6 +65,7 @@ class SurvivingPipeline final : public Survivor {
   void finish() override {
     try {
       checkpoint_->finish();
+      if (stage_->saves) stage_->saves->finish();
     } catch (const RunError&) {  // a rank has died after the last step, which counts
       if (!coordinator_.is_broken(quorum_)) throw;
     }
@@ -79,8 +76,9 @@ class SurvivingPipeline final : public Survivor {
  private:
   /// This rank's stage in the pipeline of a quorum.
   struct Stage {
-    Stage(Rank& rank, Coordinator::Connection connection_, const Quorum& quorum)
-        : connection(std::move(connection_)),
+    Stage(Rank& rank, Coordinator& coordinator, const Quorum& quorum,
+          const SurvivalSettings& settings)
+        : connection(coordinator.connect(rank, quorum)),
           plan(plan_of_pipeline(rank.plan, static_cast<int>(quorum.members.size()))),
           endpoint{connection.transport, rank.device, rank.endpoint.collectives},
           group(endpoint, quorum.members, "pp", connection.channels),
@@ -88,7 +86,10 @@ class SurvivingPipeline final : public Survivor {
           model(plan, place, rank.device),
           optimizer(model.parameters(), rank.device, plan.optimizer),
           pipeline(endpoint, group, one_f_one_b(group.size(), plan.batch.microbatches), {&model},
-                   plan.boundary(plan.batch.microbatches)) {}
+                   plan.boundary(plan.batch.microbatches)) {
+      auto storage = settings.save.empty() ? nullptr : coordinator.storage(rank, quorum);
+      if (storage) saves.emplace(std::move(storage), settings.save, plan);
+    }
     Coordinator::Connection connection;
     Plan plan;
     Endpoint endpoint;
@@ -97,6 +98,7 @@ class SurvivingPipeline final : public Survivor {
     Gpt model;
     AdamW optimizer;
     PipelineExecutor pipeline;
+    std::optional<BackgroundSave> saves;
   };
 
   /// Runs the passes of a step on this rank's stage.
@@ -118,12 +120,18 @@ class SurvivingPipeline final : public Survivor {
     batches_.erase(batches_.begin(), batches_.upper_bound(checkpoint_->step()));
     stage_->optimizer.step();
     next_ = step + 1;
-    if (next_ % interval_ == 0) try {
-        checkpoint_->begin(stage_->optimizer, step);
-      } catch (const RunError&) {  // a rank is lost, but the step counts
-        if (!coordinator_.is_broken(quorum_)) throw;
-      }
+    if (next_ % settings_.interval == 0) take_checkpoint();
     return true;
+  }
+
+  /// To the neighbour's memory, while the next step computes, and to the disk, while others do.
+  void take_checkpoint() try {
+    checkpoint_->begin(stage_->optimizer, next_ - 1);
+    if (stage_->saves)
+      stage_->saves->begin({rank_.device, stage_->model.parameters(), stage_->optimizer,
+                            settings_.trained_steps + next_});
+  } catch (const RunError&) {  // a rank is lost, but the step counts
+    if (!coordinator_.is_broken(quorum_)) throw;
   }
 
   void begin_checkpoints() {
@@ -139,7 +147,7 @@ class SurvivingPipeline final : public Survivor {
     stage_.reset();
     if (!saved_)
       throw RunError("a rank died before the ranks had exchanged their first checkpoint");
-    stage_ = std::make_unique<Stage>(rank_, coordinator_.connect(rank_, quorum), quorum);
+    stage_ = std::make_unique<Stage>(rank_, coordinator_, quorum, settings_);
     load_from_peers(*saved_);
     next_ = saved_->step() + 1;
     if (stage_->group.rank() == 0)
@@ -177,7 +185,7 @@ class SurvivingPipeline final : public Survivor {
           put(mine.at(spec.order), state);
         }
       }
-    stage.optimizer.resume(trained_steps_ + saved.step() + 1);
+    stage.optimizer.resume(settings_.trained_steps + saved.step() + 1);
   }
   int stage_member(int rank) const {
     return static_cast<int>(std::ranges::find(quorum_.members, rank) - quorum_.members.begin());
@@ -195,7 +203,7 @@ class SurvivingPipeline final : public Survivor {
   Rank& rank_;
   Coordinator& coordinator_;
   FaultInjection& faults_;
-  int interval_, trained_steps_;
+  SurvivalSettings settings_;
   Quorum quorum_;
   std::map<int, Batch> batches_;           ///< since the complete checkpoint, by step
   int next_ = 0;                           ///< the next step that this rank's state has not taken

@@ -6,6 +6,7 @@
 
 #include "core/base/crc32.h"
 #include "core/model/adamw.h"
+#include "core/model/checkpoint/background_save.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "lessons/20_when_ranks_die/coordinator.h"
 #include "lessons/20_when_ranks_die/fault_injection.h"
@@ -21,14 +22,12 @@ namespace lockstep {
 /// repeat it without that member.
 class SurvivingReplica final : public Survivor {
  public:
-  /// `trained_steps` is the number of steps that a loaded checkpoint has taken.
   SurvivingReplica(Rank& rank, Coordinator& coordinator, FaultInjection& faults,
-                   std::int64_t bucket_bytes, int trained_steps)
+                   const SurvivalSettings& settings)
       : rank_(rank),
         coordinator_(coordinator),
         faults_(faults),
-        bucket_bytes_(bucket_bytes),
-        trained_steps_(trained_steps),
+        settings_(settings),
         model_(rank.plan, rank.place, rank.device),
         optimizer_(model_.parameters(), rank.device, rank.plan.optimizer) {}
 
@@ -48,21 +47,28 @@ class SurvivingReplica final : public Survivor {
     }
   }
 
+  void finish() override {
+    if (members_->saves) members_->saves->finish();
+  }
   const std::vector<Parameter*>& parameters() const override { return model_.parameters(); }
   const AdamW& optimizer() const override { return optimizer_; }
 
  private:
   /// The group of a quorum, and its buckets of gradients.
   struct Members {
-    Members(Rank& rank, Coordinator::Connection connection_, const Quorum& quorum, Gpt& model,
-            std::int64_t bucket_bytes)
-        : connection(std::move(connection_)),
+    Members(Rank& rank, Coordinator& coordinator, const Quorum& quorum, Gpt& model,
+            const SurvivalSettings& settings)
+        : connection(coordinator.connect(rank, quorum)),
           group({connection.transport, rank.device, rank.endpoint.collectives}, quorum.members,
                 "dp", connection.channels),
-          gradients(model, group, bucket_bytes) {}
+          gradients(model, group, settings.bucket_bytes) {
+      auto storage = settings.save.empty() ? nullptr : coordinator.storage(rank, quorum);
+      if (storage) saves.emplace(std::move(storage), settings.save, rank.plan);
+    }
     Coordinator::Connection connection;
     Group group;
     DataParallel gradients;
+    std::optional<BackgroundSave> saves;
   };
 
   /// Makes the connections between the members of a quorum, unless there are some already.
@@ -71,7 +77,7 @@ class SurvivingReplica final : public Survivor {
     quorum_ = quorum;
     if (known) return;
     members_.reset();
-    members_.emplace(rank_, coordinator_.connect(rank_, quorum), quorum, model_, bucket_bytes_);
+    members_.emplace(rank_, coordinator_, quorum, model_, settings_);
   }
 
   /// Returns nothing if the members vote against it.
@@ -89,7 +95,16 @@ class SurvivingReplica final : public Survivor {
     faults_.strike(step, DeathPoint::sum);
     if (coordinator_.vote(rank_, quorum_, checksum()) != Vote::commit) return {};
     optimizer_.step();
+    if (members_->saves && (step + 1) % settings_.interval == 0) save(step + 1);
     return loss;
+  }
+
+  /// Begins to save the state after so many steps, while the next ones run.
+  void save(int steps) try {
+    members_->saves->begin(
+        {rank_.device, model_.parameters(), optimizer_, settings_.trained_steps + steps});
+  } catch (const RunError&) {  // a member is lost, and with it the save before; the step counts
+    if (!coordinator_.is_broken(quorum_)) throw;
   }
 
   /// Members that are behind take parameters and moments from those that are not, each from another
@@ -106,7 +121,7 @@ class SurvivingReplica final : public Survivor {
       if (members_->group.rank() == from) send_state(targets[i]);
       if (members_->group.rank() == targets[i]) {
         receive_state(from);
-        optimizer_.resume(trained_steps_ + step);
+        optimizer_.resume(settings_.trained_steps + step);
       }
     }
     quorum_.behind.clear();
@@ -147,8 +162,7 @@ class SurvivingReplica final : public Survivor {
   Rank& rank_;
   Coordinator& coordinator_;
   FaultInjection& faults_;
-  std::int64_t bucket_bytes_;
-  int trained_steps_;
+  SurvivalSettings settings_;
   Gpt model_;
   AdamW optimizer_;
   Quorum quorum_;

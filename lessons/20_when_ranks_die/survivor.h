@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/model/adamw.h"
@@ -9,6 +11,14 @@
 #include "core/model/parameter.h"
 
 namespace lockstep {
+
+/// What the ranks of a run agree on.
+struct SurvivalSettings {
+  std::int64_t bucket_bytes = 0;  ///< of gradients, along dp
+  int interval = 1;               ///< steps from one checkpoint to the next
+  std::string save{};             ///< the folder of checkpoints on disk, or none
+  int trained_steps = 0;          ///< of the checkpoint that the run has loaded
+};
 
 /// A rank of a training that goes on when other ranks die.
 class Survivor {

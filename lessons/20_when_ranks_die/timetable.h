@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -53,7 +54,13 @@ class Timetable final : public Coordinator {
     if (rank.clock.is_modelled()) rank.compute.wait({std::stoll(time)}, absent);
   }
   bool is_broken(const Quorum&) override { return false; }
-  void leave(Rank&) override {}
+  std::unique_ptr<Transport> storage(Rank& rank, const Quorum&) override {
+    if (changes_ > 0) return nullptr;  // absent ranks would have to take part
+    auto worker = rank.transport->worker("checkpoints");
+    worker->work_in_background();
+    return worker;
+  }
+  void leave(Rank&, const std::function<void()>& forget) override { forget(); }
   void stall(Rank&) override {}
 
  private:

@@ -231,7 +231,7 @@ class MpiTransport final : public Transport {
       pending->moved = pending->staged.fetch(data.data(), moved, ready);
       place = pending->staged.data();
     }
-    if (route.channel != control_channel) count_overhead(sizeof(Head));
+    if (!is_control(route.channel)) count_overhead(sizeof(Head));
     check_mpi(MPI_Isend(pending->head.get(), sizeof(Head), MPI_BYTE, route.peer,
                         tag_of(route.channel, true), shared_->communicator, &pending->head_request),
               "MPI_Isend", rank());
@@ -245,7 +245,7 @@ class MpiTransport final : public Transport {
 
  private:
   bool on_gpu(const Route& route) const {
-    return gpu_queue() != nullptr && route.channel != control_channel;
+    return gpu_queue() != nullptr && !is_control(route.channel);
   }
 
   std::shared_ptr<Shared> shared_;
@@ -268,7 +268,7 @@ void MpiPending::wait() {
       return;
     }
     if (agent_.gives_up()) throw RunError("given up");
-    if (patience < 0 && route_.channel != Transport::control_channel)
+    if (patience < 0 && !Transport::is_control(route_.channel))
       throw WaitedTooLong(
           fmt::format("has waited {:g} s {}", agent_.patience_seconds(),
                       waits_for(route_, is_send_, static_cast<std::int64_t>(size_))));

@@ -72,9 +72,9 @@ struct Shared {
     if (place == 0) {
       id = gpu.make_communicator_id();
       for (std::size_t i = 1; i < ranks.size(); ++i)
-        control->send(control_route(ranks[i]), id, 0)->wait();
+        control->send(control_route(*control, ranks[i]), id, 0)->wait();
     } else {
-      control->receive(control_route(ranks.front()), id)->wait();
+      control->receive(control_route(*control, ranks.front()), id)->wait();
     }
     return gpu.join(id, static_cast<int>(ranks.size()), static_cast<int>(place), check_of(ranks));
   }
@@ -221,7 +221,7 @@ class NcclTransport final : public Transport {
 
   std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into, Combine,
                                    const Event& free) override {
-    if (route.channel == control_channel) return shared_->control->receive(route, into);
+    if (is_control(route.channel)) return shared_->control->receive(route, into);
     return post(route, into.data(), into.size(), Direction::receive, free);
   }
 
@@ -246,7 +246,7 @@ class NcclTransport final : public Transport {
  protected:
   std::unique_ptr<Pending> post_send(const Route& route, std::span<const std::byte> data,
                                      const Event& ready) override {
-    if (route.channel == control_channel) return shared_->control->send(route, data, ready);
+    if (is_control(route.channel)) return shared_->control->send(route, data, ready);
     return post(route, const_cast<std::byte*>(data.data()), data.size(), Direction::send, ready);
   }
 

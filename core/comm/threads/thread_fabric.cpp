@@ -48,7 +48,7 @@ std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Messag
   Unmatched& unmatched = unmatched_[message->key()];
   auto& others = message->is_send() ? unmatched.receives : unmatched.sends;
   if (others.empty()) {
-    if (message->is_send() && time_ && message->route.channel != Transport::control_channel)
+    if (message->is_send() && time_ && !Transport::is_control(message->route.channel))
       message->keep_data();
     unmatched.of(message->direction).push_back(message);
     return message;

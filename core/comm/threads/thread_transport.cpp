@@ -154,7 +154,7 @@ class ThreadTransport final : public Transport {
     message->size = size;
     message->combine = combine;
     message->departure = ready.time;
-    if (route.channel != control_channel) {
+    if (!is_control(route.channel)) {
       message->queue = gpu_queue();
       message->ready = ready.mark;
     }

@@ -6,23 +6,26 @@
 
 namespace lockstep {
 
-Route control_route(int peer) {
-  return {.peer = peer, .channel = Transport::control_channel, .operation = "control"};
+Route control_route(const Transport& transport, int peer) {
+  return {.peer = peer, .channel = transport.control(), .operation = "control"};
 }
 
 void send_text(Transport& transport, int to, const std::string& text) {
   const std::uint64_t size = text.size();
-  auto head = transport.send(control_route(to), std::as_bytes(std::span{&size, 1}), 0);
+  auto head = transport.send(control_route(transport, to), std::as_bytes(std::span{&size, 1}), 0);
   head->wait();
-  if (size > 0) transport.send(control_route(to), std::as_bytes(std::span{text}), 0)->wait();
+  if (size > 0)
+    transport.send(control_route(transport, to), std::as_bytes(std::span{text}), 0)->wait();
 }
 
 std::string receive_text(Transport& transport, int from) {
   std::uint64_t size = 0;
-  transport.receive(control_route(from), std::as_writable_bytes(std::span{&size, 1}))->wait();
+  transport.receive(control_route(transport, from), std::as_writable_bytes(std::span{&size, 1}))
+      ->wait();
   std::string text(size, '\0');
   if (size > 0)
-    transport.receive(control_route(from), std::as_writable_bytes(std::span{text}))->wait();
+    transport.receive(control_route(transport, from), std::as_writable_bytes(std::span{text}))
+        ->wait();
   return text;
 }
 

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// The route of a message on the control channel, to or from `peer`.
-Route control_route(int peer);
+/// The route of a message on the transport's control channel, to or from `peer`.
+Route control_route(const Transport& transport, int peer);
 
 /// Send and receive a text over the control channel. send_text() returns when `to` has received it.
 void send_text(Transport& transport, int to, const std::string& text);

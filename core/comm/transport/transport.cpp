@@ -29,7 +29,7 @@ void Transport::close_group(const std::string& name) {
 
 std::unique_ptr<Pending> Transport::send(const Route& route, std::span<const std::byte> data,
                                          const Event& ready) {
-  if (route.channel != control_channel)
+  if (!is_control(route.channel))
     count_sent(route.operation, static_cast<std::int64_t>(data.size()));
   return post_send(route, data, ready);
 }

@@ -59,6 +59,11 @@ class Transport {
  public:
   /// Carries the run's own messages (final parameters, reports), which are not counted as traffic.
   static constexpr int control_channel = 0;
+  /// The same, for an agent that works beside the rank's own thread.
+  static constexpr int background_channel = 16'382;
+  static constexpr bool is_control(int channel) {
+    return channel == control_channel || channel == background_channel;
+  }
 
   virtual ~Transport() = default;
   virtual int rank() const = 0;
@@ -78,6 +83,12 @@ class Transport {
   /// has the same name, because the lanes of the trace are named after groups.
   void open_group(const std::string& name);
   void close_group(const std::string& name);
+
+  /// From now on, this agent's control messages (control.h) use the background channel, so that
+  /// they are not taken for those of the rank's own thread.
+  void work_in_background() { control_ = background_channel; }
+  /// The channel of this agent's control messages.
+  int control() const { return control_; }
 
   // NCCL must know in advance which ranks will use a channel; in other transports these functions
   // do nothing. They are collective over the ranks that they connect.
@@ -194,6 +205,7 @@ class Transport {
  private:
   std::shared_ptr<Account> account_;
   std::unique_ptr<GpuQueue> gpu_queue_;
+  int control_ = control_channel;
 };
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -24,9 +25,9 @@ namespace lockstep {
 
 namespace {
 
-/// Calls write(box, its values) for each of this rank's boxes, part by part. The rank counts as
-/// computing meanwhile, so that the others do not report it as stalled.
-void for_each_box(Device device, const std::vector<TensorPart>& parts,
+/// Calls write(box, its values) for each of this rank's boxes, part by part. With a device, the
+/// rank counts as computing meanwhile, so that the others do not report it as stalled.
+void for_each_box(const Device* device, const std::vector<TensorPart>& parts,
                   const std::vector<OwnedBox>& mine,
                   const std::function<void(std::size_t, const std::vector<float>&)>& write) {
   std::optional<std::size_t> known;
@@ -36,8 +37,11 @@ void for_each_box(Device device, const std::vector<TensorPart>& parts,
     if (known != mine[i].part) values = part.read();
     known = mine[i].part;
     const std::vector<float> elements = part.elements(mine[i].box, values);
-    device.compute.launch(Span{.name = "save"}, {},
-                          [&](const Kernels&, Queue) { write(i, elements); });
+    if (device == nullptr)
+      write(i, elements);
+    else
+      device->compute.launch(Span{.name = "save"}, {},
+                             [&](const Kernels&, Queue) { write(i, elements); });
   }
 }
 
@@ -46,7 +50,7 @@ std::size_t bytes_of(const std::vector<float>& values) {
 }
 
 /// Writes this rank's shard. Returns the boxes' checksums, eight digits each.
-std::string write_shard(Device device, const std::vector<TensorPart>& parts,
+std::string write_shard(const Device* device, const std::vector<TensorPart>& parts,
                         const std::vector<OwnedBox>& mine, const WriteAt& write_at) {
   std::vector<SafetensorsHeader::Entry> entries;
   for (const OwnedBox& each : mine)
@@ -76,25 +80,29 @@ void set_checksums(std::vector<SavedTensor>& tensors, const std::vector<std::str
 
 }  // namespace
 
-std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
-                            const TrainingState& state) {
-  const std::vector<TensorPart> parts =
-      tensor_parts(state.device, state.parameters, &state.optimizer);
-  Ownership owners = agree_on_owners(ranks, plan, parts, state.unsound);
+namespace {
+
+struct Steps {
+  std::int64_t taken, of_optimizer;
+};
+
+std::string save_parts(Transport& ranks, const std::string& path, const Plan& plan,
+                       const std::vector<TensorPart>& parts, Steps steps,
+                       const std::string& unsound, const Device* device) {
+  Ownership owners = agree_on_owners(ranks, plan, parts, unsound);
   if (!owners.unsound.empty()) return owners.unsound;
 
   std::optional<NewFolder> fresh;  // on rank 0
   if (ranks.rank() == 0) fresh.emplace("--save", path);
   CommonFolder folder{ranks, fresh ? fresh->partial() : ""};
-  const std::vector<std::string> checksums =
-      folder.write(owners.mine.empty() ? "" : shard_file(ranks.rank(), ranks.size()),
-                   NewFile::Mode::create, "--save " + path, [&](const WriteAt& write_at) {
-                     return write_shard(state.device, parts, owners.mine, write_at);
-                   });
+  const std::vector<std::string> checksums = folder.write(
+      owners.mine.empty() ? "" : shard_file(ranks.rank(), ranks.size()), NewFile::Mode::create,
+      "--save " + path,
+      [&](const WriteAt& write_at) { return write_shard(device, parts, owners.mine, write_at); });
   if (!fresh) return "";
 
-  Manifest manifest{.step = state.step,
-                    .optimizer_steps = state.optimizer.steps(),
+  Manifest manifest{.step = steps.taken,
+                    .optimizer_steps = steps.of_optimizer,
                     .files = {},
                     .tensors = std::move(owners.tensors),
                     .moments = std::move(owners.moments)};
@@ -107,6 +115,32 @@ std::string save_checkpoint(Transport& ranks, const std::string& path, const Pla
   fresh->write(manifest_name, manifest.to_json());
   fresh->take_place();
   return "";
+}
+
+}  // namespace
+
+std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
+                            const TrainingState& state) {
+  return save_parts(ranks, path, plan,
+                    tensor_parts(state.device, state.parameters, &state.optimizer),
+                    {state.step, state.optimizer.steps()}, state.unsound, &state.device);
+}
+
+StateCopy::StateCopy(const TrainingState& state)
+    : parts(tensor_parts(state.device, state.parameters, &state.optimizer)),
+      step(state.step),
+      optimizer_steps(state.optimizer.steps()),
+      unsound(state.unsound) {
+  for (TensorPart& part : parts)
+    part.read = [values = std::make_shared<const std::vector<float>>(part.read())] {
+      return *values;
+    };
+}
+
+std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
+                            const StateCopy& state) {
+  return save_parts(ranks, path, plan, state.parts, {state.step, state.optimizer_steps},
+                    state.unsound, nullptr);
 }
 
 namespace {
@@ -179,7 +213,7 @@ void write_model_file(CommonFolder& folder, const ModelFile& file, const std::st
     if (places.contains(parts[each.part].name)) mine.push_back(each);
   folder.write(
       mine.empty() ? "" : name, NewFile::Mode::existing, shown, [&](const WriteAt& write_at) {
-        for_each_box(device, parts, mine, [&](std::size_t i, const std::vector<float>& values) {
+        for_each_box(&device, parts, mine, [&](std::size_t i, const std::vector<float>& values) {
           const auto& [spec, begin] = places.at(parts[mine[i].part].name);
           for (const auto& [in_box, in_whole, elements] : Slice{spec->shape}.runs(mine[i].box))
             write_at(begin + static_cast<std::uint64_t>(in_whole) * sizeof(float),

@@ -6,6 +6,7 @@
 
 #include "core/comm/transport/transport.h"
 #include "core/model/adamw.h"
+#include "core/model/checkpoint/ownership.h"
 #include "core/model/parameter.h"
 #include "core/plan/plan.h"
 
@@ -29,6 +30,16 @@ struct TrainingState {
   std::string unsound{};  ///< why this state must not replace a good one, or ""
 };
 
+/// A copy of a rank's state in the host's memory. The training may go on while it is saved.
+struct StateCopy {
+  /// Waits for the device, and copies everything.
+  explicit StateCopy(const TrainingState& state);
+  std::vector<TensorPart> parts;
+  std::int64_t step;
+  std::int64_t optimizer_steps;
+  std::string unsound;
+};
+
 /// Collective: saves the parameters of all ranks and the optimizer's moments in the folder `path`,
 /// completely or not at all. Each rank writes the elements of which it is the lowest holder, and
 /// needs no memory beyond a copy of its largest parameter. Returns "" on success; if the state is
@@ -36,6 +47,10 @@ struct TrainingState {
 /// the rank that fails, or on rank 0.
 std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
                             const TrainingState& state);
+
+/// Does the same with a copy of the state, on any thread.
+std::string save_checkpoint(Transport& ranks, const std::string& path, const Plan& plan,
+                            const StateCopy& state);
 
 /// The size above which transformers also divides a model into several files.
 constexpr std::uint64_t most_bytes_of_file = 5'000'000'000;

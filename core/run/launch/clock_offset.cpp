@@ -30,9 +30,9 @@ ClockOffset ask(Transport& transport, const std::function<std::int64_t()>& now, 
   for (int i = 0; i < count; ++i) {
     ClockExchange exchange;
     const std::int64_t question = i;
-    auto answer = transport.receive(control_route(0), room_of(exchange.root));
+    auto answer = transport.receive(control_route(transport, 0), room_of(exchange.root));
     exchange.asked = now();
-    auto asked = transport.send(control_route(0), bytes_of(question), 0);
+    auto asked = transport.send(control_route(transport, 0), bytes_of(question), 0);
     answer->wait();
     exchange.answered = now();
     asked->wait();
@@ -44,9 +44,9 @@ ClockOffset ask(Transport& transport, const std::function<std::int64_t()>& now, 
 void answer(Transport& transport, int peer, const std::function<std::int64_t()>& now, int count) {
   for (int i = 0; i < count; ++i) {
     std::int64_t question = 0;
-    transport.receive(control_route(peer), room_of(question))->wait();
+    transport.receive(control_route(transport, peer), room_of(question))->wait();
     const std::int64_t time = now();
-    transport.send(control_route(peer), bytes_of(time), 0)->wait();
+    transport.send(control_route(transport, peer), bytes_of(time), 0)->wait();
   }
 }
 
