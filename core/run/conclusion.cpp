@@ -137,7 +137,9 @@ int conclude(ActiveRun& run) {
   bool parity = true;
   const Tolerance& tolerance =
       is_narrow(options.plan.model().dtype) ? run.info.narrow_tolerance : run.info.tolerance;
-  if (!report.ranks.front().parameters.empty()) {  // a model was trained
+  if (std::ranges::any_of(report.ranks, [](const RankResults& rank) {
+        return !rank.parameters.empty();
+      })) {  // a model was trained
     report.losses = collect_losses(report.ranks, options.run.steps);
     check_finite(report.losses, options);
     if (!run.collected.not_saved.empty()) throw RunError(run.collected.not_saved);

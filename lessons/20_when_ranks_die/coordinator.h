@@ -62,18 +62,20 @@ class Coordinator {
   /// A rank ends. Its connections break first; then it calls `forget`, after which it has lost
   /// everything that it knew; only then do the others go on without it.
   virtual void leave(Rank& rank, const std::function<void()>& forget) = 0;
+  /// An exception ends the run on this rank. Nobody waits for it any longer.
+  virtual void abandon(Rank& /*rank*/) {}
   /// Blocks until the others have given this rank up.
   virtual void stall(Rank& rank) = 0;
 };
 
-/// A rank's time in the run. If an exception ends it, the rank leaves, so that nobody waits for it.
+/// A rank's time in the run. An exception that ends it ends the run.
 class Presence {
  public:
   Presence(Coordinator& coordinator, Rank& rank) : coordinator_(coordinator), rank_(rank) {
     coordinator.enter(rank);
   }
   ~Presence() {
-    if (std::uncaught_exceptions() > 0) coordinator_.leave(rank_, [] {});
+    if (std::uncaught_exceptions() > 0) coordinator_.abandon(rank_);
   }
   Presence(const Presence&) = delete;
   Presence& operator=(const Presence&) = delete;

@@ -36,12 +36,14 @@ class FaultInjection {
     rank_.compute.write(bytes.data(), values);
   }
 
-  /// While it exists, the rank may fail in the backward pass, halfway through the model.
+  /// While it exists, the rank may fail in the backward pass, at a unit of the model that depends
+  /// on rank and step.
   class InBackward final : public LayerHooks {
    public:
     InBackward(const FaultInjection& faults, int step, Gpt& model) : faults_(faults), step_(step) {
       if (!faults.faults_.strikes(faults.rank_.id, step, DeathPoint::backward)) return;
-      unit_ = model.units()[model.units().size() / 2].index;
+      const auto any = static_cast<std::size_t>(5 * faults.rank_.id + 3 * step + 1);
+      unit_ = model.units()[any % model.units().size()].index;
       hooks_ = HookScope{model, *this};
     }
     void gradients_ready(const Unit& unit) override {

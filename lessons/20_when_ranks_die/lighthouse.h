@@ -121,6 +121,13 @@ class Lighthouse final : public Coordinator {
     decide();
   }
 
+  void abandon(Rank& rank) override {
+    std::lock_guard lock{mutex_};
+    alive_.erase(rank.id);
+    arrived_.erase(rank.id);
+    break_connections(fmt::format("rank {} has failed", rank.id));
+  }
+
   void note(int step, const std::string& text) override {
     std::lock_guard lock{mutex_};
     events_.push_back({step, text});

@@ -19,10 +19,13 @@ int main(int argc, char** argv) {
     Coordinator& coordinator = flags.coordinator();
     FaultInjection injection{rank, faults, coordinator};
     const Presence presence{coordinator, rank};
-    std::unique_ptr<Survivor> survivor = flags.start(rank, injection);
-    survivor->join(0, [&](const std::vector<Parameter*>& parameters, AdamW& optimizer) {
-      lesson.load(rank, parameters, optimizer);
-    });
+    std::unique_ptr<Survivor> survivor;
+    if (faults.takes_part(rank.id, 0) || faults.strikes(rank.id, 0)) {
+      survivor = flags.start(rank, injection);
+      survivor->join(0, [&](const std::vector<Parameter*>& parameters, AdamW& optimizer) {
+        lesson.load(rank, parameters, optimizer);
+      });
+    }
 
     for (const Phase& phase : flags.phases()) {
       const Predicted predicted = flags.predict(rank, phase);

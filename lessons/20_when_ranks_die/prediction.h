@@ -59,17 +59,23 @@ inline Predicted predict_survivor_of_pipeline(const Plan& plan, int rank, const 
                                               const Phase& phase, int interval) {
   const std::vector<int> members = faults.members(plan.mesh.ranks(), phase.first_step);
   const auto member = std::ranges::find(members, rank);
-  const bool changes = faults.changes(phase.first_step) || faults.attempt_fails(phase.first_step);
-  const auto why = Figure::not_predicted("in this step, ranks recover and repeat steps");
-  if (member == members.end()) {
-    Predicted nothing;
-    nothing.peak_bytes.fill(changes ? why : 0);
-    if (changes) nothing.bytes_sent[Operation::send] = why;
-    return nothing;
-  }
-  const int n = static_cast<int>(members.size()), i = static_cast<int>(member - members.begin());
+  const bool takes_part = member != members.end();
+  const int n = static_cast<int>(members.size());
+  const int i = takes_part ? static_cast<int>(member - members.begin()) : 0;
   const Plan fewer = plan_of_pipeline(plan, n);
   Predicted predicted = predict_gpipe(fewer, fewer.place(i), one_f_one_b(n, phase.microbatches));
+  if (!takes_part) {
+    predicted.bytes_sent = Predicted::nothing_sent();
+    predicted.peak_bytes.fill(0);
+    predicted.in_flight = 0;
+  }
+  if (faults.changes(phase.first_step) || faults.attempt_fails(phase.first_step)) {
+    const auto why = Figure::not_predicted("in this step, ranks recover and repeat steps");
+    predicted.peak_bytes.fill(why);
+    predicted.bytes_sent[Operation::send] = why;
+    return predicted;
+  }
+  if (!takes_part) return predicted;
   const auto state = [&](int of) {
     return width_of(plan) * StateLayout{fewer, fewer.place((of + n) % n)}.elements();
   };
@@ -81,10 +87,6 @@ inline Predicted predict_survivor_of_pipeline(const Plan& plan, int rank, const 
   if (n > 1)
     predicted.bytes_sent[Operation::send] =
         *predicted.bytes_sent[Operation::send] + checkpoints * state(i) / phase.steps;
-  if (changes) {
-    predicted.peak_bytes.fill(why);
-    predicted.bytes_sent[Operation::send] = why;
-  }
   return predicted;
 }
 

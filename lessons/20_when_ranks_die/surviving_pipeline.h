@@ -142,8 +142,8 @@ class SurvivingPipeline final : public Survivor {
   /// Divides the layers among the ranks that are left, and loads the last complete checkpoint.
   void recover(const Quorum& quorum, int step) {
     quorum_ = quorum;
-    checkpoint_->detach();
-    if (checkpoint_->is_complete()) saved_ = std::move(checkpoint_);
+    if (checkpoint_) checkpoint_->detach();
+    if (checkpoint_ && checkpoint_->is_complete()) saved_ = std::move(checkpoint_);
     stage_.reset();
     if (!saved_)
       throw RunError("a rank died before the ranks had exchanged their first checkpoint");
@@ -153,7 +153,10 @@ class SurvivingPipeline final : public Survivor {
     if (stage_->group.rank() == 0)
       coordinator_.note(
           step,
-          fmt::format("{} ranks divide the layers, and load the state {}", stage_->group.size(),
+          fmt::format("{} the layers, and loaded the state {} from memory",
+                      stage_->group.size() == 1
+                          ? fmt::format("rank {} took all", rank_.id)
+                          : fmt::format("{} ranks divided", stage_->group.size()),
                       next_ == 0 ? "before step 0" : fmt::format("after step {}", next_ - 1)));
     begin_checkpoints();
   }

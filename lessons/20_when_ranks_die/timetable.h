@@ -55,7 +55,7 @@ class Timetable final : public Coordinator {
   }
   bool is_broken(const Quorum&) override { return false; }
   std::unique_ptr<Transport> storage(Rank& rank, const Quorum&) override {
-    if (changes_ > 0) return nullptr;  // absent ranks would have to take part
+    if (!faults_.all().empty()) return nullptr;  // absent ranks would have to take part
     auto worker = rank.transport->worker("checkpoints");
     worker->work_in_background();
     return worker;

@@ -51,6 +51,34 @@ TEST_CASE("samples are windows of the text, targets the token after, however the
   }
 }
 
+TEST_CASE("a batch of some replicas has their samples, and the mean over them") {
+  const Corpus corpus{random_text(500, 256), {.sequence = 10}};
+  constexpr int m = 2, b = 3, of = 4;
+  const auto shares = [&] {
+    std::vector<Batch> all;
+    for (int replica = 0; replica < of; ++replica)
+      all.push_back(
+          corpus.batch(5, 7, {.microbatches = m, .size = b, .replicas = of, .replica = replica}));
+    return all;
+  }();
+  for (const std::vector<int>& replicas :
+       {std::vector<int>{0, 1, 2, 3}, {0, 1, 3}, {2}, {1, 2}, {3}}) {
+    Batch batch = corpus.batch(5, 7, {.microbatches = m * of, .size = b});
+    keep_replicas(batch, replicas, of);
+    REQUIRE(batch.microbatches.size() == m * replicas.size());
+    float tokens = 0;
+    for (std::size_t i = 0; i < batch.microbatches.size(); ++i) {
+      const Microbatch& kept = batch.microbatches[i];
+      const Microbatch& own = shares[static_cast<std::size_t>(replicas[i / m])].microbatches[i % m];
+      CHECK(std::equal(kept.tokens.i32(), kept.tokens.i32() + b * 10, own.tokens.i32()));
+      CHECK(std::equal(kept.targets.i32(), kept.targets.i32() + b * 10, own.targets.i32()));
+      CHECK(kept.last == (i + 1 == batch.microbatches.size()));
+      tokens += kept.token_weight * b * 10;
+    }
+    CHECK(tokens == doctest::Approx(1));  // the weights of all tokens add up to a mean
+  }
+}
+
 TEST_CASE("a batch without tokens has the shapes of one with tokens") {
   const Corpus corpus{std::string(400, 'x'), {.sequence = 12}};
   BatchShape shape{.microbatches = 3, .size = 2, .replicas = 4, .replica = 1};

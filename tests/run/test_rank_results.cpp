@@ -59,7 +59,7 @@ TEST_CASE("a rank's results survive serialisation bit for bit") {
     predicted.schedule = "0F0,1F0";
     predicted.stages = 4;
     predicted.in_flight = 3;
-    record.phases.push_back({.phase = {"m = 4", 2, 3, 4},
+    record.phases.push_back({.phase = {"m = 4", 2, 3, 4, {0, 2, 5}},
                              .predicted = predicted,
                              .bytes_sent = bytes_of({{Operation::send, 9}}),
                              .overhead_bytes = 160,
@@ -90,6 +90,7 @@ TEST_CASE("a rank's results survive serialisation bit for bit") {
     CHECK(phase.phase.first_step == 2);
     CHECK(phase.phase.steps == 3);
     CHECK(phase.phase.microbatches == 4);
+    CHECK(phase.phase.replicas == std::vector{0, 2, 5});
     CHECK(phase.predicted.formula == "(p-1)/(m+p-1)");
     CHECK(phase.predicted.bubble == 3.0 / 7);
     CHECK_FALSE(phase.predicted.bubble_simulated);

@@ -55,6 +55,21 @@ TEST_CASE("a bubble is the rank-time of a step's window in which no action runs"
   CHECK_FALSE(bubble(timeline, 7));
 }
 
+TEST_CASE("a rank without actions in a step takes no part in its bubble") {
+  Timeline timeline;
+  add(timeline, 0, 0, "PP:0F0", Category::forward, 0, 2);
+  add(timeline, 1, 0, "PP:1F0", Category::forward, 2, 4);
+  add(timeline, 2, 0, "PP:2F0", Category::forward, 4, 6);
+  add(timeline, 0, 0, "PP:0F0", Category::forward, 10, 12, -1, 1);
+  add(timeline, 1, 0, "PP:1F0", Category::forward, 12, 16, -1, 1);
+  add(timeline, 2, 0, "absent", Category::wait, 10, 16, -1, 1);
+  timeline.settle();
+  CHECK(bubble(timeline, 0)->ranks == 3);
+  CHECK(bubble(timeline, 0)->idle() == 12);
+  CHECK(bubble(timeline, 1)->ranks == 2);
+  CHECK(bubble(timeline, 1)->idle() == 6);
+}
+
 TEST_CASE("a recomputation within a backward is not counted twice") {
   Timeline timeline;
   add(timeline, 0, 0, "PP:0B0", Category::backward, 0, 10);
