@@ -146,7 +146,7 @@ class Lighthouse final : public Coordinator {
  private:
   /// The channels that a quorum's members open on its network at most.
   static constexpr int channels_of_quorum = 4;
-  /// The attempts that may fail, one after another, although no member is lost.
+  /// The attempts that may fail in a row although no member is lost, or because of corrupt states.
   static constexpr int most_void_attempts = 3;
 
   struct Arrival {
@@ -228,6 +228,7 @@ class Lighthouse final : public Coordinator {
     outcome_ = Vote::commit;
     if (by_checksum.size() > 1) find_corrupt(by_checksum);
     if (outcome_ == Vote::commit) {
+      corrupt_attempts_ = 0;
       current_ = alive_;
       done_ = step_;
     }
@@ -251,6 +252,11 @@ class Lighthouse final : public Coordinator {
     for (const auto& [rank, checksum] : votes_)
       if (checksum != most->first) corrupt.push_back(rank);
     for (const int rank : corrupt) current_.erase(rank);
+    if (++corrupt_attempts_ == most_void_attempts)
+      throw_later(
+          fmt::format("step {}: the parameters of {} differ from the others' in {} attempts "
+                      "in a row, although it has taken the others' state",
+                      step_, list_of(corrupt), corrupt_attempts_));
     events_.push_back({step_, fmt::format("the parameters of {} differ from those of the {} others",
                                           list_of(corrupt), most->second.size())});
   }
@@ -336,8 +342,8 @@ class Lighthouse final : public Coordinator {
   std::map<int, std::uint32_t> votes_;
   int ballots_ = 0;
   Vote outcome_ = Vote::commit;
-  int void_attempts_ = 0;
-  std::vector<Network> networks_;  ///< by quorum; Transports refer to them
+  int void_attempts_ = 0, corrupt_attempts_ = 0;  ///< in a row
+  std::vector<Network> networks_;                 ///< by quorum; Transports refer to them
   std::vector<Event> events_;
   std::string failure_;
 };
