@@ -65,6 +65,9 @@ class RecordQueue {
     return opening.slot.load();
   }
 
+  /// Whether a span is open at this index. For the producer.
+  bool is_open(int which) const { return (open_mask_ >> which & 1) != 0; }
+
   struct Dropped {
     Record::Words words{};
     bool announced = false;

@@ -219,6 +219,16 @@ void Recorder::take_open(Picoseconds latest, bool all, const Take& each) {
   });
 }
 
+void Recorder::end_abandoned(int lane, Picoseconds at) {
+  RecordQueue& queue = this->lane(lane).queue;
+  for (int which = RecordQueue::most_open - 1; which >= 0; --which) {
+    if (!queue.is_open(which)) continue;
+    Record::Words words = queue.close(which);
+    Record::set_end(words, std::max(at, Record::start(words)));
+    queue.push(words);
+  }
+}
+
 OpenSpan::OpenSpan(Recorder& trace, int lane, const Span& span, Picoseconds start)
     : trace_(trace), lane_(lane) {
   Recorder::Lane& on_lane = trace.lane(lane);

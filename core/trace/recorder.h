@@ -86,6 +86,10 @@ class Recorder {
   int step() const { return step_.load(std::memory_order_relaxed); }
 
   void span(int lane, const Span& span, Picoseconds start, Picoseconds end);
+  /// Ends the spans of a lane that an exception has left open (OpenSpan), at `at` or, if they began
+  /// later, at their start. For a rank that survives the exception; call it while no OpenSpan of
+  /// the lane exists.
+  void end_abandoned(int lane, Picoseconds at);
   void flow_start(int lane, std::uint64_t id, Picoseconds at);
   void flow_end(int lane, std::uint64_t id, Picoseconds at);
   /// `state` is the number of a state of the memory's parts, or -1 (MemoryParts::state).

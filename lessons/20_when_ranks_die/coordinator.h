@@ -68,6 +68,11 @@ class Coordinator {
   virtual void stall(Rank& rank) = 0;
 };
 
+/// Ends the waits in the trace that a lost member has cut short. For survivors.
+inline void end_waits(Rank& rank) {
+  rank.trace.end_abandoned(rank.compute.host_lane(), rank.compute.now());
+}
+
 /// A rank's time in the run. An exception that ends it ends the run.
 class Presence {
  public:

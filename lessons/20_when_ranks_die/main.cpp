@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
           lesson.record_loss(rank, survivor->step(step, mine));
           injection.strike(step, DeathPoint::update);
         } catch (const Died&) {
+          end_waits(rank);
           coordinator.leave(rank, [&] { survivor.reset(); });
           coordinator.sit_out(rank, step);
         }

@@ -57,7 +57,8 @@ class SurvivingPipeline final : public Survivor {
         std::optional<BatchLoss> loss;
         if (attempt(step, loss)) return loss ? std::optional<double>{*loss} : std::nullopt;
       } catch (const RunError&) {
-        if (!coordinator_.is_broken(quorum_)) throw;  // it is not because a rank is lost
+        if (!coordinator_.is_broken(quorum_)) throw;  // not because a rank is lost
+        end_waits(rank_);
       }
     }
   }

@@ -42,7 +42,8 @@ class SurvivingReplica final : public Survivor {
       try {
         if (const std::optional<BatchLoss> loss = attempt(step, mine)) return *loss;
       } catch (const RunError&) {
-        if (!coordinator_.is_broken(quorum_)) throw;  // it is not because a member is lost
+        if (!coordinator_.is_broken(quorum_)) throw;  // not because a member is lost
+        end_waits(rank_);
       }
     }
   }

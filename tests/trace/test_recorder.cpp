@@ -201,6 +201,29 @@ TEST_CASE("a dropped open span leaves nothing; beyond eight open spans, all are 
   }
 }
 
+TEST_CASE("a rank that survives an exception ends the spans that it has left open") {
+  Recorder recorder;
+  try {
+    const OpenSpan outer{recorder, 0, {.name = "outer", .step = 4}, 7};
+    const OpenSpan inner{recorder, 0, {.name = "inner", .step = 4}, 12};
+    throw std::runtime_error("survived");
+  } catch (const std::runtime_error&) {
+  }
+  CHECK(open_spans(recorder, 0, true).size() == 2);
+  recorder.drain();
+  recorder.end_abandoned(0, 9);
+  recorder.end_abandoned(0, 20);  // nothing is left to end
+  CHECK(open_spans(recorder, 0, true).empty());
+  const auto events = recorder.drain();
+  REQUIRE(events.size() == 2);
+  CHECK(std::string{events[0].span.name} == "inner");
+  CHECK(events[0].start == 12);
+  CHECK(events[0].end == 12);
+  CHECK(std::string{events[1].span.name} == "outer");
+  CHECK(events[1].start == 7);
+  CHECK(events[1].end == 9);
+}
+
 TEST_CASE("an announced span that is dropped is withdrawn, unless an exception ends it") {
   Recorder recorder;
   {
