@@ -189,20 +189,22 @@ class Lighthouse final : public Coordinator {
 
   void form(int step, const std::set<int>& members) {
     const std::vector<int> before = quorum_.members;
-    quorum_.members.assign(members.begin(), members.end());
+    const std::vector<int> now{members.begin(), members.end()};
     const std::string why = networks_.empty() ? "" : networks_.back().training->failure();
-    void_attempts_ = !why.empty() && before == quorum_.members ? void_attempts_ + 1 : 0;
+    void_attempts_ = !why.empty() && before == now ? void_attempts_ + 1 : 0;
     if (void_attempts_ == most_void_attempts)
-      throw_later(fmt::format("step {} failed {} times with the same ranks: {}", step,
-                              void_attempts_, why));
-    quorum_.behind.clear();
-    for (const int rank : members)
-      if (!current_.contains(rank)) quorum_.behind.push_back(rank);
-    if (quorum_.behind.size() == members.size())
-      throw_later(
-          fmt::format("no rank that is left in step {} has the state: the last one that "
-                      "had it is dead; continue from a checkpoint",
+      return throw_later(fmt::format("step {} failed {} times with the same ranks: {}", step,
+                                     void_attempts_, why));
+    std::vector<int> behind;
+    for (const int rank : now)
+      if (!current_.contains(rank)) behind.push_back(rank);
+    if (behind.size() == now.size())
+      return throw_later(
+          fmt::format("no rank that is left in step {} has the state: the last one that had it is "
+                      "dead; continue from a checkpoint",
                       step));
+    quorum_.members = now;
+    quorum_.behind = behind;
     latest_ = 0;
     for (const int rank : members) latest_ = std::max(latest_, arrived_[rank].time);
     if (networks_.empty() || before != quorum_.members || !why.empty()) {
