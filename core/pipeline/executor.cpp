@@ -35,10 +35,8 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
       schedule_(checked(schedule, group, stages.size())),
       rank_(group.rank()),
       boundary_(boundary),
-      plan_(schedule, group.rank()),
-      connected_(endpoint.transport, endpoint.transport.open_channels(2)),
+      messages_(endpoint, group, schedule_, boundary),
       losses_(endpoint.device, static_cast<std::size_t>(schedule.microbatches)) {
-  for (int i = 0; i < group.size(); ++i) world_ranks_.push_back(group.world_rank(i));
   auto next = stages.begin();
   for (int stage = 0; stage < schedule.stages; ++stage)
     if (schedule.rank_of_stage[static_cast<std::size_t>(stage)] == rank_)
@@ -46,16 +44,6 @@ PipelineExecutor::PipelineExecutor(Endpoint endpoint, const Group& group, const 
   for (const Action& action : schedule.actions[static_cast<std::size_t>(rank_)])
     if (action.op == Op::backward || action.op == Op::backward_weight)
       stages_.at(action.stage).last = action.microbatch;
-
-  for (const auto& [key, sends, receives] : plan_.channels()) {
-    const int world = world_ranks_[static_cast<std::size_t>(key.peer)];
-    const int id = key.forward ? connected_.activations : connected_.gradients;
-    const char* kind = key.forward ? "activations" : "gradients";
-    endpoint.transport.connect(world, id, {sends, receives});
-    channels_.emplace(key,
-                      Channel{endpoint, id, sends ? fmt::format("send {} → {}", kind, world) : "",
-                              receives ? fmt::format("receive {} ← {}", kind, world) : "", "pp"});
-  }
 }
 
 void PipelineExecutor::check(const Batch& batch) const {
@@ -77,35 +65,25 @@ std::optional<BatchLoss> PipelineExecutor::step(const Batch& batch) {
   check(batch);
   const auto& actions = schedule_.actions[static_cast<std::size_t>(rank_)];
   Device device = endpoint_.device;
-  for (const Message& message : plan_.post_first()) post_receive(message);
+  messages_.begin();
 
   for (std::size_t i = 0; i < actions.size(); ++i) {
     const std::size_t first = i, last = actions[i].with_next ? ++i : i;  // a joined pair, or one
     std::array<Tensor, 2> data;
-    for (std::size_t k = first; k <= last; ++k) data[k - first] = prepare(plan_.around(k));
+    for (std::size_t k = first; k <= last; ++k) data[k - first] = messages_.before(k);
     const Picoseconds start = device.compute.now();
     if (first == 0) ran_ = {.first = start};
     for (std::size_t k = first; k <= last; ++k)
       data[k - first] = run_traced(actions[k], std::move(data[k - first]), batch);
     ran_.last = device.compute.now();
     ran_.busy += ran_.last - start;
-    for (std::size_t k = first; k <= last; ++k)
-      if (const auto& output = plan_.around(k).output) send(*output, std::move(data[k - first]));
+    for (std::size_t k = first; k <= last; ++k) messages_.after(k, std::move(data[k - first]));
     record_memory(device);
   }
 
-  for (auto& [message, sent] : sent_) sent.work.release();
-  sent_.clear();
+  messages_.end();
   if (!stages_.contains(schedule_.stages - 1)) return {};
   return losses_.total();
-}
-
-Tensor PipelineExecutor::prepare(const MessagePlan::Around& around) {
-  for (const Message& message : around.post_before) post_receive(message);
-  Tensor input = around.input ? take(*around.input) : Tensor{};
-  for (const Message& message : around.release) release(message);
-  if (around.post_after) post_receive(*around.post_after);
-  return input;
 }
 
 Tensor PipelineExecutor::run_traced(const Action& action, Tensor input, const Batch& batch) {
@@ -141,45 +119,6 @@ Tensor PipelineExecutor::run(const Action& action, Tensor input, const Batch& ba
       return output;
   }
   return output;
-}
-
-void PipelineExecutor::post_receive(const Message& message) {
-  Tensor buffer{endpoint_.device.memory, boundary_.shape, MemoryCategory::communication,
-                boundary_.dtype, message.kind()};
-  Work work =
-      channels_.at(message.receive_channel())
-          .receive(
-              buffer, world_ranks_[static_cast<std::size_t>(message.from_rank)],
-              {.span = {.name = "recv", .stage = message.stage, .microbatch = message.microbatch}});
-  received_.emplace(message, InFlight{std::move(buffer), std::move(work)});
-}
-
-Tensor PipelineExecutor::take(const Message& message) {
-  if (message.local()) return std::move(local_.extract(message).mapped());
-  auto [data, work] = std::move(received_.extract(message).mapped());
-  work.wait();
-  data.charge_to(MemoryCategory::activations, message.kind_once_received());
-  return std::move(data);
-}
-
-void PipelineExecutor::send(const Message& message, Tensor data) {
-  if (message.local()) {
-    local_.emplace(message, std::move(data));
-    return;
-  }
-  data.charge_to(MemoryCategory::communication, message.kind());
-  Work work = channels_.at(message.send_channel())
-                  .send(data, world_ranks_[static_cast<std::size_t>(message.to_rank)],
-                        endpoint_.device.compute.record(),
-                        {.span = {.name = "send",
-                                  .stage = message.producer(),
-                                  .microbatch = message.microbatch}});
-  sent_.emplace(message, InFlight{std::move(data), std::move(work)});
-}
-
-void PipelineExecutor::release(const Message& message) {
-  sent_.at(message).work.release();
-  sent_.erase(message);
 }
 
 }  // namespace lockstep

@@ -4,20 +4,17 @@
 #include <optional>
 #include <vector>
 
-#include "core/comm/channel.h"
 #include "core/comm/group.h"
 #include "core/model/gpt.h"
 #include "core/model/losses.h"
-#include "core/pipeline/message_plan.h"
 #include "core/pipeline/schedule.h"
+#include "core/pipeline/stage_messages.h"
 #include "core/plan/boundary.h"
 
 namespace lockstep {
 
-/// Runs any valid schedule on real ranks; all pipelines use this one executor. It follows a
-/// MessagePlan, which determines when receives are posted and when sent buffers are released.
-/// Buffers in flight are charged to MemoryCategory::communication; all other tensors passed between
-/// stages are charged to activations.
+/// Runs any valid schedule on real ranks. All pipelines that empty themselves after each batch use
+/// this one executor. StageMessages handles the messages between stages.
 class PipelineExecutor {
  public:
   /// `group` holds the pipeline's ranks in the order of the schedule's ranks. `stages` are the
@@ -50,56 +47,22 @@ class PipelineExecutor {
   const Ran& ran() const { return ran_; }
 
  private:
-  using Message = MessagePlan::Message;
-
   struct Stage {
     Gpt* model = nullptr;
     int last = 0;  ///< last microbatch: its backward pass completes the gradients
   };
-  /// A buffer and the Work that uses it; the buffer is destroyed after the Work.
-  struct InFlight {
-    Tensor data;
-    Work work;
-  };
-
-  /// Disconnects the channels of activations and gradients at the end, so that the next executor
-  /// needs no further connections.
-  struct Connected {
-    Transport& transport;
-    int activations, gradients;
-    Connected(Transport& transport_, int first)
-        : transport(transport_), activations(first), gradients(first + 1) {}
-    ~Connected() {
-      transport.disconnect(activations);
-      transport.disconnect(gradients);
-    }
-    Connected(const Connected&) = delete;
-    Connected& operator=(const Connected&) = delete;
-  };
 
   void check(const Batch& batch) const;
-  void post_receive(const Message& message);
-  Tensor take(const Message& message);
-  /// Handles the messages that precede an action, and returns the action's input.
-  Tensor prepare(const MessagePlan::Around& around);
   /// Runs an action within a span of the trace.
   Tensor run_traced(const Action& action, Tensor input, const Batch& batch);
-  void send(const Message& message, Tensor data);
-  void release(const Message& message);
   Tensor run(const Action& action, Tensor input, const Batch& batch);
 
   Endpoint endpoint_;
   Schedule schedule_;
   int rank_;
   Boundary boundary_;
-  std::vector<int> world_ranks_;
-  MessagePlan plan_;
+  StageMessages messages_;
   std::map<int, Stage> stages_;
-  Connected connected_;
-  std::map<MessagePlan::ChannelKey, Channel> channels_;
-  std::map<Message, InFlight> received_;          ///< posted, but not used yet
-  std::map<Message, InFlight> sent_;              ///< not released yet
-  std::map<Message, Tensor> local_;               ///< passed between two stages on this rank
   std::map<std::pair<int, int>, Stash> stashes_;  ///< by stage and microbatch
   Ran ran_;
   Losses losses_;  ///< on the rank of the last stage

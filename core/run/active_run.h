@@ -19,6 +19,7 @@
 #include "core/run/rank_meter.h"
 #include "core/run/recording.h"
 #include "core/run/report/console.h"
+#include "core/run/report/parity.h"
 #include "core/run/report/process_memory.h"
 #include "core/run/report/rank_results.h"
 #include "core/run/stop.h"
@@ -79,6 +80,8 @@ struct ActiveRun {
   const std::function<std::string()> difference;
   std::vector<AlternativeRun> alternatives;  ///< Lesson::alternative's
   std::function<std::string()> advice;       ///< Lesson::if_it_fails's, or none
+  std::string reference_name;                ///< Lesson::reference's, and its function, or unset
+  std::function<std::optional<Reference>(const ReferenceRun&)> reference;
   Console console;
   Progress progress;
   Stop stop;

@@ -59,13 +59,17 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
   if (run.info.f32_reference) set_model(reference_options.plan, &GptConfig::dtype, DType::f32);
   const int steps = run.options.run.steps;
   Progress progress{run.console, steps, run.options.output.quiet || !run.console.terminal};
+  const std::vector<Phase> phases = report.phases();
+  const std::function<void(int)> show = [&](int done) {
+    progress.show(done, fmt::format("reference run on one device: step {}/{}", done, steps));
+  };
   const auto train = [&](const std::vector<SumOrder>& orders) {
-    return train_on_one_device(
-        reference_options, run.corpus, report.phases(),
-        [&](int done) {
-          progress.show(done, fmt::format("reference run on one device: step {}/{}", done, steps));
-        },
-        orders);
+    if (run.reference)
+      if (auto own = run.reference({reference_options, run.corpus, phases, show, orders})) {
+        report.compared_with = run.reference_name;
+        return *std::move(own);
+      }
+    return train_on_one_device(reference_options, run.corpus, phases, show, orders);
   };
   const Reference reference = train({});
   report.reference_dtype = reference_options.plan.model().dtype;
@@ -81,7 +85,7 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
 std::string parity_failure(const Report& report, const Tolerance& tolerance, Collectives comm) {
   if (report.parity->within(tolerance) || report.same_in_order.value_or(false))
     return fmt::format("parity failed: {}\n", report.difference);
-  return fmt::format("parity failed: the run differs from one device ({}){}{}\n",
+  return fmt::format("parity failed: the run differs from {} ({}){}{}\n", report.compared_with,
                      tolerance.bitwise() ? "they should agree bitwise"
                      : tolerance.final_loss > 0
                          ? fmt::format("the last tenth's mean loss may differ by {:g} %",

@@ -28,6 +28,7 @@
 #include "core/run/mpi_launcher.h"
 #include "core/run/options/memory_needed.h"
 #include "core/run/options/needs.h"
+#include "core/run/report/parity.h"
 #include "core/run/report/trained_model.h"
 #include "core/run/save.h"
 #include "core/run/thread_launcher.h"
@@ -148,7 +149,15 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   active_ = std::make_unique<ActiveRun>(info_, options, *corpus_, difference_);
   active_->alternatives = alternatives_;
   active_->advice = advice_;
+  active_->reference_name = reference_name_;
+  active_->reference = reference_;
   return live(*active_, *launcher_of(*active_), body, watch);
+}
+
+void Lesson::reference(std::string what,
+                       std::function<std::optional<Reference>(const ReferenceRun&)> train) {
+  reference_name_ = std::move(what);
+  reference_ = std::move(train);
 }
 
 std::vector<Phase> Lesson::phases() const {

@@ -19,6 +19,8 @@
 namespace lockstep {
 
 class SignalWatch;
+struct Reference;
+struct ReferenceRun;
 
 /// The framework of a lesson: flags, ranks, data, and the report at the end of every run (timeline,
 /// predicted against observed figures, parity, a line that the trained model generates).
@@ -73,6 +75,13 @@ class Lesson {
   /// returns text that begins with "; ", or nothing. Under mpirun, it runs in the process that
   /// started the ranks.
   void if_it_fails(std::function<std::string()> advice) { advice_ = std::move(advice); }
+  /// Replaces the run on one device that losses and parameters are compared with, for a lesson
+  /// whose ranks do not train as one device does. `train` is called on rank 0's process after the
+  /// run. If it returns nothing, the comparison is with ordinary training on one device. `what`
+  /// names the reference in the report, such as "its workers on one device". (Reference and
+  /// ReferenceRun are in core/run/report/parity.h.)
+  void reference(std::string what,
+                 std::function<std::optional<Reference>(const ReferenceRun&)> train);
 
   /// Adds another run that differs from this one in one thing, such as "equally many tokens for
   /// every expert". `record` returns its operations up to this run's last step (record_dry_run), or
@@ -161,6 +170,8 @@ class Lesson {
   std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder_;
   std::function<std::string()> difference_;
   std::function<std::string()> advice_;
+  std::string reference_name_;
+  std::function<std::optional<Reference>(const ReferenceRun&)> reference_;
   std::vector<AlternativeRun> alternatives_;
   std::function<std::vector<int>(const Options&)> placement_;
   std::vector<std::string> chosen_by_time_;

@@ -13,10 +13,20 @@
 
 namespace lockstep {
 
-/// The result of a single-device run on the same batches, divided into the same microbatches.
+/// The result of a run on one device, with which a run on several ranks is compared.
 struct Reference {
   std::vector<double> losses;           ///< by step
   std::vector<NamedValues> parameters;  ///< in the model's order
+};
+
+/// The run that a reference repeats on one device.
+struct ReferenceRun {
+  const Options& options;
+  const Corpus& corpus;
+  const std::vector<Phase>& phases;
+  const std::function<void(int)>& progress;  ///< to be called with the number of steps done
+  /// If not empty: for each phase, the order in which the replicas' values are added.
+  const std::vector<SumOrder>& orders;
 };
 
 /// Trains the whole model on this thread, with `options`' model, data, optimizer and phases. Every

@@ -159,10 +159,11 @@ std::string parity_text(const Report& report) {
         parity.reference_loss, 100 * (parity.final_loss / parity.reference_loss - 1),
         100 * parity.max_relative_loss);
   }
-  std::string text = fmt::format(
-      "parity with one device over {} steps: losses differ by {:.1e}, parameters by {:.1e}{}\n",
-      report.losses.size(), parity.max_relative_loss, parity.max_relative_parameter,
-      parity.bitwise ? " — bitwise equal" : " (" + parity.worst_parameter + ")");
+  std::string text =
+      fmt::format("parity with {} over {} steps: losses differ by {:.1e}, parameters by {:.1e}{}\n",
+                  report.compared_with, report.losses.size(), parity.max_relative_loss,
+                  parity.max_relative_parameter,
+                  parity.bitwise ? " — bitwise equal" : " (" + parity.worst_parameter + ")");
   if (report.same_in_order)
     text += fmt::format("  that exceeds the rounding at this lesson's defaults; {}\n",
                         *report.same_in_order ? "one device that adds gradients in the order of "
@@ -246,7 +247,12 @@ std::string Report::brief_text(const Console& console) const {
   if (!losses.empty())
     text += fmt::format("Loss: {:.2f} → {:.2f} in {} steps.", losses.front(), losses.back(),
                         losses.size());
-  if (parity)
+  if (parity && compared_with != "one device")
+    text += fmt::format(
+        " In a run of {} with the same data, the weights are the same{}.", compared_with,
+        parity->bitwise ? ", bit for bit"
+                        : fmt::format(" to within {:.0e}", parity->max_relative_parameter));
+  else if (parity)
     text += parity->bitwise
                 ? " One device, trained on the same data, has the same weights, bit for "
                   "bit."

@@ -28,6 +28,7 @@ struct Report {
   std::vector<RankResults> ranks;  ///< by rank
   std::vector<double> losses;      ///< by step
   std::optional<Parity> parity;
+  std::string compared_with = "one device";  ///< the reference's name
   /// Set if the deviation exceeds ordinary rounding: whether a single-device run that adds in this
   /// run's order is bitwise identical to this run.
   std::optional<bool> same_in_order{};
