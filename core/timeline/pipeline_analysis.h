@@ -90,7 +90,8 @@ struct InFlight {
 /// Returns how the number of microbatches in flight on each rank changes in a step, one list per
 /// rank in timeline order. A microbatch is in flight on a stage from the start of its forward to
 /// the end of its backward (B, or W after I), as in peak_live_microbatches(); a rank's number is
-/// the sum over its stages. Empty if the step has no pipeline actions.
+/// the sum over its stages. A microbatch whose forward ran in an earlier step is in flight from the
+/// start of the step. Empty if the step has no pipeline actions.
 std::vector<std::vector<InFlight>> microbatches_in_flight(const Timeline& timeline, int step);
 
 /// Returns the number of chunks (stages) of the rank that runs the most in a step; 0 without

@@ -48,7 +48,7 @@ class LowCommunicationFlags {
         mix_(lesson.flag("--mix", 0.5,
                          "streaming: weight of the worker's own values when the sum is used")) {
     lesson.check([this](const Options& options) { check(options); });
-    lesson.reference("its ranks' work on one device",
+    lesson.reference("one device that takes each rank's role in turn",
                      [this](const ReferenceRun& run) { return reference(run); });
   }
 
@@ -58,10 +58,10 @@ class LowCommunicationFlags {
   /// Predicts the average step of a run of workers.
   Predicted predict(const Rank& rank, int steps) const {
     if (is("diloco"))
-      return predict_diloco(rank.plan, rank.place, outer(), sgd(), default_bucket, steps);
+      return predict_diloco(rank.plan, rank.place, outer(), sgd(), one_bucket, steps);
     if (is("streaming"))
       return predict_streaming(rank.plan, rank.place, outer(), streaming(), sgd(), steps);
-    return predict_inner(rank.plan, rank.place, sgd(), default_bucket);
+    return predict_inner(rank.plan, rank.place, sgd(), one_bucket);
   }
   OuterOptions outer() const {
     return {every_, static_cast<float>(rate_), static_cast<float>(momentum_)};

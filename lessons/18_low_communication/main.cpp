@@ -27,11 +27,11 @@ void train_workers(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flag
   std::optional<DiLoCo> diloco;
   std::optional<StreamingDiLoCo> streaming;
   if (flags.is("diloco"))
-    diloco.emplace(model, workers, flags.outer(), default_bucket);
+    diloco.emplace(model, workers, flags.outer(), one_bucket);
   else if (flags.is("streaming"))
     streaming.emplace(model, workers, flags.outer(), flags.streaming(), steps);
   else
-    replicas.emplace(model, workers, default_bucket).set(GradientSync::bucket);
+    replicas.emplace(model, workers, one_bucket).set(GradientSync::bucket);
 
   WholeRun whole{rank};
   for (const Phase& phase : lesson.phases()) {

@@ -64,7 +64,7 @@ class PipeDream {
     Tensor output = device.compute.range({.name = "action",
                                           .category = category(action.op),
                                           .stage = action.stage,
-                                          .microbatch = action.microbatch % microbatches_},
+                                          .microbatch = action.microbatch},
                                          [&] {
                                            return action.op == Op::forward
                                                       ? forward(action, std::move(input), mine)

@@ -102,6 +102,23 @@ inline std::vector<Phase> pipedream_phases(int stages, int microbatches, int ste
           {"drain", steps - 1, 1, microbatches}};
 }
 
+/// The most buffers in flight on a rank while it runs the actions [first, end) of its schedule.
+inline std::int64_t peak_buffers(const MessagePlan& messages, std::size_t first, std::size_t end) {
+  auto now = static_cast<std::int64_t>(messages.post_first().size());
+  std::int64_t peak = now;
+  for (std::size_t i = 0; i < end; ++i) {
+    const MessagePlan::Around& around = messages.around(i);
+    if (i == first) peak = now;
+    const auto change = [&](std::int64_t buffers) { peak = std::max(peak, now += buffers); };
+    change(static_cast<std::int64_t>(around.post_before.size()));
+    change(around.input ? -1 : 0);
+    change(-static_cast<std::int64_t>(around.release.size()));
+    change(around.post_after ? 1 : 0);
+    change(around.output ? 1 : 0);
+  }
+  return peak;
+}
+
 /// Predicts the average step of a phase of PipeDream, in a run of `steps` steps.
 inline Predicted predict_pipedream(const Plan& plan, const Place& place, const Phase& phase,
                                    int steps) {
@@ -127,8 +144,13 @@ inline Predicted predict_pipedream(const Plan& plan, const Place& place, const P
   predicted.peak_bytes[MemoryCategory::gradients] = footprint.gradients;
   predicted.peak_bytes[MemoryCategory::optimizer] = footprint.optimizer;
   predicted.peak_bytes[MemoryCategory::activations] = footprint.peak(*predicted.in_flight);
+  // A step ends just before the next batch's first forward pass.
+  const auto actions_before = [&](int step) {
+    return static_cast<std::size_t>(m * step + updates_after(step));
+  };
   predicted.peak_bytes[MemoryCategory::communication] =
-      MessagePlan{one_f_one_b(p, all), q}.peak_buffers() * footprint.boundary;
+      footprint.boundary * peak_buffers(MessagePlan{one_f_one_b(p, all), q},
+                                        actions_before(phase.first_step), actions_before(end));
   return predicted;
 }
 

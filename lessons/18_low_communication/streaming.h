@@ -13,8 +13,8 @@ namespace lockstep {
 
 /// The settings of streaming DiLoCo, besides those of the outer optimizer.
 struct StreamingOptions {
-  int fragments = 5;  ///< P, parts of the model that are exchanged at different times; divides H
-  int delay = 1;      ///< τ, inner steps from sending a fragment to using the sum; less than H
+  int fragments = 2;  ///< P, parts of the model that are exchanged at different times; divides H
+  int delay = 4;      ///< τ, inner steps from sending a fragment to using the sum; less than H
   float mix = 0.5F;   ///< α, the weight of the worker's own values when the sum is used
 };
 

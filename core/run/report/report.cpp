@@ -248,10 +248,10 @@ std::string Report::brief_text(const Console& console) const {
     text += fmt::format("Loss: {:.2f} → {:.2f} in {} steps.", losses.front(), losses.back(),
                         losses.size());
   if (parity && compared_with != "one device")
-    text += fmt::format(
-        " In a run of {} with the same data, the weights are the same{}.", compared_with,
-        parity->bitwise ? ", bit for bit"
-                        : fmt::format(" to within {:.0e}", parity->max_relative_parameter));
+    text += fmt::format(" A run on {} has the same weights{}.", compared_with,
+                        parity->bitwise
+                            ? ", bit for bit"
+                            : fmt::format(" to within {:.0e}", parity->max_relative_parameter));
   else if (parity)
     text += parity->bitwise
                 ? " One device, trained on the same data, has the same weights, bit for "
