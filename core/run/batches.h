@@ -9,7 +9,8 @@ namespace lockstep {
 struct ActiveRun;
 
 /// The steps of a phase, as a range of batches. Each iteration begins a step, and the end of the
-/// loop closes the phase. An interruption ends the range early, on all ranks after the same step
+/// loop closes the phase. The loop's body may move a batch away, to keep it beyond its step. An
+/// interruption ends the range early, on all ranks after the same step
 /// (see Stop).
 class Batches {
  public:

@@ -89,20 +89,12 @@ class LowCommunicationFlags {
                       method_));
     if (!is_pipeline() && options.plan.model().trained_count() < mesh.ranks())
       check_replicas(options, default_bucket);
-    if (is("pipedream")) check_pipedream(options);
-    if (is("diloco") || is("streaming")) check_outer(options);
-  }
-
-  void check_pipedream(const Options& options) const {
-    if (options.plan.model().tied)
-      throw UsageError(
+    if (is("pipedream") && options.plan.model().tied)
+      refuse(
           "--tied with --method pipedream: the first and the last stage would update their copies "
-          "of the table at different times; leave --tied out");
-    if (options.plan.batch.documents > 0)
-      throw UsageError(
-          fmt::format("--documents {} with --method pipedream: a microbatch outlives "
-                      "its batch, but its masks do not; leave --documents out",
-                      options.plan.batch.documents));
+          "of "
+          "the table at different times; leave --tied out");
+    if (is("diloco") || is("streaming")) check_outer(options);
   }
 
   void check_outer(const Options& options) const {

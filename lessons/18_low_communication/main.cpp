@@ -65,9 +65,9 @@ void train_stages(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flags
   if (flags.is("pipedream")) {
     PipeDream pipeline{rank.endpoint, stages, stage, optimizer, boundary, m, steps};
     for (const Phase& phase : pipedream_phases(stages.size(), m, steps))
-      for (const Batch& batch :
+      for (Batch& batch :
            lesson.batches(rank, phase, predict_pipedream(rank.plan, rank.place, phase, steps)))
-        lesson.record_loss(rank, pipeline.step(batch));
+        lesson.record_loss(rank, pipeline.step(std::move(batch)));
     whole.report(lesson, rank);
     lesson.finish(rank, stage.parameters(), optimizer);
     return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -8,7 +9,6 @@
 #include "core/model/losses.h"
 #include "core/pipeline/stage_messages.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
-#include "lessons/18_low_communication/kept_batch.h"
 #include "lessons/18_low_communication/weight_versions.h"
 
 namespace lockstep {
@@ -43,10 +43,10 @@ class PipeDream {
   /// Runs the stage's actions up to the forward pass of this batch's last microbatch and the
   /// backward pass that follows it, or, with the last batch, all actions that are left. Returns the
   /// batch's mean loss on the last rank, and nothing elsewhere.
-  std::optional<BatchLoss> step(const Batch& batch) {
+  std::optional<BatchLoss> step(Batch batch) {
     if (batches_.empty()) messages_.begin();
     const int batch_end = (static_cast<int>(batches_.size()) + 1) * microbatches_;
-    batches_.push_back(std::make_unique<KeptBatch>(batch));
+    batches_.push_back(std::make_unique<Batch>(std::move(batch)));
     for (; next_ < actions_.size(); ++next_) {
       const Action& action = actions_[next_];
       if (action.op == Op::forward && action.microbatch == batch_end) break;
@@ -91,7 +91,8 @@ class PipeDream {
 
   Tensor forward(const Action& action, Tensor input, InFlight& mine) {
     const int batch = action.microbatch / microbatches_, index = action.microbatch % microbatches_;
-    Microbatch microbatch = (*batches_[static_cast<std::size_t>(batch)])[index];
+    Microbatch microbatch =
+        batches_[static_cast<std::size_t>(batch)]->microbatches[static_cast<std::size_t>(index)];
     microbatch.last = true;  // each microbatch completes its own gradients
     mine.version = versions_.hold();
     Tensor output = stage_.forward(microbatch, std::move(input), mine.stash);
@@ -113,9 +114,9 @@ class PipeDream {
   WeightVersions versions_;
   int microbatches_;  ///< of a batch
   std::size_t next_ = 0;
-  std::vector<std::unique_ptr<KeptBatch>> batches_;  ///< null once their last backward pass is done
-  std::map<int, InFlight> in_flight_;                ///< by microbatch
-  Losses losses_;                                    ///< on the last rank
+  std::vector<std::unique_ptr<Batch>> batches_;  ///< null once their last backward pass is done
+  std::map<int, InFlight> in_flight_;            ///< by microbatch
+  Losses losses_;                                ///< on the last rank
 };
 
 }  // namespace lockstep

@@ -86,6 +86,7 @@ inline Predicted predict_streaming(const Plan& plan, const Place& place, const O
 /// `ahead` forward passes before its first backward pass (p - 1 - q for stage q of p), of
 /// `microbatches` in all. In the steady state these are ahead + 1.
 inline int versions_held(int ahead, int updates, int microbatches) {
+  if (updates == 0) return 1;
   // The microbatches in flight, of which microbatch i has used version max(0, i - ahead).
   const int first = updates, last = std::min(updates + ahead, microbatches) - 1;
   const int old = last < first ? 0 : std::max(0, last - ahead) - std::max(0, first - ahead) + 1;
