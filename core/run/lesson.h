@@ -75,6 +75,7 @@ class Lesson {
   /// returns text that begins with "; ", or nothing. Under mpirun, it runs in the process that
   /// started the ranks.
   void if_it_fails(std::function<std::string()> advice) { advice_ = std::move(advice); }
+
   /// Replaces the run on one device that losses and parameters are compared with, for a lesson
   /// whose ranks do not train as one device does. `train` is called on rank 0's process after the
   /// run. If it returns nothing, the comparison is with ordinary training on one device. `what`

@@ -34,6 +34,10 @@ class Drawing:
         self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}" '
                           f'fill="{fill}" stroke="{stroke}"' + (f' opacity="{opacity}"' if opacity < 1 else '') + '/>')
 
+    def circle(self, x, y, radius, fill, opacity=1):
+        self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}"'
+                          + (f' opacity="{opacity}"' if opacity < 1 else '') + '/>')
+
     def hatched(self, x, y, width, height, colour):
         """A box with diagonal lines of this colour."""
         name = self.hatches.setdefault(colour, f'hatch{len(self.hatches)}')

@@ -44,7 +44,7 @@ def _run(configuration, binaries, scratch, name, flags, problems):
     trace = scratch / f'{name}-trace' if flags['--clock'] == 'modelled' else 'none'
     command = [str(binaries / configuration.lesson), *words, '--trace', str(trace), '--quiet', '--report', str(file)]
     if '--batch' in flags and flags.get('--device') != 'meta':
-        command += ['--save', str(scratch / name)]
+        command += [configuration.keeps, str(scratch / name)]
     ended = _end_of(command)
     if ended.returncode != 0:
         problems.append(f'{name}: exit code {ended.returncode}: {ended.stderr.strip()[-600:]}')

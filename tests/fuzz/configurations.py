@@ -11,6 +11,7 @@ class Configuration:
     axes: dict                 # sizes of the mesh's axes
     impossible: str = ''       # the flag whose value is impossible
     by_data: tuple = ()        # the figures that depend on the data, so that the meta device has others
+    keeps: str = '--save'      # the flag that keeps the trained model
 
     @property
     def ranks(self):
@@ -39,6 +40,7 @@ class Family:
     trains: bool = True                              # whether the lesson trains a model
     by_data: tuple = ()                              # see Configuration
     chunks: int = 1                                  # the most stages per rank
+    keeps: str = '--save'                            # --export if every rank has an optimizer of its own
 
 
 def _bucket(draw, model):
@@ -80,6 +82,20 @@ def _schedule_of_mesh(draw, model):
 
 def _chunks_of_mesh(draw, model):
     return draw.choice((False, 2, 3)) if model.get('--schedule') in ('interleaved', 'breadth-first', 'zb-h1') else False
+
+
+def _every(draw, model):
+    return draw.choice([every for every in range(1, model['--steps'] + 1) if model['--steps'] % every == 0])
+
+
+def _fragments(draw, model):
+    most = model['--layers'] + 2
+    return draw.choice([size for size in range(1, most + 1) if model['--every'] % size == 0])
+
+
+def _pipedream(draw, model):
+    model.pop('--tied', None)    # not with PipeDream
+    return 'pipedream'
 
 
 SHARED_LINKS = ('a100', 'h100', 'b200')    # clusters whose ranks share links, which takes threads
@@ -148,6 +164,16 @@ FAMILIES = {
         '--bucket': _bucket, '--sequence-parallel': lambda draw, model: draw.choice(('on', 'off')),
         '--schedule': _schedule_of_mesh, '--chunks': _chunks_of_mesh}, clips=True, sharded_sequence=True, chunks=3,
         by_data=('all_to_all', 'activations', 'communication')),
+    'DiLoCo': Family('lesson_18_low_communication', {'dp': FEW}, {
+        '--method': lambda draw, model: draw.choice(('data-parallel', 'diloco', 'diloco')), '--every': _every,
+        '--inner': lambda draw, model: draw.choice(('adamw', 'adamw', 'sgd')),
+        '--outer-rate': lambda draw, model: draw.choice((0.1, 0.7, 1)),
+        '--outer-momentum': lambda draw, model: draw.choice((0, 0.9))}, precisions=(), keeps='--export'),
+    'streaming DiLoCo': Family('lesson_18_low_communication', {'dp': FEW}, {
+        '--method': lambda draw, model: 'streaming', '--every': _every, '--fragments': _fragments,
+        '--delay': lambda draw, model: draw.randint(0, model['--every'] - 1),
+        '--mix': lambda draw, model: draw.choice((0, 0.25, 0.5))}, precisions=(), keeps='--export'),
+    'PipeDream': Family('lesson_18_low_communication', {'dp': (1,), 'pp': FEW}, {'--method': _pipedream}, precisions=()),
 }
 
 
@@ -165,7 +191,7 @@ def draw_configuration(kind, seed, launches, model=None):
         drawn = value(draw, flags)
         if drawn is not False:
             flags[flag] = None if drawn is True else drawn
-    configuration = Configuration(family.lesson, flags, axes, by_data=family.by_data)
+    configuration = Configuration(family.lesson, flags, axes, by_data=family.by_data, keeps=family.keeps)
     flags['--ranks'] = configuration.ranks
     flags['--launch'] = draw.choice(launches)
     flags['--clock'] = draw.choice(('wall', 'modelled'))
@@ -274,7 +300,7 @@ def make_impossible(configuration, seed):
     if '--split' in flags:
         blocks = flags['--split'].split(',')
         ways['--split'] = ','.join(draw.choice(([*blocks, '1'], [*blocks[:-1], '0'], [*blocks[:-1], str(int(blocks[-1]) + 1)])))
-    if len(axes) > 1:
+    if len(axes) > 1 and 'tp' in axes:
         ways['--tp'] = flags['--ranks'] + 1
     if '--zero' in flags:
         ways['--zero'] = 4

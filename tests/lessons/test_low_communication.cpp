@@ -1,16 +1,19 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "core/device/host_copy.h"
+#include "core/model/data.h"
+#include "core/run/report/solo_device.h"
 #include "lessons/18_low_communication/diloco.h"
 #include "lessons/18_low_communication/inner_optimizer.h"
 #include "lessons/18_low_communication/pipedream.h"
@@ -250,6 +253,82 @@ TEST_CASE("one fragment without delay or mixing is DiLoCo, bit for bit") {
     CHECK_FALSE(same_values(diloco, streaming({.fragments = 1, .delay = 1, .mix = 0})));
     CHECK_FALSE(same_values(diloco, streaming({.fragments = 3, .delay = 0, .mix = 0})));
   }
+}
+
+TEST_CASE("streaming sends and uses fragments at their times, by hand") {
+  // H = 6 and two fragments: embedding and block 0 are sent after steps 3 and 9, block 1 and the
+  // head after steps 6 and 12. Every inner step of worker w adds (w + 1) / 16 to all values, so a
+  // fragment is one number.
+  const std::vector<std::vector<int>> sent{{3, 9}, {6, 12}};
+  const int steps = 12;
+  for (const int workers : {2, 3})
+    for (const int delay : {0, 1, 2, 5})
+      for (const float mix : {0.0F, 0.25F}) {
+        CAPTURE(workers);
+        CAPTURE(delay);
+        CAPTURE(mix);
+        const double rate = 0.5, momentum = 0.75;
+        // What is added to each fragment's initial value, by worker, after every step.
+        std::vector<std::vector<std::vector<double>>> expected(2);
+        for (std::size_t f = 0; f < 2; ++f) {
+          double theta = 0, u = 0, mean = 0;
+          std::vector<double> values(static_cast<std::size_t>(workers));
+          for (int step = 1; step <= steps; ++step) {
+            for (int w = 0; w < workers; ++w) values[static_cast<std::size_t>(w)] += (w + 1) / 16.0;
+            const auto use = [&] {
+              u = momentum * u + mean;
+              theta -= rate * (mean + momentum * u);
+              for (double& value : values) value = mix * value + (1 - mix) * theta;
+            };
+            for (const int at : sent[f])
+              if (delay > 0 && at + delay == step) use();
+            if (std::ranges::count(sent[f], step) > 0) {
+              mean = 0;
+              for (const double value : values) mean += (theta - value) / workers;
+              if (delay == 0) use();
+            }
+            if (step == steps) {
+              for (const int at : sent[f])
+                if (delay > 0 && at + delay > steps) use();
+              std::ranges::fill(values, theta);
+            }
+            expected[f].push_back(values);
+          }
+        }
+        const std::string wrong = on_all(options_of(Axis::dp, workers, 1, 1), [&](Rank& rank) {
+          Gpt model{rank.plan, rank.place, rank.device};
+          const Values before = values_here(model);
+          StreamingDiLoCo streaming{model,
+                                    rank.group(Axis::dp),
+                                    {.every = 6,
+                                     .rate = static_cast<float>(rate),
+                                     .momentum = static_cast<float>(momentum)},
+                                    {.fragments = 2, .delay = delay, .mix = mix},
+                                    steps};
+          for (int step = 1; step <= steps; ++step) {
+            for (const Parameter* parameter : model.parameters()) {
+              std::vector<float> values = parameter->f32_values(rank.device);
+              for (float& value : values) value += static_cast<float>(rank.id + 1) / 16;
+              rank.compute.write(values.data(), parameter->value);
+            }
+            streaming.after_step();
+            const Values after = values_here(model);
+            for (std::size_t i = 0; i < after.size(); ++i) {
+              const std::size_t f = model.parameters()[i]->unit() < 2 ? 0 : 1;
+              const double added = expected[f][static_cast<std::size_t>(step - 1)]
+                                           [static_cast<std::size_t>(rank.id)];
+              for (std::size_t k = 0; k < after[i].size(); ++k)
+                if (const double seen =
+                        static_cast<double>(after[i][k]) - static_cast<double>(before[i][k]);
+                    std::abs(seen - added) > 1e-5)
+                  return fmt::format("step {}, rank {}, fragment {}: {} added instead of {}\n",
+                                     step, rank.id, f, seen, added);
+            }
+          }
+          return std::string{};
+        });
+        CHECK(wrong == "");
+      }
 }
 
 TEST_CASE("one worker without an outer optimizer trains alone, whatever H is") {
