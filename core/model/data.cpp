@@ -138,7 +138,7 @@ namespace {
 void divide(Batch& batch, const BatchShape& shape, int sequence,
             const std::vector<Documents>& documents) {
   const std::int64_t m = shape.microbatches, b = shape.size, s = sequence / shape.context.members;
-  const float scale = 1.0F / static_cast<float>(shape.replicas * m * b * sequence);
+  const float scale = 1.0F / static_cast<float>(shape.all() * sequence);
   const bool stored = !batch.tokens.empty();
   for (std::int64_t i = 0; i < m; ++i) {
     const auto part = [&](std::vector<std::int32_t>& tokens) {
@@ -163,9 +163,7 @@ std::vector<Documents> documents_of(const BatchShape& shape, int sequence, std::
   const int count = shape.microbatches * shape.size;
   for (int sample = 0; sample < count; ++sample)
     documents.push_back(packed_documents(
-        seed, step,
-        static_cast<std::uint64_t>(shape.replica) * static_cast<std::uint64_t>(count) +
-            static_cast<std::uint64_t>(sample),
+        seed, step, static_cast<std::uint64_t>(shape.first()) + static_cast<std::uint64_t>(sample),
         sequence, shape.documents));
   return documents;
 }
@@ -207,7 +205,7 @@ Batch Corpus::batch(std::uint64_t seed, int step, const BatchShape& shape) const
   for (auto* part : {&batch.tokens, &batch.targets, &batch.positions}) part->reserve(size);
   const RandomStream random{seed, Purpose::data, static_cast<std::uint32_t>(step)};
   for (std::size_t sample = 0; sample < samples; ++sample) {
-    const std::uint64_t number = static_cast<std::uint64_t>(shape.replica) * samples + sample;
+    const std::uint64_t number = static_cast<std::uint64_t>(shape.first()) + sample;
     // For each position: where its document starts in the text, and its place in the document.
     std::vector<std::size_t> starts;
     std::vector<std::int32_t> places;

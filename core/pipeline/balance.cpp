@@ -57,27 +57,41 @@ std::pair<std::vector<int>, double> best_split(std::size_t stages, std::size_t b
 }  // namespace
 
 std::vector<StageTimes> PartTimes::stages(const std::vector<int>& split) const {
+  return stages_of(PartTimesByStage(split.size(), *this), split);
+}
+
+std::vector<StageTimes> stages_of(const PartTimesByStage& parts, const std::vector<int>& split) {
   std::vector<StageTimes> stages;
-  auto block = blocks.begin();
-  for (const int count : split) {
-    stages.push_back(std::accumulate(block, block + count, StageTimes{},
+  std::ptrdiff_t first = 0;
+  for (std::size_t stage = 0; stage < split.size(); ++stage) {
+    const auto block = parts[stage].blocks.begin() + first;
+    stages.push_back(std::accumulate(block, block + split[stage], StageTimes{},
                                      [](const auto& a, const auto& b) { return a + b; }));
-    block += count;
+    first += split[stage];
   }
-  stages.front() = stages.front() + embedding;
-  stages.back() = stages.back() + head;
+  stages.front() = stages.front() + parts.front().embedding;
+  stages.back() = stages.back() + parts.back().head;
   return stages;
 }
 
 std::vector<int> balanced_split(const PartTimes& parts, int stages) {
-  const std::size_t layers = parts.blocks.size(), count = static_cast<std::size_t>(stages);
-  if (stages < 1 || count > layers)
+  if (stages < 1) throw std::invalid_argument("balanced_split: every stage needs a block");
+  return balanced_split(PartTimesByStage(static_cast<std::size_t>(stages), parts));
+}
+
+std::vector<int> balanced_split(const PartTimesByStage& parts) {
+  const std::size_t count = parts.size(), layers = parts.empty() ? 0 : parts.front().blocks.size();
+  if (count < 1 || count > layers)
     throw std::invalid_argument("balanced_split: every stage needs a block");
-  std::vector<Picoseconds> before{0};  // the work of the blocks before each
-  for (const StageTimes& block : parts.blocks) before.push_back(before.back() + work(block));
+  // The work of the blocks before each, by stage.
+  std::vector<std::vector<Picoseconds>> before(count, {0});
+  for (std::size_t stage = 0; stage < count; ++stage)
+    for (const StageTimes& block : parts[stage].blocks)
+      before[stage].push_back(before[stage].back() + work(block));
   const auto of_stage = [&](std::size_t stage, std::size_t first, std::size_t last) {
-    return before[last] - before[first] + (stage == 0 ? work(parts.embedding) : 0) +
-           (stage + 1 == count ? work(parts.head) : 0);
+    return before[stage][last] - before[stage][first] +
+           (stage == 0 ? work(parts.front().embedding) : 0) +
+           (stage + 1 == count ? work(parts.back().head) : 0);
   };
 
   // The sum of squares decides only among the splits with the shortest longest stage.
@@ -90,12 +104,12 @@ std::vector<int> balanced_split(const PartTimes& parts, int stages) {
       .first;
 }
 
-SimulatedSplit shortest_step(const PartTimes& parts, const Schedule& schedule,
+SimulatedSplit shortest_step(const PartTimesByStage& parts, const Schedule& schedule,
                              const PipelineTimes& times, const std::vector<int>& current) {
   PipelineTimes with = times;
   std::size_t simulated = 0;
   const auto step_of = [&](const std::vector<int>& split) {
-    with.stages = parts.stages(split);
+    with.stages = stages_of(parts, split);
     simulated += schedule.action_count();
     return simulate(schedule, with).makespan;
   };
@@ -118,7 +132,7 @@ SimulatedSplit shortest_step(const PartTimes& parts, const Schedule& schedule,
     }
     return best;
   };
-  const std::vector<int> balanced = balanced_split(parts, schedule.stages);
+  const std::vector<int> balanced = balanced_split(parts);
   const SimulatedSplit now{current, step_of(current)};
   const SimulatedSplit here = improve({balanced, step_of(balanced)});
   const SimulatedSplit there = improve(now);

@@ -50,16 +50,28 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches) {
   return times;
 }
 
+namespace {
+
+/// What determines how fast a rank computes: its factor of --slow, and its group.
+using Speed = std::pair<double, int>;
+
+Speed speed_of(const Plan& plan, int rank) {
+  if (!plan.modelled) return {1, -1};
+  return {plan.modelled->slowness(rank), plan.modelled->cluster.group_of(rank)};
+}
+
+}  // namespace
+
 PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
   // A stage's times depend on the parameters of each unit, on whether the unit is the first or last
-  // of the model, and on how slow its rank is.
+  // of the model, and on the speed of its rank.
   using Parameters = std::vector<std::pair<std::int64_t, bool>>;  // elements, frozen
-  std::map<std::pair<double, std::vector<std::pair<bool, Parameters>>>, StageTimes> known;
+  std::map<std::pair<Speed, std::vector<std::pair<bool, Parameters>>>, StageTimes> known;
   PipelineTimes times;
   for (int stage = 0; stage < plan.stages(); ++stage) {
-    std::pair<double, std::vector<std::pair<bool, Parameters>>> of_stage{1, {}};
-    auto& [slowness, kind] = of_stage;
-    if (plan.modelled) slowness = plan.modelled->slowness(plan.rank_holding(stage));
+    std::pair<Speed, std::vector<std::pair<bool, Parameters>>> of_stage{
+        speed_of(plan, plan.rank_holding(stage)), {}};
+    auto& kind = of_stage.second;
     for (const StoredUnit& unit : plan.units(plan.place(plan.rank_holding(stage)), stage)) {
       auto& [is_end, parameters] = kind.emplace_back();
       is_end = unit.index == 0 || unit.index > plan.model().layers;
@@ -79,14 +91,21 @@ PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
 
 namespace {
 
-/// Returns the times of the model's parts, from a pipeline with one block per stage. All blocks get
-/// the time of the second one; the excess of the first and the last stage is the time of the
-/// embedding and of the head.
-PartTimes part_times(const Plan& plan, int microbatches) {
+/// Returns the times of the model's parts on one rank, as if it held a pipeline of one block per
+/// stage. All blocks get the time of the second one; the excess of the first and the last stage is
+/// the time of the embedding and of the head.
+PartTimes part_times_on(const Plan& plan, int microbatches, int rank) {
   const int layers = plan.model().layers;
   Plan single = plan;
   single.split.clear();
-  single.rank_of_stage = loop_placement(plan.mesh.size(Axis::pp), layers);
+  single.set_mesh({});  // a rank that shares no layer
+  single.rank_of_stage.assign(static_cast<std::size_t>(layers), 0);
+  single.modelled->slow.clear();
+  if (const double slowness = plan.modelled->slowness(rank); slowness != 1)
+    single.modelled->slow = {{0, slowness}};
+  single.modelled->cluster = plan.modelled->cluster.as_seen_by(rank);
+  single.batch.sequences = plan.microbatch_size(microbatches) * microbatches;
+  single.batch.shares.clear();
   const std::vector<StageTimes> stages = pipeline_times(single, microbatches).stages;
   const auto excess = [&](const StageTimes& stage) {
     return StageTimes{stage.forward - stages[1].forward, stage.backward - stages[1].backward,
@@ -100,6 +119,20 @@ PartTimes part_times(const Plan& plan, int microbatches) {
 
 }  // namespace
 
+PartTimesByStage part_times(const Plan& plan, int microbatches, int rank) {
+  std::map<Speed, PartTimes> known;
+  PartTimesByStage parts;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    const int holder = plan.rank_holding(stage, rank);
+    const Speed speed = speed_of(plan, holder);
+    auto found = known.find(speed);
+    if (found == known.end())
+      found = known.emplace(speed, part_times_on(plan, microbatches, holder)).first;
+    parts.push_back(found->second);
+  }
+  return parts;
+}
+
 SplitProposal propose_split(const Plan& plan, const Schedule& schedule) {
   const int m = schedule.microbatches;
   const auto step_with = [&](const std::vector<int>& split) {
@@ -111,16 +144,21 @@ SplitProposal propose_split(const Plan& plan, const Schedule& schedule) {
   proposal.step = step_with(proposal.split);
   proposal.better = proposal.split;
   proposal.better_step = proposal.step;
-  // With as many stages as blocks, there is only one split. On slow ranks, the time of a block also
-  // depends on its rank.
-  if (plan.modelled->times.any() || !plan.modelled->slow.empty() ||
-      plan.model().layers == plan.stages() || plan.stages() == 1)
+  // With as many stages as blocks, there is only one split.
+  if (plan.modelled->times.any() || plan.model().layers == plan.stages() || plan.stages() == 1)
     return proposal;
-  const PartTimes parts = part_times(plan, m);
-  const auto work = [](const StageTimes& times) { return times.forward + times.backward; };
-  proposal.embedding = work(parts.embedding);
-  proposal.block = work(parts.blocks.front());
-  proposal.head = work(parts.head);
+  const PartTimesByStage parts = part_times(plan, m);
+  // On unlike ranks, the parts have no times of their own.
+  bool equal = true;
+  for (int stage = 1; stage < plan.stages(); ++stage)
+    equal =
+        equal && speed_of(plan, plan.rank_holding(stage)) == speed_of(plan, plan.rank_holding(0));
+  if (equal) {
+    const auto work = [](const StageTimes& times) { return times.forward + times.backward; };
+    proposal.embedding = work(parts.front().embedding);
+    proposal.block = work(parts.front().blocks.front());
+    proposal.head = work(parts.front().head);
+  }
   const SimulatedSplit found =
       shortest_step(parts, schedule, pipeline_times(plan, m), proposal.split);
   if (const Picoseconds step = step_with(found.split); step < proposal.step) {
@@ -129,6 +167,14 @@ SplitProposal propose_split(const Plan& plan, const Schedule& schedule) {
   }
   return proposal;
 }
+
+namespace {
+
+bool ranks_differ(const ModelledTime& modelled) {
+  return !modelled.slow.empty() || !modelled.cluster.groups.empty();
+}
+
+}  // namespace
 
 PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
     : plan_(plan), schedule_(std::move(schedule)) {
@@ -142,7 +188,7 @@ PipelinePrediction::PipelinePrediction(const Plan& plan, Schedule schedule)
   };
   if (plan.modelled && !plan.modelled->cluster.shared && !divides_layers(plan) &&
       plan.mesh.size(Axis::cp) == 1 && plan.batch.documents == 0 &&
-      (plan.mesh.size(Axis::dp) == 1 || plan.modelled->slow.empty()) &&
+      (plan.mesh.size(Axis::dp) == 1 || !ranks_differ(*plan.modelled)) &&
       std::ranges::all_of(plan.modelled->slow, in_pipeline))
     bubble_simulated_ = simulate(schedule_, pipeline_times(plan, schedule_.microbatches)).bubble;
   else

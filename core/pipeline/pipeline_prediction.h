@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "core/pipeline/balance.h"
 #include "core/pipeline/schedule.h"
 #include "core/pipeline/simulator.h"
 #include "core/plan/plan.h"
@@ -19,6 +20,11 @@ StageTimes stage_times(const Plan& plan, int stage, int microbatches);
 /// one cost: if a tied table is used twice on one stage, that stage's last backward also adds the
 /// two gradients.
 PipelineTimes pipeline_times(const Plan& plan, int microbatches);
+
+/// Returns the times of the model's parts on the rank that holds each stage in the pipeline of
+/// `rank`, for a step with m microbatches. Runs each part once per kind of rank. There must be at
+/// least three blocks.
+PartTimesByStage part_times(const Plan& plan, int microbatches, int rank = 0);
 
 /// Searches for a division of the blocks into stages that shortens a step of the schedule on the
 /// plan's cluster (shortest_step() in balance.h). All steps are simulated with pipeline_times().

@@ -8,6 +8,16 @@
 
 namespace lockstep {
 
+std::int64_t BatchShape::first() const {
+  if (shares.empty()) return std::int64_t{replica} * microbatches * size;
+  return std::int64_t{size} * std::accumulate(shares.begin(), shares.begin() + replica, 0);
+}
+
+std::int64_t BatchShape::all() const {
+  if (shares.empty()) return std::int64_t{replicas} * microbatches * size;
+  return std::int64_t{size} * std::accumulate(shares.begin(), shares.end(), 0);
+}
+
 std::vector<Positions> context_positions(ContextLayout layout, int sequence, int i, int n) {
   const int chunks = layout == ContextLayout::zigzag ? 2 * n : n;
   check_division({.flags = fmt::format("--sequence {} with --cp {}", sequence, n),

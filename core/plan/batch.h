@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "core/plan/documents.h"
@@ -17,7 +18,11 @@ enum class ContextLayout {
 /// The number of samples that all ranks together process in one step.
 struct BatchGeometry {
   int sequences = 16;    ///< total over all replicas and microbatches
-  int microbatches = 8;  ///< m, per replica
+  int microbatches = 8;  ///< m, per replica; with `shares`, the mean over replicas
+  /// The number of microbatches of each replica, at least one, if replicas differ in speed and
+  /// therefore take different shares of the batch; empty if all take m. Microbatches stay equal in
+  /// size, so these numbers add up to dp · m.
+  std::vector<int> shares{};
   ContextLayout context = ContextLayout::contiguous;
   /// If several documents are packed into each sequence, their mean length; 0 if a sequence is one
   /// text.
@@ -40,7 +45,13 @@ struct BatchShape {
   int replicas = 1;      ///< number of replicas; each reads m * b of the step's samples
   int replica = 0;       ///< index of this replica
   ContextShare context{};
-  int documents = 0;  ///< BatchGeometry::documents
+  int documents = 0;          ///< BatchGeometry::documents
+  std::vector<int> shares{};  ///< BatchGeometry::shares
+
+  /// Returns the number of the step's samples that precede those of this replica.
+  std::int64_t first() const;
+  /// Returns the number of the step's samples, over all replicas.
+  std::int64_t all() const;
   bool operator==(const BatchShape&) const = default;
 };
 

@@ -119,6 +119,20 @@ void check_batch(const Plan& plan, const std::vector<int>& microbatches) {
                                 : std::vector{fmt::format("--batch {} with --microbatches 1", dp)};
                    });
   }
+  const std::vector<int>& shares = plan.batch.shares;
+  if (shares.empty()) return;
+  const int pieces = dp * microbatches.front();
+  const std::string given = fmt::format("--shares {}", fmt::join(shares, ","));
+  if (static_cast<int>(shares.size()) != dp)
+    throw UsageError(
+        fmt::format("{} with --dp {}: give one number of microbatches per replica", given, dp));
+  if (std::ranges::min(shares) < 1)
+    throw UsageError(given + ": every replica needs at least one microbatch");
+  if (const auto sum = std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
+      sum != pieces)
+    throw UsageError(fmt::format(
+        "{}: these are {} microbatches; {} replicas with --microbatches {} have {} together", given,
+        sum, dp, microbatches.front(), pieces));
 }
 
 }  // namespace lockstep

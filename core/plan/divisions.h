@@ -44,7 +44,7 @@ void check_heads(const GptConfig& model, const std::string& flags, Axis axis, in
                  int others = 1, const std::string& otherwise = {});
 
 /// Throws UsageError unless the batch divides into equal microbatches, the same number on each
-/// replica, for each value of m.
+/// replica or as many as its share, for each value of m.
 void check_batch(const Plan& plan, const std::vector<int>& microbatches);
 
 }  // namespace lockstep

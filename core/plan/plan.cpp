@@ -119,11 +119,12 @@ std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
 }
 
 BatchShape Plan::samples(const Place& place, int microbatches) const {
-  BatchShape shape{.microbatches = microbatches,
+  BatchShape shape{.microbatches = microbatches_of(place.coordinate(Axis::dp), microbatches),
                    .size = microbatch_size(microbatches),
                    .replicas = mesh.size(Axis::dp),
                    .replica = place.coordinate(Axis::dp),
-                   .documents = batch.documents};
+                   .documents = batch.documents,
+                   .shares = batch.shares};
   if (const int n = mesh.size(Axis::cp); n > 1)
     shape.context = {batch.context, place.coordinate(Axis::cp), n};
   return shape;

@@ -118,7 +118,13 @@ struct Plan {
   /// Returns the units that a rank runs on one of its stages: stored_units().
   std::vector<StoredUnit> units(const Place& place, int stage) const;
 
-  /// Returns a rank's share of a step's batch, split into m microbatches.
+  /// Returns the number of microbatches of a replica (a coordinate on the dp axis), if m is the
+  /// mean over replicas.
+  int microbatches_of(int replica, int microbatches) const {
+    return batch.shares.empty() ? microbatches : batch.shares[static_cast<std::size_t>(replica)];
+  }
+  /// Returns a rank's share of a step's batch, split into m microbatches, or as many as its replica
+  /// has.
   BatchShape samples(const Place& place, int microbatches) const;
   BatchShape samples(const Place& place) const { return samples(place, batch.microbatches); }
   /// Returns the number of sequences per microbatch on one replica.
@@ -134,7 +140,8 @@ struct Plan {
 
   /// Throws UsageError, with a one-line message that names the flag, for a plan that cannot run:
   /// heads (of queries or of keys) or an MLP that --tp does not divide, more stages than layers, a
-  /// split that does not match the layers, or a batch or sequence that does not divide evenly.
+  /// split that does not match the layers, a batch or sequence that does not divide evenly, or
+  /// shares that do not add up to the batch.
   void validate() const;
 
   /// Compares builders by address.

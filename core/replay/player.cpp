@@ -70,7 +70,8 @@ Replay::Player::Player(Replay& replay)
   const int ranks = static_cast<int>(at_.size());
   played_ranks_ = at_.size() / static_cast<std::size_t>(run_.folding.times());
   const Cluster& cluster = replay.scenario_.modelled().cluster;
-  if (!is_symmetric(run_.folding, cluster, ranks)) refuse("folded ranks have different links");
+  if (!is_symmetric(run_.folding, cluster, ranks))
+    refuse("folded ranks have different links or devices");
   if (run_.folding.folds() && !replay.scenario_.modelled().slow.empty())
     refuse("a slow rank is not equal to others, for which it would stand in a folded run");
   if (!cluster.shared) return;

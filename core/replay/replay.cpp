@@ -38,11 +38,12 @@ Replay::Replay(const RunOperations& run, const Scenario& scenario)
                                                        run.folding));
       mine.groups.push_back(found->second);
     }
-    const double slowness = scenario.modelled().slowness(static_cast<int>(rank));
-    auto& durations = durations_[slowness];
+    const ModelledTime& modelled = scenario.modelled();
+    auto& durations = durations_[{modelled.slowness(static_cast<int>(rank)),
+                                  modelled.cluster.group_of(static_cast<int>(rank))}];
     mine.durations = &durations;
     if (durations.empty() && !run.operations.empty()) {
-      const Clock clock = Clock::modelled(scenario.modelled(), static_cast<int>(rank));
+      const Clock clock = Clock::modelled(modelled, static_cast<int>(rank));
       for (const RecordedOperation& each : run.operations)
         durations.push_back(scenario.duration(each, clock));
     }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/comm/meta/meta_steps.h"
@@ -85,8 +86,8 @@ class Replay {
 
   const RunOperations& run_;
   const Scenario& scenario_;
-  /// The time of each operation on the compute stream, by slowness of a rank.
-  std::map<double, std::vector<Picoseconds>> durations_;
+  /// The time of each operation on the compute stream, by slowness and group of a rank.
+  std::map<std::pair<double, int>, std::vector<Picoseconds>> durations_;
   /// The positions of some operations in a list.
   struct Marks {
     std::vector<std::uint32_t> issued;     ///< positions of messages and collectives

@@ -2,11 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "kernels/kernels.h"
 
 namespace lockstep {
+
+namespace {
+
+/// "0 to 3, 8 to 11", of the numbers below `count`.
+std::string rank_ranges(const std::vector<int>& ascending, int count) {
+  std::string text;
+  for (std::size_t i = 0, last = 0; i < ascending.size() && ascending[i] < count; i = last + 1) {
+    last = i;
+    while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1 &&
+           ascending[last + 1] < count)
+      ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", ascending[i]);
+    if (last > i) text += fmt::format(" to {}", ascending[last]);
+  }
+  return text;
+}
+
+}  // namespace
 
 void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gpus,
                const std::string& hosts) {
@@ -40,6 +61,11 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
   if (plan.modelled)
     for (const auto& [rank, factor] : plan.modelled->slow)
       fmt::print("rank {}: its compute takes {} times as long\n", rank, factor);
+  if (plan.modelled)
+    for (const RankGroup& group : plan.modelled->cluster.groups)
+      if (const std::string its = rank_ranges(group.ranks, ranks); !its.empty())
+        fmt::print("{}: {} {}\n", group.name, its.find(' ') == std::string::npos ? "rank" : "ranks",
+                   its);
   if (plan.modelled && ranks > 1)
     fmt::print(
         "modelled sends are buffered: a sender is free after β·bytes and never waits for "

@@ -100,6 +100,11 @@ class Lesson {
     placement_ = std::move(placement);
   }
 
+  /// Lets the lesson divide the run's work among ranks in its own way: by the mesh's order, the
+  /// placement and split of stages, and the replicas' shares. `change` is called after the flags
+  /// are parsed and the model is set; what it returns is validated.
+  void divide_work(std::function<Plan(const Plan&)> change) { division_ = std::move(change); }
+
   /// Records that the effect of a flag depends on the modelled times, so that another cluster might
   /// lead to another choice: "--schedule automatic". For use in checks and in place_stages'
   /// function.
@@ -175,6 +180,7 @@ class Lesson {
   std::function<std::optional<Reference>(const ReferenceRun&)> reference_;
   std::vector<AlternativeRun> alternatives_;
   std::function<std::vector<int>(const Options&)> placement_;
+  std::function<Plan(const Plan&)> division_;
   std::vector<std::string> chosen_by_time_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;

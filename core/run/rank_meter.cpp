@@ -136,8 +136,12 @@ void RankMeter::record_loss(double loss) {
   // Each replica knows only its share of the batch's mean loss, so the progress line shows the mean
   // over the first replica's own tokens.
   const std::size_t contributing = results_.phases.back().phase.replicas.size();
-  const double own_mean =
-      loss * (contributing > 0 ? static_cast<int>(contributing) : place.size(Axis::dp_cp));
+  const BatchShape own = rank_.plan.samples(place);
+  const double own_mean = contributing > 0 ? loss * static_cast<double>(contributing)
+                          : own.shares.empty()
+                              ? loss * place.size(Axis::dp_cp)
+                              : loss * place.size(Axis::cp) * static_cast<double>(own.all()) /
+                                    static_cast<double>(own.microbatches * own.size);
   rank_.trace.loss(own_mean, rank_.compute.now());
   if (place.coordinate(Axis::dp_cp) > 0) return;
   const double seconds = static_cast<double>(steady_nanoseconds() - began_) * 1e-9;

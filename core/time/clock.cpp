@@ -109,6 +109,8 @@ Clock Clock::modelled(Cluster cluster, FixedTimes times, double pace) {
 Clock Clock::modelled(const ModelledTime& time, int rank, double pace) {
   Clock clock = modelled(time.cluster, time.times, pace);
   clock.slowness_ = time.slowness(rank);
+  if (time.cluster.group_of(rank) >= 0)
+    clock.device_ = std::make_shared<const Cluster>(time.cluster.as_seen_by(rank));
   return clock;
 }
 

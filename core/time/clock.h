@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -67,8 +68,9 @@ class Clock {
   /// On the wall clock, ranks_per_node is the only property of the cluster that matters: it tells
   /// which ranks share a node.
   static Clock wall(int ranks_per_node = Cluster{}.ranks_per_node);
+  /// Returns the modelled clock of a rank without a group.
   static Clock modelled(Cluster cluster, FixedTimes times = {}, double pace = 0);
-  /// Returns the modelled clock of one rank.
+  /// Returns the modelled clock of one rank. Fixed times are the same on all devices.
   static Clock modelled(const ModelledTime& time, int rank, double pace = 0);
 
   ClockKind kind() const { return kind_; }
@@ -86,7 +88,7 @@ class Clock {
 
   /// Returns the time that a kernel takes on the modelled clock, or 0 if fixed times are set.
   Picoseconds cost(const Cost& cost) const {
-    return times_.any() ? 0 : slowed(cluster_.compute(cost));
+    return times_.any() ? 0 : slowed((device_ ? *device_ : cluster_).compute(cost));
   }
   /// Returns the fixed time of an action of this category, if there is one.
   std::optional<Picoseconds> fixed(Category category) const {
@@ -106,6 +108,8 @@ class Clock {
 
   ClockKind kind_ = ClockKind::wall;
   Cluster cluster_;
+  /// The cluster as this rank sees it; unset if all its ranks are equal.
+  std::shared_ptr<const Cluster> device_;
   FixedTimes times_;
   double slowness_ = 1;
   double pace_ = 0;

@@ -21,6 +21,39 @@ Picoseconds Cluster::compute(const Cost& cost) const {
       launch_seconds);
 }
 
+const char* Cluster::rates_text() const {
+  const auto differs = [&](const RankGroup& group) {
+    return group.rates.has_value() != rates.has_value();
+  };
+  if (std::ranges::any_of(groups, differs)) return "partly at measured rates, partly at peak";
+  return rates ? "at measured rates" : "at peak";
+}
+
+int Cluster::group_of(int rank) const {
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    if (std::ranges::binary_search(groups[i].ranks, rank)) return static_cast<int>(i);
+  return -1;
+}
+
+Cluster Cluster::as_seen_by(int rank) const {
+  Cluster seen = *this;
+  seen.groups.clear();
+  const int found = group_of(rank);
+  if (found < 0) return seen;
+  const RankGroup& group = groups[static_cast<std::size_t>(found)];
+  seen.flops = group.flops;
+  seen.memory_bandwidth = group.memory_bandwidth;
+  seen.memory = group.memory;
+  seen.launch_seconds = group.launch_seconds;
+  seen.rates = group.rates;
+  return seen;
+}
+
+const std::string& Cluster::device_name(int rank) const {
+  const int found = group_of(rank);
+  return found < 0 ? name : groups[static_cast<std::size_t>(found)].name;
+}
+
 Link::Segment Link::at(std::int64_t bytes) const {
   Segment found{0, latency_seconds, bandwidth};
   double least = std::numeric_limits<double>::infinity();

@@ -48,6 +48,19 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
+/// Ranks of a cluster whose devices differ from those of its other ranks, such as the nodes of an
+/// older generation. The values replace the cluster's values of the same name.
+struct RankGroup {
+  std::string name;        ///< of the device
+  std::vector<int> ranks;  ///< ascending
+  double flops = 1e12;
+  double memory_bandwidth = std::numeric_limits<double>::infinity();
+  std::optional<std::int64_t> memory{};
+  double launch_seconds = 0;
+  std::optional<Rates> rates{};
+  bool operator==(const RankGroup&) const = default;
+};
+
 /// The machine that the modelled clock simulates. Converts costs to picoseconds, rounding each cost
 /// once. A run's clock and the simulator share these functions; no other code converts costs.
 struct Cluster {
@@ -71,14 +84,24 @@ struct Cluster {
   /// Whether all-reduces choose their algorithm by its cost, as a library's do; otherwise they are
   /// rings.
   bool library_collectives = false;
+  std::vector<RankGroup> groups{};  ///< no rank is in two groups; empty if all ranks are equal
 
-  /// Returns the time of a kernel. At peak: max(cost.flops / flops, cost.bytes / memory_bandwidth)
+  /// Returns the time of a kernel on a rank without a group. At peak: max(cost.flops / flops,
+  /// cost.bytes / memory_bandwidth)
   /// + launch_seconds. With measured rates, a product or an attention kernel takes its FLOPs over
   /// its rate, which includes its memory traffic, + launch_seconds; other kernels reach only a
   /// share of memory_bandwidth.
   Picoseconds compute(const Cost& cost) const;
-  /// Returns "at peak" or "at measured rates".
-  const char* rates_text() const { return rates ? "at measured rates" : "at peak"; }
+  /// Returns how kernels are timed: "at peak", "at measured rates", or partly at either if groups
+  /// differ.
+  const char* rates_text() const;
+  /// Returns the group of a rank as an index in `groups`, or -1 if it is in none.
+  int group_of(int rank) const;
+  /// Returns the cluster as if all ranks had the device of this one; it has no groups. Whoever asks
+  /// for a rank's compute times or memory, asks the result.
+  Cluster as_seen_by(int rank) const;
+  /// Returns the name of a rank's device: that of its group, or the cluster's.
+  const std::string& device_name(int rank) const;
   /// Returns the α of a message of `bytes` bytes between two ranks.
   Picoseconds latency(int from, int to, std::int64_t bytes) const;
   /// Returns β · bytes, the time for which a message occupies the sender's lane.

@@ -204,6 +204,35 @@ class Reader {
                                    excerpt(whose)));
     return whose == "library";
   }
+  /// Reads the groups of ranks whose devices differ from the cluster's, if there are any.
+  std::vector<RankGroup> groups(const Cluster& cluster) {
+    constexpr const char* key = "groups";
+    std::vector<RankGroup> found;
+    if (!has_value(key)) return found;
+    known_.push_back(key);
+    if (!object_.at(key).is_array())
+      throw UsageError(fmt::format("{}: '{}' wants a list of objects", where_, key));
+    std::set<int> taken;
+    for (const nlohmann::json& each : object_.at(key)) {
+      Reader inner{each, fmt::format("{}: '{}'", where_, key)};
+      RankGroup group{.name = inner.text("name"),
+                      .ranks = inner.ranks(cluster.nodes * cluster.ranks_per_node, taken),
+                      .flops = cluster.flops,
+                      .memory_bandwidth = cluster.memory_bandwidth,
+                      .memory = cluster.memory,
+                      .launch_seconds = cluster.launch_seconds,
+                      .rates = cluster.rates};
+      if (inner.has("flops")) group.flops = inner.number("flops", 1, true);
+      if (inner.has("memory_bandwidth"))
+        group.memory_bandwidth = inner.number("memory_bandwidth", 1, true);
+      if (inner.has("memory")) group.memory = inner.memory();
+      if (inner.has("launch_seconds")) group.launch_seconds = inner.seconds("launch_seconds");
+      if (inner.has("rates")) group.rates = inner.has_value("rates") ? inner.rates() : std::nullopt;
+      inner.no_others();
+      found.push_back(std::move(group));
+    }
+    return found;
+  }
   std::string text(const char* key) {
     known_.push_back(key);
     if (!object_.contains(key) || !object_.at(key).is_string())
@@ -268,6 +297,28 @@ class Reader {
       throw UsageError(fmt::format("{}: '{}' has {} numbers; a node has {} ranks", where_, key,
                                    of_rank.size(), ranks));
     return of_rank;
+  }
+  /// Reads the ranks of a group, and adds them to those of other groups, `taken`.
+  std::vector<int> ranks(int count, std::set<int>& taken) {
+    constexpr const char* key = "ranks";
+    std::vector<int> found;
+    for (const nlohmann::json& each : list(key)) {
+      if (!each.is_number_unsigned() ||
+          each.get<std::uint64_t>() >= static_cast<std::uint64_t>(count))
+        throw UsageError(fmt::format("{}: '{}' has {}; wants numbers of ranks, 0 to {}", where_,
+                                     key, shown(each), count - 1));
+      const int rank = each.get<int>();
+      if (!taken.insert(rank).second)
+        throw UsageError(
+            fmt::format("{}: '{}' has {}, which is there twice; a rank belongs to one "
+                        "group",
+                        where_, key, rank));
+      found.push_back(rank);
+    }
+    if (found.empty())
+      throw UsageError(fmt::format("{}: '{}' is empty; wants at least one rank", where_, key));
+    std::ranges::sort(found);
+    return found;
   }
   /// Returns a reader of the object at `key`.
   Reader inside(const char* key) {
@@ -338,6 +389,7 @@ Cluster cluster_of(const nlohmann::json& document, const std::string& where) {
                   .in_switch = reader.optional_link("in_switch")};
   cluster.shared = reader.shared(cluster.ranks_per_node);
   cluster.library_collectives = reader.library_collectives();
+  cluster.groups = reader.groups(cluster);
   reader.no_others();
   return cluster;
 }
@@ -395,10 +447,12 @@ std::string Cluster::json() const {
     const auto& [m, n, k, rate] = by_shape;
     return Object{{"m", m}, {"n", n}, {"k", k}, {"flops", rate}};
   };
-  if (rates)
-    object["rates"] = {{"products", table(rates->products)},
-                       {"attention", table(rates->attention)},
-                       {"memory_share", rates->memory_share}};
+  const auto all_rates = [&](const Rates& of) {
+    return Object{{"products", table(of.products)},
+                  {"attention", table(of.attention)},
+                  {"memory_share", of.memory_share}};
+  };
+  if (rates) object["rates"] = all_rates(*rates);
   if (shared) {
     Object& all = object["shared"] = {{"port", shared->port}, {"uplink", shared->uplink}};
     if (const auto& cards = shared->cards)
@@ -414,6 +468,15 @@ std::string Cluster::json() const {
   }
   if (in_switch) object["in_switch"] = text(*in_switch);
   if (library_collectives) object["collectives"] = "library";
+  for (const RankGroup& group : groups) {
+    Object one{{"name", group.name},   {"ranks", group.ranks},
+               {"flops", group.flops}, {"memory_bandwidth", group.memory_bandwidth},
+               {"memory", nullptr},    {"launch_seconds", group.launch_seconds},
+               {"rates", nullptr}};
+    if (group.memory) one["memory"] = *group.memory;
+    if (group.rates) one["rates"] = all_rates(*group.rates);
+    object["groups"].push_back(std::move(one));
+  }
   return object.dump(1);
 }
 

@@ -41,7 +41,25 @@ std::vector<Cluster> textbook() {
   ethernet.nodes = 128;
   ethernet.ranks_per_node = 1;
   ethernet.between.bandwidth = 1.25e10;
-  return {free, classroom, ethernet};
+  // Two generations of machines, in nodes of four that alternate: H100s (989 TFLOP/s in bf16,
+  // 3.35 TB/s) and A100s, scaled like `classroom`, with its links.
+  Cluster mixed = classroom;
+  mixed.name = "mixed";
+  mixed.ranks_per_node = 4;
+  RankGroup h100{.name = "h100",
+                 .ranks = {},
+                 .flops = 9.89e14 / width,
+                 .memory_bandwidth = 3.35e12,
+                 .launch_seconds = classroom.launch_seconds};
+  RankGroup a100{.name = "a100",
+                 .ranks = {},
+                 .flops = classroom.flops,
+                 .memory_bandwidth = classroom.memory_bandwidth,
+                 .launch_seconds = classroom.launch_seconds};
+  for (int rank = 0; rank < mixed.nodes * mixed.ranks_per_node; ++rank)
+    (rank / mixed.ranks_per_node % 2 == 0 ? h100 : a100).ranks.push_back(rank);
+  mixed.groups = {h100, a100};
+  return {free, classroom, ethernet, mixed};
 }
 
 /// Returns the rates of bf16 products, of which the best reaches `ceiling` FLOP/s. Arithmetic and

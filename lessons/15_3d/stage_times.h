@@ -31,6 +31,7 @@ inline PipelineTimes times_3d(const Plan& plan, int microbatches, const Composit
   whole.mesh =
       Mesh{plan.mesh.ranks() / t, {1, 1, plan.mesh.size(Axis::dp), plan.mesh.size(Axis::pp)}};
   whole.modelled->slow.clear();  // its ranks are others
+  whole.modelled->cluster.groups.clear();
   PipelineTimes times = pipeline_times(whole, microbatches);
   const Picoseconds exchange = exchange_time(plan, microbatches);
   for (int i = 0; i < plan.stages(); ++i) {

@@ -138,7 +138,8 @@ TEST_CASE("the search shortens the step, and is almost always as good as trying 
       return simulate(schedule, times).makespan;
     };
     std::vector<int> current = even_split({.layers = layers}, schedule.stages);
-    const SimulatedSplit found = shortest_step(parts, schedule, times, current);
+    const PartTimesByStage by_stage(static_cast<std::size_t>(schedule.stages), parts);
+    const SimulatedSplit found = shortest_step(by_stage, schedule, times, current);
     CAPTURE(each.name);
     CHECK(found.step == step_with(found.split));
     CHECK(found.step <= step_with(current));

@@ -18,6 +18,9 @@ std::vector<std::uint64_t> used_by(int rank, const Cluster& cluster) {
 }  // namespace
 
 bool is_symmetric(const Folding& folding, const Cluster& cluster, int ranks) {
+  if (folding.folds() && !cluster.groups.empty())
+    for (int rank = 0; rank < ranks; ++rank)
+      if (cluster.group_of(rank) != cluster.group_of(folding.representative(rank))) return false;
   for (const Folding::Axis& axis : folding.axes()) {
     const auto& [stride, size, step] = axis;
     // The resource to which a shift by one step maps each resource, and the inverse map.

@@ -75,8 +75,11 @@ void check_lesson_takes(const Given& given, const LessonInfo& info) {
 }
 
 void choose_clock(const Given& given, Options& options) {
+  const Cluster cluster = Cluster::load(options.platform.cluster);
+  const bool unlike = !cluster.groups.empty();
+  const bool wants_modelled = given.wants_modelled() || unlike;
   options.platform.clock_is_open =
-      options.platform.on_gpus() && given.clock == "auto" && !given.wants_modelled();
+      options.platform.on_gpus() && given.clock == "auto" && !wants_modelled;
   const int cores = available_cores();
   const int ranks_here =
       under_mpi() ? mpi_local_size_from_environment() : options.plan.mesh.ranks();
@@ -86,6 +89,8 @@ void choose_clock(const Given& given, Options& options) {
     options.platform.why_this_clock = "the meta device computes nothing";
   } else if (given.wants_modelled()) {
     options.platform.why_this_clock = "--time, --slow and --pace require modelled time";
+  } else if (unlike) {
+    options.platform.why_this_clock = "the ranks of this cluster differ";
   } else if (ranks_here <= cores) {
     options.platform.why_this_clock =
         fmt::format("each of {} ranks has its own core", options.plan.mesh.ranks());
@@ -93,8 +98,8 @@ void choose_clock(const Given& given, Options& options) {
     options.platform.why_this_clock = fmt::format("{} ranks share {} cores", ranks_here, cores);
   }
   const bool modelled = given.clock == "modelled" ||
-                        (given.clock == "auto" && (given.wants_modelled() || ranks_here > cores ||
-                                                   options.platform.on_meta()));
+                        (given.clock == "auto" &&
+                         (wants_modelled || ranks_here > cores || options.platform.on_meta()));
   if (!modelled && !given.time.empty())
     throw UsageError(
         fmt::format("--time {} with --clock wall: fixed times are for the modelled clock; use "
@@ -115,9 +120,7 @@ void choose_clock(const Given& given, Options& options) {
   const bool ranks_choose =
       given.clock == "auto" &&
       ((options.platform.hosts.any() && !under_mpi()) || options.platform.clock_is_open);
-  const Cluster cluster = ranks_choose || !modelled
-                              ? Cluster::load(options.platform.cluster)
-                              : cluster_for(options.platform.cluster, options.plan.mesh.ranks());
+  if (modelled && !ranks_choose) check_size(cluster, options.plan.mesh.ranks());
   options.plan.ranks_per_node = cluster.ranks_per_node;
   if (modelled)
     options.plan.modelled = {

@@ -13,11 +13,15 @@ Clock Options::clock(int rank) const {
   return clock;
 }
 
-Cluster cluster_for(const std::string& name, int ranks) {
-  Cluster cluster = Cluster::load(name);
+void check_size(const Cluster& cluster, int ranks) {
   if (ranks > cluster.nodes * cluster.ranks_per_node)
     throw UsageError(fmt::format("--ranks {}: cluster '{}' has only {} nodes of {} ranks", ranks,
                                  cluster.name, cluster.nodes, cluster.ranks_per_node));
+}
+
+Cluster cluster_for(const std::string& name, int ranks) {
+  Cluster cluster = Cluster::load(name);
+  check_size(cluster, ranks);
   return cluster;
 }
 

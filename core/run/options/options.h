@@ -96,6 +96,8 @@ int available_cores();
 /// Loads a cluster by its preset's name or from a file. Throws UsageError if it has fewer than
 /// `ranks` ranks.
 Cluster cluster_for(const std::string& name, int ranks);
+/// Throws UsageError if the cluster has fewer than `ranks` ranks.
+void check_size(const Cluster& cluster, int ranks);
 
 /// Throws UsageError for a cluster whose ranks share links (Cluster::shared), unless all ranks are
 /// threads on the CPU or the meta device: a send copies its data, because the time at which it ends

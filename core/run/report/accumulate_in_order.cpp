@@ -46,14 +46,17 @@ double accumulate_in_order(Gpt& model, const std::vector<Batch>& batches, const 
   for (const Batch& batch : batches) {
     model.zero_gradients();
     double share = 0;
-    for (std::size_t i = 0; i < m; ++i) {
+    const std::size_t own = batch.microbatches.size();
+    if (order.every_microbatch && own != m)
+      throw std::invalid_argument("a SumOrder of every microbatch, but replicas' shares differ");
+    for (std::size_t i = 0; i < own; ++i) {
       Stash stash;
       model.forward(batch.microbatches[i], {}, stash);
       share += model.loss(stash);
       model.backward({}, stash);
       if (order.every_microbatch)
         rounds[i].push_back(taken(model));
-      else if (i + 1 == m)
+      else if (i + 1 == own)
         rounds[0].push_back(taken(model));
     }
     loss += share;

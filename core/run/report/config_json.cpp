@@ -91,6 +91,7 @@ std::string config_json(const Options& options) {
     config["kv_heads"] = model.llama->kv_heads;
     config["mlp_width"] = model.llama->mlp_width;
   }
+  if (!plan.batch.shares.empty()) config["shares"] = plan.batch.shares;
   if (plan.batch.documents > 0) config["documents"] = plan.batch.documents;
   if (!run.data.empty()) config["data"] = run.data;
   if (!run.tokens.empty()) config["tokens"] = run.tokens;

@@ -50,11 +50,12 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
       contributing.push_back(replica);
     for (const int replica : contributing)
       shares.push_back(corpus.batch(options.plan.seed, data,
-                                    {.microbatches = m,
+                                    {.microbatches = options.plan.microbatches_of(replica, m),
                                      .size = options.plan.batch.sequences / (m * replicas),
                                      .replicas = replicas,
                                      .replica = replica,
-                                     .documents = options.plan.batch.documents}));
+                                     .documents = options.plan.batch.documents,
+                                     .shares = options.plan.batch.shares}));
     for (Batch& share : shares) {
       if (!phase.replicas.empty())
         weigh(share, share.microbatches.front().tokens.elements() * m *

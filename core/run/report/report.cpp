@@ -183,8 +183,9 @@ void Report::look_at_timeline(const std::vector<std::function<SplitProposal()>>&
     steps.push_back(observe_step(timeline, results.phase));
     balances.emplace_back();
     if (steps.back() && results.predicted.stages > 1)
-      balances.back() = observe_balance(timeline, steps.back()->step, pipeline,
-                                        results.predicted.stages, results.phase.microbatches);
+      balances.back() =
+          observe_balance(timeline, steps.back()->step, pipeline, results.predicted.stages,
+                          options.plan.microbatches_of(0, results.phase.microbatches));
     const std::size_t p = balances.size() - 1;
     if (balances.back() && p < propose_split.size() && propose_split[p])
       balances.back()->proposal = propose_split[p]();

@@ -54,8 +54,8 @@ std::optional<StageBalance> observe_balance(const Timeline& timeline, int step,
 std::string balance_lines(const StageBalance& seen, bool modelled_clock) {
   std::string text = pace_line(seen);
   if (!seen.proposal)
-    return text + (modelled_clock ? "no split is proposed: layers that communicate and blocking "
-                                    "sends can't be simulated\n"
+    return text + (modelled_clock ? "no split is proposed: layers that communicate, blocking sends "
+                                    "and unlike replicas can't be simulated\n"
                                   : "with --clock modelled, this report also proposes a split\n");
   const SplitProposal& found = *seen.proposal;
   if (found.better == found.split)

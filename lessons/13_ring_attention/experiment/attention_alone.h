@@ -56,6 +56,7 @@ inline AttentionTimes time_attention(const AttentionAlone& alone) {
   options.platform.device = "meta";
   options.output.trace = "none";
   Cluster cluster = alone.cluster;
+  cluster.groups.clear();  // the formulas are those of equal ranks
   if (!alone.all_costs) {
     cluster.launch_seconds = 0;
     cluster.memory_bandwidth = std::numeric_limits<double>::infinity();

@@ -215,6 +215,11 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   task.ranks =
       ranks.value_or(space.dp && product <= largest_number ? static_cast<int>(product) : 64);
   task.cluster = cluster_for(cluster, task.ranks);
+  if (!task.cluster.groups.empty())
+    throw UsageError(
+        fmt::format("--cluster {}: its ranks differ, and this search assumes equal ones; use "
+                    "./lockstep lesson 19 --search, or a cluster without groups",
+                    cluster));
   if (request.rerun && task.ranks > most_rerun_ranks)
     throw UsageError(
         fmt::format("--rerun with {} GPUs: lesson 17 runs each as a thread, at most {}; leave "
