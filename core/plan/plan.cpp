@@ -118,6 +118,11 @@ std::vector<StoredUnit> Plan::units(const Place& place, int stage) const {
   return stored_units(model_, layers_of(stage), held);
 }
 
+int Plan::microbatch_size(int microbatches) const {
+  if (batch.shares.empty()) return batch.sequences / mesh.size(Axis::dp) / microbatches;
+  return batch.sequences / std::accumulate(batch.shares.begin(), batch.shares.end(), 0);
+}
+
 BatchShape Plan::samples(const Place& place, int microbatches) const {
   BatchShape shape{.microbatches = microbatches_of(place.coordinate(Axis::dp), microbatches),
                    .size = microbatch_size(microbatches),

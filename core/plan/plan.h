@@ -127,10 +127,9 @@ struct Plan {
   /// has.
   BatchShape samples(const Place& place, int microbatches) const;
   BatchShape samples(const Place& place) const { return samples(place, batch.microbatches); }
-  /// Returns the number of sequences per microbatch on one replica.
-  int microbatch_size(int microbatches) const {
-    return batch.sequences / mesh.size(Axis::dp) / microbatches;
-  }
+  /// Returns the number of sequences per microbatch on one replica. If replicas have shares, these
+  /// determine it, whatever m.
+  int microbatch_size(int microbatches) const;
   /// Returns a description of the tensor sent from one stage to the next: (b, s / cp, h).
   Boundary boundary(int microbatches) const;
 

@@ -94,7 +94,7 @@ class DivisionFlags {
   Lesson& lesson_;
   const bool& search_;
   const std::vector<int>&place_, &shares_;
-  const std::int64_t& bucket_;
+  const int& bucket_;
 };
 
 }  // namespace lockstep
