@@ -36,6 +36,9 @@ class DivisionFlags {
         search_(lesson.flag("--search", false,
                             "search for the placement, the split and the shares with the shortest "
                             "step on the cluster")),
+        alone_(lesson.flag("--alone", false,
+                           "at the end, search for the best division on each kind of device alone, "
+                           "and on all ranks")),
         place_(lesson.flag("--place", std::vector<int>{},
                            "for each stage, the rank of each pipeline that holds it, such as "
                            "2,3,0,1 [0,1,2,...]")),
@@ -49,11 +52,19 @@ class DivisionFlags {
 
   /// Returns the techniques along dp and pp, once the lesson has parsed its flags.
   Composition chosen() const { return {.bucket_bytes = bucket_}; }
-  bool search() const { return search_; }
+  /// Returns the even division of the mesh that the flags give, for comparison.
+  const Division& even() const { return even_; }
+  /// Whether to compare with each kind of device alone.
+  bool alone() const { return alone_; }
 
  private:
   Plan divide(Plan plan) {
     check_bucket(bucket_);
+    even_ = even_division(plan);
+    if (alone_ && (!plan.modelled || plan.model().layers < 3))
+      throw UsageError(
+          "--alone: compares times of a described cluster; use --clock modelled, and --layers 3 or "
+          "more");
     if (search_) return searched(plan);
     if (!place_.empty()) {
       std::vector<int> sorted = place_;
@@ -88,13 +99,17 @@ class DivisionFlags {
           plan.model().layers));
     plan.validate();
     lesson_.chosen_by_time("--search");
-    return divided(plan, DivisionSearch{plan, chosen()}.find().division);
+    Plan searched = plan;
+    searched.on_meta = lesson_.options().platform.on_meta();
+    return divided(plan, DivisionSearch{searched, chosen()}.find().division);
   }
 
   Lesson& lesson_;
   const bool& search_;
+  const bool& alone_;
   const std::vector<int>&place_, &shares_;
   const int& bucket_;
+  Division even_;
 };
 
 }  // namespace lockstep

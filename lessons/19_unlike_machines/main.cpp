@@ -1,5 +1,6 @@
 #include "core/run/lesson.h"
 #include "lessons/15_3d/mesh_training.h"
+#include "lessons/19_unlike_machines/experiment/kinds_alone.h"
 #include "lessons/19_unlike_machines/experiment/pace_table.h"
 #include "lessons/19_unlike_machines/flags.h"
 #include "lessons/19_unlike_machines/prediction.h"
@@ -33,6 +34,7 @@ int main(int argc, char** argv) {
       }
     }
     lesson.finish(rank, training.parts(), training.adamw());
-    pace.report(lesson);
+    pace.report(lesson, flags.even());
+    if (flags.alone()) report_kinds_alone(lesson, rank, chosen);
   });
 }

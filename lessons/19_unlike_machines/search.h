@@ -17,17 +17,27 @@
 
 namespace lockstep {
 
-/// Searches for the division of a step with the shortest time on the plan's cluster.
+/// Searches for the division of a step with the shortest time on the plan's cluster, in two rounds.
 ///
-/// For each placement, the search simulates the replicas' pipelines, whose longest determines when
-/// gradients can be summed. It starts from a few divisions, the even one among them, and moves
-/// single blocks between stages and single microbatches between replicas, as long as this shortens
-/// the longest pipeline. Updates and sums of gradients are not simulated; therefore the best
-/// divisions, and the even one, are then foreseen in full, and the shortest wins. A division counts
-/// only if every rank's step fits in its device's memory.
+/// 1. For each placement, the search estimates steps: it simulates the replicas' pipelines, and
+/// adds
+///    the ring that sums the gradients of each stage. It starts from a few divisions, the even one
+///    among them, and moves single blocks between stages and single microbatches between replicas,
+///    as long as this shortens the step.
+/// 2. The estimate leaves out that buckets of gradients overlap with the backward pass, and the
+///    update. Therefore the best divisions, and the even one, are foreseen in full. From the
+///    shortest, the search continues with the same moves, and with exchanges of two ranks' stages,
+///    each foreseen in full.
+///
+/// A division counts only if every rank's step fits in its device's memory.
 class DivisionSearch {
  public:
-  DivisionSearch(const Plan& plan, const Composition& chosen) : plan_(plan), chosen_(chosen) {}
+  DivisionSearch(const Plan& plan, const Composition& chosen) : plan_(plan), chosen_(chosen) {
+    gradients_.resize(static_cast<std::size_t>(plan.model().layers) + 2);
+    for (const ParameterSpec& spec : plan_.parameters())
+      gradients_[static_cast<std::size_t>(spec.unit())] +=
+          spec.shape.elements() * static_cast<std::int64_t>(size_of(spec.dtype));
+  }
 
   struct Found {
     Division division;
@@ -36,33 +46,25 @@ class DivisionSearch {
 
   /// Throws UsageError if no division that the search tries fits in memory.
   Found find() {
-    const Division even = even_division(plan_);
-    std::vector<std::pair<Picoseconds, Division>> good;
-    for (const Mesh& mesh : meshes())
+    try_in_full(even_division(plan_));
+    for (const Mesh& mesh : meshes()) {
+      std::vector<std::pair<Picoseconds, Division>> good;
       for (const std::vector<int>& placement : placements(mesh))
         if (auto best = best_of(mesh, placement)) good.push_back(std::move(*best));
-    std::ranges::stable_sort(good, {}, [](const auto& each) { return each.first; });
-    if (good.size() > foreseen_in_full) good.resize(foreseen_in_full);
-    good.insert(good.begin(), {0, even});
-    std::optional<Found> best;
-    std::string why;
-    for (const auto& [simulated, division] : good) {
-      const Plan plan = divided(plan_, division);
-      Foreseen foreseen = foresee(plan, chosen_);
-      if (const int rank = rank_over_memory(plan, foreseen.peak); rank >= 0) {
-        if (why.empty()) why = excess_of(rank, foreseen);
-      } else if (!best || foreseen.step < best->foreseen.step) {
-        best = Found{division, std::move(foreseen)};
-      }
+      std::ranges::stable_sort(good, {}, [](const auto& each) { return each.first; });
+      if (good.size() > in_full_per_mesh) good.resize(in_full_per_mesh);
+      for (const auto& [simulated, division] : good) try_in_full(division);
     }
-    if (!best)
-      throw UsageError("--search: found no division that fits in memory; in the even one, " + why +
-                       "; use more stages or smaller microbatches");
-    return *best;
+    if (!best_)
+      throw UsageError("--search: found no division that fits in memory; in the even one, " +
+                       excess_ + "; use more stages or smaller microbatches");
+    while (improve_in_full()) continue;
+    return *best_;
   }
 
  private:
-  static constexpr std::size_t foreseen_in_full = 6;
+  static constexpr std::size_t in_full_per_mesh = 4;
+  static constexpr std::size_t most_in_full = 200;         ///< divisions foreseen in full
   static constexpr std::size_t most_placements = 120;      ///< for each order of the mesh's axes
   static constexpr std::size_t most_actions = 20'000'000;  ///< simulated; takes a few seconds
 
@@ -109,8 +111,8 @@ class DivisionSearch {
     return all;
   }
 
-  /// Returns the best division with this placement, and the time of its longest pipeline; nothing
-  /// if none fits in memory.
+  /// Returns the best division with this placement, and the estimate of its step; nothing if none
+  /// fits in memory.
   std::optional<std::pair<Picoseconds, Division>> best_of(const Mesh& mesh,
                                                           const std::vector<int>& placement) {
     Division start = even_division(plan_);
@@ -159,9 +161,9 @@ class DivisionSearch {
     return shares;
   }
 
-  /// Moves single blocks and single microbatches, as long as this shortens the longest pipeline.
+  /// Moves single blocks and single microbatches, as long as this shortens the step.
   std::pair<Picoseconds, Division> improved(Division now) {
-    Picoseconds time = longest(now);
+    Picoseconds time = estimate(now);
     const auto moved = [&](std::vector<int> Division::*of) {
       bool any = false;
       for (std::size_t from = 0; from < (now.*of).size(); ++from)
@@ -174,9 +176,9 @@ class DivisionSearch {
           if (of == &Division::split && other.shares.size() > 1) {
             Division both = other;
             both.shares = shares_for(both.split);
-            if (longest(both) < longest(other)) other = both;
+            if (estimate(both) < estimate(other)) other = both;
           }
-          if (const Picoseconds its = longest(other); its < time) {
+          if (const Picoseconds its = estimate(other); its < time) {
             now = other;
             time = its;
             any = true;
@@ -188,23 +190,49 @@ class DivisionSearch {
     return {time, now};
   }
 
-  /// Returns the time of the longest pipeline. If a division does not fit in memory, the search
+  /// Returns an estimate of the step. If a division does not fit in memory, the search
   /// minimizes the excess first.
-  Picoseconds longest(const Division& division) {
+  Picoseconds estimate(const Division& division) {
     const Plan plan = divided(plan_, division);
     if (const std::int64_t bytes = excess(plan); bytes > 0) return unfit + bytes;
     PipelineTimes times;
     times.boundary_bytes = plan.boundary(plan.batch.microbatches).bytes();
     times.cluster = plan.modelled->cluster;
-    Picoseconds longest = 0;
+    std::vector<Picoseconds> ends(parts_.front().size());  // of the last actions, by stage
     for (std::size_t replica = 0; replica < parts_.size(); ++replica) {
       const Schedule schedule = schedule_of(plan, static_cast<int>(replica));
       times.stages = stages_of(parts_[replica], division.split);
       times.world_ranks = plan.mesh.group(plan.mesh.group(0, Axis::dp)[replica], Axis::pp);
       simulated_ += schedule.action_count();
-      longest = std::max(longest, simulate(schedule, times).makespan);
+      const Simulation simulated = simulate(schedule, times);
+      for (std::size_t stage = 0; stage < ends.size(); ++stage)
+        ends[stage] = std::max(
+            ends[stage],
+            simulated.actions[static_cast<std::size_t>(division.placement[stage])].back().end);
     }
-    return longest;
+    Picoseconds last = 0;
+    for (std::size_t stage = 0; stage < ends.size(); ++stage)
+      last = std::max(last, ends[stage] + sum_of_gradients(plan, static_cast<int>(stage)));
+    return last;
+  }
+
+  /// Returns the time in which a ring sums the gradients of a stage's replicas.
+  Picoseconds sum_of_gradients(const Plan& plan, int stage) const {
+    const std::vector<int> ring = plan.mesh.group(plan.rank_holding(stage), Axis::dp);
+    const auto n = static_cast<std::int64_t>(ring.size());
+    if (n == 1) return 0;
+    const StageLayers layers = plan.layers_of(stage);
+    std::int64_t bytes = 0;
+    for (std::size_t unit = 0; unit < gradients_.size(); ++unit)
+      if (layers.runs(static_cast<int>(unit), plan.model())) bytes += gradients_[unit];
+    Picoseconds slowest = 0;
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      const int from = ring[i], to = ring[(i + 1) % ring.size()];
+      const Cluster& cluster = plan.modelled->cluster;
+      slowest = std::max(
+          slowest, cluster.latency(from, to, bytes / n) + cluster.transfer(from, to, bytes / n));
+    }
+    return 2 * (n - 1) * slowest;
   }
 
   /// Returns the bytes that the ranks need beyond their devices' memories. Peaks are those of dry
@@ -234,10 +262,42 @@ class DivisionSearch {
     return found->second;
   }
 
-  std::string excess_of(int rank, const Foreseen& foreseen) const {
-    return fmt::format("rank {} needs {} of {}", rank,
-                       human_bytes(foreseen.peak[static_cast<std::size_t>(rank)]),
-                       human_bytes(plan_.modelled->cluster.as_seen_by(rank).memory.value_or(0)));
+  /// Foresees a division, unless this has been done. Returns whether it is better than the best
+  /// before.
+  bool try_in_full(const Division& division) {
+    if (std::ranges::count(tried_, division) > 0 || tried_.size() >= most_in_full) return false;
+    tried_.push_back(division);
+    const Plan plan = divided(plan_, division);
+    Foreseen foreseen = foresee(plan, chosen_);
+    if (const int rank = rank_over_memory(plan, foreseen.peak); rank >= 0) {
+      if (excess_.empty())
+        excess_ = fmt::format("rank {} needs {} of {}", rank,
+                              human_bytes(foreseen.peak[static_cast<std::size_t>(rank)]),
+                              human_bytes(*plan.modelled->cluster.as_seen_by(rank).memory));
+      return false;
+    }
+    if (best_ && foreseen.step >= best_->foreseen.step) return false;
+    best_ = Found{division, std::move(foreseen)};
+    return true;
+  }
+
+  /// Tries all moves from the best division. Returns whether one of them is better.
+  bool improve_in_full() {
+    const Division from = best_->division;
+    bool any = false;
+    for (const auto of : {&Division::split, &Division::shares, &Division::placement})
+      for (std::size_t a = 0; a < (from.*of).size(); ++a)
+        for (std::size_t b = 0; b < (from.*of).size(); ++b) {
+          Division other = from;
+          if (of == &Division::placement && a < b)
+            std::swap(other.placement[a], other.placement[b]);
+          else if (of == &Division::placement || a == b || (from.*of)[a] == 1)
+            continue;
+          else
+            --(other.*of)[a], ++(other.*of)[b];
+          any = try_in_full(other) || any;
+        }
+    return any;
   }
 
   static constexpr Picoseconds unfit = Picoseconds{1} << 60;  ///< more than any simulated time
@@ -245,8 +305,12 @@ class DivisionSearch {
   Plan plan_;
   Composition chosen_;
   std::vector<PartTimesByStage> parts_;  ///< by replica, with the placement at hand
+  std::vector<std::int64_t> gradients_;  ///< bytes, by unit of the model
   std::map<std::tuple<int, int, int>, std::int64_t> peaks_;
   std::size_t simulated_ = 0;
+  std::vector<Division> tried_;  ///< in full
+  std::optional<Found> best_;
+  std::string excess_;  ///< of the first division that did not fit
 };
 
 }  // namespace lockstep

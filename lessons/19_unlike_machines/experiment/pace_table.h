@@ -29,8 +29,9 @@ class PaceTable {
     busy_ = ran.busy;
   }
 
-  /// Prints the table on rank 0, and adds it to the report. All ranks must call it.
-  void report(Lesson& lesson) const {
+  /// Prints the table on rank 0, compares it with the even division, and adds both to the report.
+  /// All ranks must call it.
+  void report(Lesson& lesson, const Division& even) const {
     const Plan& plan = rank_.plan;
     if (!plan.modelled) return;
     const auto all = gather_to_root(*rank_.transport, fmt::format("{} {}", step_, busy_));
@@ -46,7 +47,6 @@ class PaceTable {
       const int m = plan.microbatches_of(replica, plan.batch.microbatches);
       observed.push_back({rank, plan.place(rank).only_stage(), replica, m, busy / m});
     }
-    const Division even = even_division(plan);
     const bool is_even = division_of(plan) == even;
     const Plan even_plan = divided(plan, even);
     const std::vector<StageWork> before =
