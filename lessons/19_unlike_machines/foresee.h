@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/dry_run/dry_run.h"
@@ -73,12 +75,18 @@ inline Foreseen foresee(const Plan& plan, const Composition& chosen) {
   return foreseen;
 }
 
+/// Returns the memory of a rank's device; nothing if it is unlimited.
+inline std::optional<std::int64_t> memory_of(const Cluster& cluster, int rank) {
+  const int group = cluster.group_of(rank);
+  return group < 0 ? cluster.memory : cluster.groups[static_cast<std::size_t>(group)].memory;
+}
+
 /// Returns the rank whose peak exceeds its device's memory by most, or -1 if all ranks fit.
 inline int rank_over_memory(const Plan& plan, const std::vector<std::int64_t>& peak) {
   int worst = -1;
   std::int64_t most = 0;
   for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
-    const auto memory = plan.modelled->cluster.as_seen_by(rank).memory;
+    const auto memory = memory_of(plan.modelled->cluster, rank);
     if (!memory || peak[static_cast<std::size_t>(rank)] - *memory <= most) continue;
     most = peak[static_cast<std::size_t>(rank)] - *memory;
     worst = rank;

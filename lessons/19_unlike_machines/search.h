@@ -12,8 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/run/report/text_table.h"
-#include "lessons/15_3d/prediction.h"
-#include "lessons/19_unlike_machines/foresee.h"
+#include "lessons/19_unlike_machines/estimate.h"
 
 namespace lockstep {
 
@@ -32,12 +31,8 @@ namespace lockstep {
 /// A division counts only if every rank's step fits in its device's memory.
 class DivisionSearch {
  public:
-  DivisionSearch(const Plan& plan, const Composition& chosen) : plan_(plan), chosen_(chosen) {
-    gradients_.resize(static_cast<std::size_t>(plan.model().layers) + 2);
-    for (const ParameterSpec& spec : plan_.parameters())
-      gradients_[static_cast<std::size_t>(spec.unit())] +=
-          spec.shape.elements() * static_cast<std::int64_t>(size_of(spec.dtype));
-  }
+  DivisionSearch(const Plan& plan, const Composition& chosen)
+      : plan_(plan), chosen_(chosen), estimate_(plan, chosen) {}
 
   struct Found {
     Division division;
@@ -64,9 +59,8 @@ class DivisionSearch {
 
  private:
   static constexpr std::size_t in_full_per_mesh = 4;
-  static constexpr std::size_t most_in_full = 200;         ///< divisions foreseen in full
-  static constexpr std::size_t most_placements = 120;      ///< for each order of the mesh's axes
-  static constexpr std::size_t most_actions = 20'000'000;  ///< simulated; takes a few seconds
+  static constexpr std::size_t most_in_full = 200;     ///< divisions foreseen in full
+  static constexpr std::size_t most_placements = 120;  ///< for each order of the mesh's axes
 
   /// The mesh as it is, with its replicas inside, and with its pipelines inside.
   std::vector<Mesh> meshes() const {
@@ -118,67 +112,42 @@ class DivisionSearch {
     Division start = even_division(plan_);
     start.mesh = mesh;
     start.placement = placement;
-    const int replicas = mesh.size(Axis::dp);
-    parts_.clear();
-    for (int replica = 0; replica < replicas; ++replica)
-      parts_.push_back(part_times(divided(plan_, start), plan_.batch.microbatches,
-                                  mesh.group(0, Axis::dp)[static_cast<std::size_t>(replica)]));
+    estimate_.place(divided(plan_, start));
     std::optional<std::pair<Picoseconds, Division>> best;
-    std::vector<std::vector<int>> splits{start.split};
-    for (const PartTimesByStage& parts : parts_) splits.push_back(balanced_split(parts));
+    std::vector<std::vector<int>> splits = estimate_.balanced_splits();
+    splits.insert(splits.begin(), start.split);
     for (const std::vector<int>& split : splits) {
       start.split = split;
       for (const bool even : {true, false}) {
-        if (!even && replicas == 1) continue;
+        if (!even && start.shares.size() == 1) continue;
         Division from = start;
-        if (!even) from.shares = shares_for(split);
+        if (!even) from.shares = estimate_.shares_for(split);
         auto found = improved(from);
-        if (found.first < unfit && (!best || found.first < best->first)) best = std::move(found);
+        if (StepEstimate::is_fit(found.first) && (!best || found.first < best->first))
+          best = std::move(found);
       }
     }
     return best;
   }
 
-  /// Returns shares in proportion to the speed of the replicas' slowest stages, at least one each.
-  std::vector<int> shares_for(const std::vector<int>& split) const {
-    std::vector<double> speed;
-    for (const PartTimesByStage& parts : parts_) {
-      Picoseconds slowest = 1;
-      for (const StageTimes& stage : stages_of(parts, split))
-        slowest = std::max(slowest, stage.forward + stage.backward);
-      speed.push_back(1 / static_cast<double>(slowest));
-    }
-    std::vector<int> shares(speed.size(), 1);
-    const int all = plan_.batch.microbatches * static_cast<int>(speed.size());
-    for (int i = static_cast<int>(speed.size()); i < all; ++i) {
-      // The next microbatch goes to the replica that would be done with it first.
-      const auto done = [&](std::size_t replica) { return (shares[replica] + 1) / speed[replica]; };
-      std::size_t first = 0;
-      for (std::size_t replica = 1; replica < speed.size(); ++replica)
-        if (done(replica) < done(first)) first = replica;
-      ++shares[first];
-    }
-    return shares;
-  }
-
   /// Moves single blocks and single microbatches, as long as this shortens the step.
   std::pair<Picoseconds, Division> improved(Division now) {
-    Picoseconds time = estimate(now);
+    Picoseconds time = estimate_.step(now);
     const auto moved = [&](std::vector<int> Division::*of) {
       bool any = false;
       for (std::size_t from = 0; from < (now.*of).size(); ++from)
         for (std::size_t to = 0; to < (now.*of).size(); ++to) {
-          if (from == to || (now.*of)[from] == 1 || simulated_ > most_actions) continue;
+          if (from == to || (now.*of)[from] == 1 || estimate_.is_over()) continue;
           Division other = now;
           --(other.*of)[from];
           ++(other.*of)[to];
           // Another split may pay only with other shares.
           if (of == &Division::split && other.shares.size() > 1) {
             Division both = other;
-            both.shares = shares_for(both.split);
-            if (estimate(both) < estimate(other)) other = both;
+            both.shares = estimate_.shares_for(both.split);
+            if (estimate_.step(both) < estimate_.step(other)) other = both;
           }
-          if (const Picoseconds its = estimate(other); its < time) {
+          if (const Picoseconds its = estimate_.step(other); its < time) {
             now = other;
             time = its;
             any = true;
@@ -188,78 +157,6 @@ class DivisionSearch {
     };
     while (moved(&Division::split) || moved(&Division::shares)) continue;
     return {time, now};
-  }
-
-  /// Returns an estimate of the step. If a division does not fit in memory, the search
-  /// minimizes the excess first.
-  Picoseconds estimate(const Division& division) {
-    const Plan plan = divided(plan_, division);
-    if (const std::int64_t bytes = excess(plan); bytes > 0) return unfit + bytes;
-    PipelineTimes times;
-    times.boundary_bytes = plan.boundary(plan.batch.microbatches).bytes();
-    times.cluster = plan.modelled->cluster;
-    std::vector<Picoseconds> ends(parts_.front().size());  // of the last actions, by stage
-    for (std::size_t replica = 0; replica < parts_.size(); ++replica) {
-      const Schedule schedule = schedule_of(plan, static_cast<int>(replica));
-      times.stages = stages_of(parts_[replica], division.split);
-      times.world_ranks = plan.mesh.group(plan.mesh.group(0, Axis::dp)[replica], Axis::pp);
-      simulated_ += schedule.action_count();
-      const Simulation simulated = simulate(schedule, times);
-      for (std::size_t stage = 0; stage < ends.size(); ++stage)
-        ends[stage] = std::max(
-            ends[stage],
-            simulated.actions[static_cast<std::size_t>(division.placement[stage])].back().end);
-    }
-    Picoseconds last = 0;
-    for (std::size_t stage = 0; stage < ends.size(); ++stage)
-      last = std::max(last, ends[stage] + sum_of_gradients(plan, static_cast<int>(stage)));
-    return last;
-  }
-
-  /// Returns the time in which a ring sums the gradients of a stage's replicas.
-  Picoseconds sum_of_gradients(const Plan& plan, int stage) const {
-    const std::vector<int> ring = plan.mesh.group(plan.rank_holding(stage), Axis::dp);
-    const auto n = static_cast<std::int64_t>(ring.size());
-    if (n == 1) return 0;
-    const StageLayers layers = plan.layers_of(stage);
-    std::int64_t bytes = 0;
-    for (std::size_t unit = 0; unit < gradients_.size(); ++unit)
-      if (layers.runs(static_cast<int>(unit), plan.model())) bytes += gradients_[unit];
-    Picoseconds slowest = 0;
-    for (std::size_t i = 0; i < ring.size(); ++i) {
-      const int from = ring[i], to = ring[(i + 1) % ring.size()];
-      const Cluster& cluster = plan.modelled->cluster;
-      slowest = std::max(
-          slowest, cluster.latency(from, to, bytes / n) + cluster.transfer(from, to, bytes / n));
-    }
-    return 2 * (n - 1) * slowest;
-  }
-
-  /// Returns the bytes that the ranks need beyond their devices' memories. Peaks are those of dry
-  /// runs, each of which depends only on the rank's stage, its blocks and its microbatches.
-  std::int64_t excess(const Plan& plan) {
-    const Cluster& cluster = plan.modelled->cluster;
-    const auto limited = [](const RankGroup& group) { return group.memory.has_value(); };
-    if (!cluster.memory && std::ranges::none_of(cluster.groups, limited)) return 0;
-    std::int64_t bytes = 0;
-    for (const int first : plan.mesh.group(0, Axis::dp))
-      for (int stage = 0; stage < plan.stages(); ++stage) {
-        const int rank = plan.rank_holding(stage, first);
-        const auto memory = cluster.as_seen_by(rank).memory;
-        if (memory) bytes += std::max<std::int64_t>(0, peak_of(plan, rank, stage) - *memory);
-      }
-    return bytes;
-  }
-
-  std::int64_t peak_of(const Plan& plan, int rank, int stage) {
-    const int replica = plan.mesh.coordinate(rank, Axis::dp);
-    const auto [found, is_new] =
-        peaks_.try_emplace({stage, plan.split[static_cast<std::size_t>(stage)],
-                            plan.batch.shares[static_cast<std::size_t>(replica)]});
-    if (is_new)
-      found->second =
-          dry_run_mesh(plan, plan.place(rank), schedule_of(plan, replica), chosen_).peak_total;
-    return found->second;
   }
 
   /// Foresees a division, unless this has been done. Returns whether it is better than the best
@@ -273,7 +170,7 @@ class DivisionSearch {
       if (excess_.empty())
         excess_ = fmt::format("rank {} needs {} of {}", rank,
                               human_bytes(foreseen.peak[static_cast<std::size_t>(rank)]),
-                              human_bytes(*plan.modelled->cluster.as_seen_by(rank).memory));
+                              human_bytes(*memory_of(plan.modelled->cluster, rank)));
       return false;
     }
     if (best_ && foreseen.step >= best_->foreseen.step) return false;
@@ -300,14 +197,9 @@ class DivisionSearch {
     return any;
   }
 
-  static constexpr Picoseconds unfit = Picoseconds{1} << 60;  ///< more than any simulated time
-
   Plan plan_;
   Composition chosen_;
-  std::vector<PartTimesByStage> parts_;  ///< by replica, with the placement at hand
-  std::vector<std::int64_t> gradients_;  ///< bytes, by unit of the model
-  std::map<std::tuple<int, int, int>, std::int64_t> peaks_;
-  std::size_t simulated_ = 0;
+  StepEstimate estimate_;
   std::vector<Division> tried_;  ///< in full
   std::optional<Found> best_;
   std::string excess_;  ///< of the first division that did not fit
