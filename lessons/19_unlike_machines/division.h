@@ -22,24 +22,24 @@ namespace lockstep {
 //                 is the mean over the tokens of all of them, so the gradients' sum stays the same
 
 /// How the ranks of a dp x pp mesh divide a step.
-struct Division {
+struct WorkDivision {
   Mesh mesh;
   std::vector<int> placement;  ///< for each stage, a coordinate on the pp axis
   std::vector<int> split;      ///< blocks, by stage
   std::vector<int> shares;     ///< microbatches, by replica
-  bool operator==(const Division&) const = default;
+  bool operator==(const WorkDivision&) const = default;
 };
 
 /// Returns how a plan divides the step.
-inline Division division_of(const Plan& plan) {
-  Division division{plan.mesh, plan.rank_of_stage, plan.blocks_of_stages(), {}};
+inline WorkDivision division_of(const Plan& plan) {
+  WorkDivision division{plan.mesh, plan.rank_of_stage, plan.blocks_of_stages(), {}};
   for (int replica = 0; replica < plan.mesh.size(Axis::dp); ++replica)
     division.shares.push_back(plan.microbatches_of(replica, plan.batch.microbatches));
   return division;
 }
 
 /// Returns the plan with this division.
-inline Plan divided(Plan plan, const Division& division) {
+inline Plan divided(Plan plan, const WorkDivision& division) {
   plan.mesh = division.mesh;
   plan.rank_of_stage = division.placement;
   plan.split = division.split;
@@ -49,7 +49,7 @@ inline Plan divided(Plan plan, const Division& division) {
 
 /// Returns the even division of the plan's mesh: stage i on the i-th rank of each pipeline, equal
 /// shares, and stages as equal as possible.
-inline Division even_division(Plan plan) {
+inline WorkDivision even_division(Plan plan) {
   plan.set_mesh(plan.mesh);
   plan.split.clear();
   plan.batch.shares.clear();

@@ -71,7 +71,7 @@ class StepEstimate {
 
   /// Returns the estimate of a division with the chosen placement. Divisions that do not fit in
   /// memory have larger estimates than others, in the order of the bytes that are missing.
-  Picoseconds step(const Division& division) {
+  Picoseconds step(const WorkDivision& division) {
     const Plan plan = divided(plan_, division);
     if (const std::int64_t bytes = excess(plan); bytes > 0) return unfit + bytes;
     PipelineTimes times;

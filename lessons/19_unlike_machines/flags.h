@@ -53,7 +53,7 @@ class DivisionFlags {
   /// Returns the techniques along dp and pp, once the lesson has parsed its flags.
   Composition chosen() const { return {.bucket_bytes = bucket_}; }
   /// Returns the even division of the mesh that the flags give, for comparison.
-  const Division& even() const { return even_; }
+  const WorkDivision& even() const { return even_; }
   /// Whether to compare with each kind of device alone.
   bool alone() const { return alone_; }
 
@@ -109,7 +109,7 @@ class DivisionFlags {
   const bool& alone_;
   const std::vector<int>&place_, &shares_;
   const int& bucket_;
-  Division even_;
+  WorkDivision even_;
 };
 
 }  // namespace lockstep

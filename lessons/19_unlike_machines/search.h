@@ -35,7 +35,7 @@ class DivisionSearch {
       : plan_(plan), chosen_(chosen), estimate_(plan, chosen) {}
 
   struct Found {
-    Division division;
+    WorkDivision division;
     Foreseen foreseen;
   };
 
@@ -43,7 +43,7 @@ class DivisionSearch {
   Found find() {
     try_in_full(even_division(plan_));
     for (const Mesh& mesh : meshes()) {
-      std::vector<std::pair<Picoseconds, Division>> good;
+      std::vector<std::pair<Picoseconds, WorkDivision>> good;
       for (const std::vector<int>& placement : placements(mesh))
         if (auto best = best_of(mesh, placement)) good.push_back(std::move(*best));
       std::ranges::stable_sort(good, {}, [](const auto& each) { return each.first; });
@@ -107,20 +107,20 @@ class DivisionSearch {
 
   /// Returns the best division with this placement, and the estimate of its step; nothing if none
   /// fits in memory.
-  std::optional<std::pair<Picoseconds, Division>> best_of(const Mesh& mesh,
-                                                          const std::vector<int>& placement) {
-    Division start = even_division(plan_);
+  std::optional<std::pair<Picoseconds, WorkDivision>> best_of(const Mesh& mesh,
+                                                              const std::vector<int>& placement) {
+    WorkDivision start = even_division(plan_);
     start.mesh = mesh;
     start.placement = placement;
     estimate_.place(divided(plan_, start));
-    std::optional<std::pair<Picoseconds, Division>> best;
+    std::optional<std::pair<Picoseconds, WorkDivision>> best;
     std::vector<std::vector<int>> splits = estimate_.balanced_splits();
     splits.insert(splits.begin(), start.split);
     for (const std::vector<int>& split : splits) {
       start.split = split;
       for (const bool even : {true, false}) {
         if (!even && start.shares.size() == 1) continue;
-        Division from = start;
+        WorkDivision from = start;
         if (!even) from.shares = estimate_.shares_for(split);
         auto found = improved(from);
         if (StepEstimate::is_fit(found.first) && (!best || found.first < best->first))
@@ -131,19 +131,19 @@ class DivisionSearch {
   }
 
   /// Moves single blocks and single microbatches, as long as this shortens the step.
-  std::pair<Picoseconds, Division> improved(Division now) {
+  std::pair<Picoseconds, WorkDivision> improved(WorkDivision now) {
     Picoseconds time = estimate_.step(now);
-    const auto moved = [&](std::vector<int> Division::*of) {
+    const auto moved = [&](std::vector<int> WorkDivision::*of) {
       bool any = false;
       for (std::size_t from = 0; from < (now.*of).size(); ++from)
         for (std::size_t to = 0; to < (now.*of).size(); ++to) {
           if (from == to || (now.*of)[from] == 1 || estimate_.is_over()) continue;
-          Division other = now;
+          WorkDivision other = now;
           --(other.*of)[from];
           ++(other.*of)[to];
           // Another split may pay only with other shares.
-          if (of == &Division::split && other.shares.size() > 1) {
-            Division both = other;
+          if (of == &WorkDivision::split && other.shares.size() > 1) {
+            WorkDivision both = other;
             both.shares = estimate_.shares_for(both.split);
             if (estimate_.step(both) < estimate_.step(other)) other = both;
           }
@@ -155,13 +155,13 @@ class DivisionSearch {
         }
       return any;
     };
-    while (moved(&Division::split) || moved(&Division::shares)) continue;
+    while (moved(&WorkDivision::split) || moved(&WorkDivision::shares)) continue;
     return {time, now};
   }
 
   /// Foresees a division, unless this has been done. Returns whether it is better than the best
   /// before.
-  bool try_in_full(const Division& division) {
+  bool try_in_full(const WorkDivision& division) {
     if (std::ranges::count(tried_, division) > 0 || tried_.size() >= most_in_full) return false;
     tried_.push_back(division);
     const Plan plan = divided(plan_, division);
@@ -180,15 +180,15 @@ class DivisionSearch {
 
   /// Tries all moves from the best division. Returns whether one of them is better.
   bool improve_in_full() {
-    const Division from = best_->division;
+    const WorkDivision from = best_->division;
     bool any = false;
-    for (const auto of : {&Division::split, &Division::shares, &Division::placement})
+    for (const auto of : {&WorkDivision::split, &WorkDivision::shares, &WorkDivision::placement})
       for (std::size_t a = 0; a < (from.*of).size(); ++a)
         for (std::size_t b = 0; b < (from.*of).size(); ++b) {
-          Division other = from;
-          if (of == &Division::placement && a < b)
+          WorkDivision other = from;
+          if (of == &WorkDivision::placement && a < b)
             std::swap(other.placement[a], other.placement[b]);
-          else if (of == &Division::placement || a == b || (from.*of)[a] == 1)
+          else if (of == &WorkDivision::placement || a == b || (from.*of)[a] == 1)
             continue;
           else
             --(other.*of)[a], ++(other.*of)[b];
@@ -200,7 +200,7 @@ class DivisionSearch {
   Plan plan_;
   Composition chosen_;
   StepEstimate estimate_;
-  std::vector<Division> tried_;  ///< in full
+  std::vector<WorkDivision> tried_;  ///< in full
   std::optional<Found> best_;
   std::string excess_;  ///< of the first division that did not fit
 };

@@ -57,6 +57,20 @@ def _shard(draw, model):
     return draw.choice(rows) if model['--zero'] > 0 and rows and draw.random() < 0.5 else False
 
 
+def _place(draw, model):
+    ranks = list(range(model['--pp']))
+    draw.shuffle(ranks)
+    return ','.join(map(str, ranks)) if '--search' not in model and draw.random() < 0.6 else False
+
+
+def _shares(draw, model):
+    if '--search' in model or draw.random() < 0.3:
+        return False
+    replicas, microbatches = model['--dp'], model['--dp'] * int(model['--microbatches'])
+    ends = [0, *sorted(draw.sample(range(1, microbatches), replicas - 1)), microbatches]
+    return ','.join(str(last - first) for first, last in zip(ends, ends[1:]))
+
+
 def _experts_among(draw, model):
     dp = model['--dp']
     return 1 if model['--tp'] > 1 else draw.choice([size for size in range(1, dp + 1) if dp % size == 0] + [dp])
@@ -141,6 +155,10 @@ FAMILIES = {
     'mixed precision': Family('lesson_14_mixed_precision', {'dp': (1, 2, 3, 4)}, {
         '--recompute': lambda draw, model: draw.choice(('none', 'selective', 'full')), '--bucket': _bucket},
         precisions=('f32', 'bf16', 'f16')),
+    'unlike machines': Family('lesson_19_unlike_machines', {'dp': (1, 2, 2, 3), 'pp': (1, 2, 2, 3, 4)}, {
+        '--search': lambda draw, model: draw.random() < 0.3 and model['--layers'] > 2,
+        '--alone': lambda draw, model: draw.random() < 0.1 and model['--layers'] > 2,
+        '--place': _place, '--shares': _shares, '--bucket': _bucket}, precisions=(), clips=True),
     '3D': Family('lesson_15_3d', {'dp': (1, 2, 2, 3, 4), 'pp': (1, 2, 2, 3), 'tp': (1, 2, 2)}, {
         '--zero': lambda draw, model: draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
         '--sequence-parallel': lambda draw, model: draw.random() < 0.5, '--schedule': _schedule_of_mesh,
@@ -197,11 +215,14 @@ def draw_configuration(kind, seed, launches, model=None):
     flags['--clock'] = draw.choice(('wall', 'modelled'))
     if flags['--clock'] == 'modelled':
         real = SHARED_LINKS if flags['--launch'] == 'threads' else ()
-        flags['--cluster'] = draw.choice(('free', 'classroom', 'ethernet', *real))
+        flags['--cluster'] = draw.choice(('free', 'classroom', 'ethernet', 'mixed', *real))
     counts_own = '--algorithm' in flags or flags.get('--precision', 'f32') != 'f32'    # MPI has no 16-bit floats
     if flags['--launch'] == 'mpi' and flags['--clock'] == 'wall' and not counts_own and draw.random() < 0.3:
         flags['--comm'] = 'native'
-    if 'pp' in axes and draw.random() < 0.5:
+    if flags['--clock'] == 'wall':
+        flags.pop('--search', None)
+        flags.pop('--alone', None)
+    if 'pp' in axes and draw.random() < 0.5 and '--search' not in flags:
         flags['--split'] = _split(draw, flags['--layers'], axes['pp'] * _chunks(family, flags))
     if flags['--clock'] == 'modelled' and draw.random() < 0.2:
         flags['--slow'] = f'{draw.randrange(configuration.ranks)}={draw.uniform(0.5, 3):.2g}'

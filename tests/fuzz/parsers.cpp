@@ -73,16 +73,19 @@ Parser cluster() {
   shared.memory = 80'000'000'000;
   shared.in_switch = Link{1e-6, 1e9};
   shared.library_collectives = true;
+  Cluster groups = preset;
+  groups.groups = {{.name = "old", .ranks = {0, 5, 6}, .flops = 1e9, .memory = 1000},
+                   {.name = "slow", .ranks = {1}, .memory_bandwidth = 1e9}};
   return {
       .name = "cluster",
-      .seeds = {preset.json(), segments.json(), protocols.json(), shared.json()},
+      .seeds = {preset.json(), segments.json(), protocols.json(), shared.json(), groups.json()},
       .words = json_words,
       .costly = costly_json({{R"({"name":"a","within":{"segments":[)",
                               R"({"from_bytes":%,"latency_seconds":0,"bandwidth":1},)", "0]}}"}}),
       .longest = 1 << 19,
       .parse = [](const std::string& input) {
         const Cluster read = parse_cluster(input, "--cluster c.json");
-        read.compute({.flops = 1e9, .bytes = 1e9});
+        read.as_seen_by(5).compute({.flops = 1e9, .bytes = 1e9});
         read.transfer(0, read.nodes * read.ranks_per_node - 1, std::int64_t{1} << 40);
         if (read.shared)
           read.shared->route(0, read.nodes * read.ranks_per_node - 1, read.ranks_per_node);

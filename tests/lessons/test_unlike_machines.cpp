@@ -146,3 +146,45 @@ TEST_CASE(
   CHECK(best_found >= 80);
   CHECK(better_than_even >= 60);
 }
+
+TEST_CASE("random clusters with little memory: the division found fits, and is almost best") {
+  Random random{91};
+  int found_one = 0, even_fits = 0, missed = 0;
+  for (int round = 0; round < 40; ++round) {
+    Plan plan = random_plan(random);
+    CAPTURE(round);
+    const Plan even = divided(plan, even_division(plan));
+    const std::vector<std::int64_t> peaks = foresee(even, {}).peak;
+    const auto memory = [&](double least, double most) {
+      return static_cast<std::int64_t>(std::uniform_real_distribution<>{least, most}(random) *
+                                       static_cast<double>(std::ranges::max(peaks)));
+    };
+    for (RankGroup& group : plan.modelled->cluster.groups) group.memory = memory(0.6, 1.1);
+    if (random() % 2 == 0) plan.modelled->cluster.memory = memory(0.9, 1.5);
+    even_fits += rank_over_memory(plan, peaks) < 0 ? 1 : 0;
+    Picoseconds shortest = 0;
+    every_division(plan, [&](const Plan& other) {
+      const Foreseen foreseen = foresee(other, {});
+      for (std::size_t rank = 0; rank < foreseen.peak.size(); ++rank) {
+        const auto its = plan.modelled->cluster.as_seen_by(static_cast<int>(rank)).memory;
+        if (its && foreseen.peak[rank] > *its) return;
+      }
+      if (shortest == 0 || foreseen.step < shortest) shortest = foreseen.step;
+    });
+    std::optional<DivisionSearch::Found> found;
+    try {
+      found = DivisionSearch{plan, {}}.find();
+    } catch (const UsageError&) {
+    }
+    missed += shortest > 0 && !found ? 1 : 0;
+    if (!found) continue;
+    ++found_one;
+    REQUIRE(shortest > 0);
+    const Foreseen foreseen = foresee(divided(plan, found->division), {});
+    CHECK(rank_over_memory(plan, foreseen.peak) < 0);
+    CHECK(static_cast<double>(foreseen.step) <= 1.02 * static_cast<double>(shortest));
+  }
+  CHECK(missed == 0);
+  CHECK(found_one >= 10);
+  CHECK(even_fits < found_one);
+}

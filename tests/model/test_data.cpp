@@ -48,6 +48,14 @@ TEST_CASE("samples are windows of the text, targets the token after, however the
     CHECK(second.microbatches[1].token_weight == parts.microbatches[1].token_weight);
     CHECK(std::equal(second.targets.begin(), second.targets.end(),
                      whole.targets.begin() + static_cast<std::ptrdiff_t>(6 * s)));
+    // A replica whose share is smaller than that of the first.
+    const Batch third = corpus.batch(
+        5, i, {.microbatches = 1, .size = 3, .replicas = 3, .replica = 2, .shares = {1, 2, 1}});
+    CHECK(third.microbatches.size() == 1);
+    CHECK(third.microbatches[0].token_weight == parts.microbatches[1].token_weight);
+    CHECK(std::equal(third.tokens.begin(), third.tokens.end(),
+                     whole.tokens.begin() + static_cast<std::ptrdiff_t>(9 * s),
+                     whole.tokens.end()));
   }
 }
 

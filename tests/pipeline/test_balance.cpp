@@ -159,6 +159,56 @@ TEST_CASE("the search shortens the step, and is almost always as good as trying 
   CHECK(best_found >= 0.9 * rounds);
 }
 
+TEST_CASE("stages on unlike ranks: no split has a shorter longest stage") {
+  Random random{5};
+  for (int round = 0; round < 200; ++round) {
+    const int stages = pick(random, 1, 4), layers = stages + pick(random, 0, 4);
+    PartTimesByStage parts;
+    for (int stage = 0; stage < stages; ++stage) parts.push_back(random_parts(random, layers));
+    const auto longest = [&](const std::vector<int>& split) {
+      // Adds the parts itself: block by block, each on the rank of its stage.
+      Picoseconds most = 0;
+      std::size_t block = 0;
+      for (std::size_t stage = 0; stage < split.size(); ++stage) {
+        Picoseconds time = 0;
+        const auto add = [&](const StageTimes& part) { time += part.forward + part.backward; };
+        for (int i = 0; i < split[stage]; ++i) add(parts[stage].blocks[block++]);
+        if (stage == 0) add(parts[stage].embedding);
+        if (stage + 1 == split.size()) add(parts[stage].head);
+        most = std::max(most, time);
+      }
+      return most;
+    };
+    const Picoseconds found = longest(balanced_split(parts));
+    every_split(layers, stages,
+                [&](const std::vector<int>& other) { CHECK(found <= longest(other)); });
+  }
+}
+
+TEST_CASE("the proposal gives a slow rank fewer blocks, as predicted") {
+  const Schedule schedule = find_schedule("1f1b")->generate(ScheduleRequest{{3, 1, 6}});
+  for (const bool by_group : {false, true}) {
+    Plan plan = uneven_plan(12, 3, 6);
+    if (by_group) {
+      RankGroup slow{.name = "slow", .ranks = {1}};
+      slow.flops = plan.modelled->cluster.flops / 3;
+      slow.memory_bandwidth = plan.modelled->cluster.memory_bandwidth / 3;
+      slow.launch_seconds = plan.modelled->cluster.launch_seconds * 3;
+      plan.modelled->cluster.groups = {slow};
+    } else {
+      plan.modelled->slow = {{1, 3}};
+    }
+    CAPTURE(by_group);
+    const SplitProposal proposal = propose_split(plan, schedule);
+    CHECK(proposal.better_step < proposal.step);
+    CHECK(proposal.better[1] < proposal.better[0]);
+    CHECK(proposal.block == 0);  // the blocks' times differ
+    Plan better = plan;
+    better.split = proposal.better;
+    CHECK(proposal.better_step == simulate(schedule, pipeline_times(better, 6)).makespan);
+  }
+}
+
 TEST_CASE("the proposal for a model with a large head has fewer blocks on the last stage") {
   for (const bool tied : {false, true}) {
     const Plan plan = uneven_plan(11, 4, 8, tied);

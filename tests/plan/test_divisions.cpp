@@ -149,6 +149,19 @@ TEST_CASE("divisions: a batch divides for every number of microbatches, or a bat
   CHECK(refusal(3, 1, {2}) ==
         "--batch 3 with --microbatches 2: 3 sequences do not divide into 2 equal microbatches; use "
         "--batch 2 or --batch 4");
+  const auto refusal_with = [](const std::vector<int>& shares) {
+    Plan plan{{}, Mesh::along(Axis::dp, 3)};
+    plan.batch.sequences = 24;
+    plan.batch.shares = shares;
+    return refusal_of([&] { check_batch(plan, {4}); });
+  };
+  CHECK(refusal_with({6, 5, 1}) == "(nothing thrown)");
+  CHECK(refusal_with({6, 6}) ==
+        "--shares 6,6 with --dp 3: give one number of microbatches per replica");
+  CHECK(refusal_with({7, 5, 0}) == "--shares 7,5,0: every replica needs at least one microbatch");
+  CHECK(refusal_with({6, 5, 2}) ==
+        "--shares 6,5,2: these are 13 microbatches; 3 replicas with --microbatches 4 have 12 "
+        "together");
   // The least common multiple of these does not fit into 64 bits.
   CHECK(refusal(16, 2, {268435399, 268435367, 268435361})
             .ends_with("use --batch 2 with --microbatches 1"));

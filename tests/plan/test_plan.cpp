@@ -215,9 +215,15 @@ TEST_CASE(
   for (int i = 0; i < 3000; ++i) text += static_cast<char>(random() % 17);
   for (int round = 0; round < 200; ++round) {
     CAPTURE(round);
-    const Plan plan = random_plan(random);
+    Plan plan = random_plan(random);
     const Corpus corpus{text, plan.model()};
-    const int m = plan.batch.microbatches;
+    const int m = plan.batch.microbatches, dp = plan.mesh.size(Axis::dp);
+    if (round % 2 == 1) {  // replicas with different numbers of microbatches
+      plan.batch.shares.assign(static_cast<std::size_t>(dp), 1);
+      for (int i = dp; i < dp * m; ++i)
+        ++plan.batch.shares[random() % static_cast<std::size_t>(dp)];
+      plan.validate();
+    }
     // `expected` counts the tokens, with their targets, that a single device would read; `read`
     // counts those that the ranks with one pipeline stage and one tp coordinate read.
     const Batch all = corpus.batch(plan.seed, 3, {.microbatches = 1, .size = plan.batch.sequences});
@@ -229,7 +235,10 @@ TEST_CASE(
       const Place place = plan.place(rank);
       if (place.coordinate(Axis::pp) != 0 || place.coordinate(Axis::tp) != 0) continue;
       const BatchShape samples = plan.samples(place);
-      CHECK(samples.microbatches == m);
+      CHECK(samples.microbatches ==
+            (plan.batch.shares.empty()
+                 ? m
+                 : plan.batch.shares[static_cast<std::size_t>(place.coordinate(Axis::dp))]));
       const Batch mine = corpus.batch(plan.seed, 3, samples);
       CHECK(mine.microbatches.front().tokens.shape ==
             Shape{plan.boundary(m).shape[0], plan.boundary(m).shape[1]});

@@ -100,6 +100,21 @@ TEST_CASE("A cluster is symmetric if the shifts map nodes, cards and leaves to t
   CHECK(is_symmetric(Folding{{{4, 16, 2}}}, plain, 64));
 }
 
+TEST_CASE("Ranks with other devices do not fold") {
+  Cluster cluster = contended(8, false, false);
+  const Folding dp{{{8, 8, 1}}}, tp{{{1, 8, 1}}}, half_dp{{{8, 8, 2}}};
+  // The nodes of dp alternate between two devices.
+  cluster.groups = {{.name = "odd", .ranks = {}}};
+  for (int rank = 0; rank < 64; ++rank)
+    if (rank / 8 % 2 == 1) cluster.groups[0].ranks.push_back(rank);
+  CHECK_FALSE(is_symmetric(dp, cluster, 64));
+  CHECK(is_symmetric(half_dp, cluster, 64));
+  CHECK(is_symmetric(tp, cluster, 64));
+  cluster.groups[0].ranks.pop_back();
+  CHECK_FALSE(is_symmetric(half_dp, cluster, 64));
+  CHECK_FALSE(is_symmetric(tp, cluster, 64));
+}
+
 TEST_CASE("A folded run has the times of the whole run, to the picosecond") {
   for (const bool cards : {false, true})
     for (const bool leaves : {false, true}) {

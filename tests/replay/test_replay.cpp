@@ -216,6 +216,19 @@ TEST_CASE("fixed times replace the kernels in a range, and slow ranks stretch th
   CHECK(Replay{run, scenario}.step_time(0) == 3000);
 }
 
+TEST_CASE("ranks on other devices take their own times, also if they share a list") {
+  RunOperations run = program(3, [](Hand& rank, int) { rank.compute(5); });
+  run.modelled.cluster.groups = {{.name = "slow", .ranks = {1}, .flops = 0.5e12}};
+  run.modelled.cluster.groups[0].memory_bandwidth = run.modelled.cluster.memory_bandwidth;
+  CHECK(run.ranks[0].sections[0].list == run.ranks[1].sections[0].list);
+  const Scenario scenario{run.modelled};
+  const Replay replay{run, scenario};
+  CHECK(replay.section(0, 0).end == 5);
+  CHECK(replay.section(1, 0).end == 10);
+  CHECK(replay.section(2, 0).end == 5);
+  CHECK(replay.step_time(0) == 10);
+}
+
 TEST_CASE("ranks and steps that do the same share a list") {
   OperationBook book{4};
   for (int rank = 0; rank < 4; ++rank) {

@@ -1,12 +1,13 @@
 """Random clusters for runs on the modelled clock."""
 
 import json
+import random
 
 
-def draw_cluster(draw, file, in_switch=False, shared=False, library=True):
+def draw_cluster(draw, file, in_switch=False, shared=False, library=True, groups=False):
     """Writes a cluster file: nodes of a few ranks, any rates, sometimes links with segments or protocols, and measured
     rates; or one node whose switch can add. With `shared`, messages share ports, cards, uplinks or the links to a spine.
-    With `library`, collectives may choose their algorithm by cost, and so add in another order on another cluster.
+    With `library`, collectives may choose their algorithm by cost, and so add in another order on another cluster. With `groups`, some ranks may have other devices.
     """
     def link():
         if draw.random() < 0.2:
@@ -49,5 +50,31 @@ def draw_cluster(draw, file, in_switch=False, shared=False, library=True):
             cluster['shared']['kernels_beside_collectives'] = draw.uniform(1, 3)
     if draw.random() < 0.3 and library:
         cluster['collectives'] = 'library'
+    if groups:
+        _add_groups(random.Random(json.dumps(cluster)), cluster)
     file.write_text(json.dumps(cluster))
     return file
+
+
+def _add_groups(draw, cluster):
+    """Gives some of the first ranks, or whole nodes, other devices, in half of the clusters. They may differ in a single
+    value, in rates where the others run at the peak, or the other way around."""
+    ranks = list(range(min(16, 64 * cluster['ranks_per_node'])))
+    draw.shuffle(ranks)
+    groups = []
+    for i in range(draw.choice([0, 0, 1, 2])):
+        taken = {rank for group in groups for rank in group['ranks']}
+        chosen = [rank for rank in ranks if rank not in taken][:draw.randint(1, 5)]
+        if draw.random() < 0.4:
+            nodes = {rank // cluster['ranks_per_node'] for rank in chosen}
+            chosen = [rank for rank in ranks if rank not in taken and rank // cluster['ranks_per_node'] in nodes]
+        group = {'name': f'group {i}', 'ranks': chosen}
+        values = {'flops': 10 ** draw.uniform(10, 14), 'memory_bandwidth': draw.choice([None, 10 ** draw.uniform(10, 13)]),
+                  'launch_seconds': draw.choice([0, 10 ** draw.uniform(-10, -5)]), 'memory': draw.choice([None, 10 ** 9]),
+                  'rates': draw.choice([None, {'products': {'m': [64], 'n': [64], 'k': [64], 'flops': [10 ** draw.uniform(9, 13)]},
+                                               'attention': {'m': [64], 'n': [64], 'k': [8], 'flops': [10 ** draw.uniform(9, 13)]},
+                                               'memory_share': draw.uniform(0.1, 1)}])}
+        group |= {key: values[key] for key in values if draw.random() < 0.5}
+        groups.append(group)
+    if groups:
+        cluster['groups'] = groups

@@ -89,6 +89,24 @@ TEST_CASE("a slow rank's kernels and fixed times take longer, by its factor") {
   CHECK_FALSE(Clock::modelled(fixed, 1).fixed(Category::backward));
 }
 
+TEST_CASE(
+    "a rank's kernels take their time on its own device, and fixed times are the same on all") {
+  ModelledTime time{.cluster = {.flops = 1e9}};
+  time.cluster.groups = {{.name = "slow", .ranks = {1, 4}, .flops = 1e8},
+                         {.name = "fast", .ranks = {2}, .flops = 5e9, .launch_seconds = 1e-9}};
+  time.slow = {{4, 3}};
+  const Cost cost{.flops = 5};
+  const Picoseconds expected[] = {5000, 50'000, 2000, 5000, 150'000};
+  for (int rank = 0; rank < 5; ++rank) {
+    CHECK(Clock::modelled(time, rank).cost(cost) == expected[rank]);
+    CHECK(Clock::modelled(time, rank).cluster() == time.cluster);
+  }
+  CHECK(Clock::modelled(time.cluster).cost(cost) == 5000);
+  time.times = FixedTimes::parse("forward=1ns");
+  CHECK(Clock::modelled(time, 1).fixed(Category::forward) == 1000);
+  CHECK(Clock::modelled(time, 1).cost(cost) == 0);
+}
+
 TEST_CASE("slow ranks are given as RANK=FACTOR") {
   CHECK(parse_slow("1=1.5", 4) == std::map<int, double>{{1, 1.5}});
   CHECK(parse_slow("0=2,3=0.5", 4) == std::map<int, double>{{0, 2}, {3, 0.5}});

@@ -320,6 +320,81 @@ nlohmann::json with_rates() {
 
 }  // namespace
 
+TEST_CASE("groups of ranks have their own devices, and the cluster's values otherwise") {
+  auto document = two_nodes();
+  document["memory"] = 1000;
+  document["groups"] = {{{"name", "old"}, {"ranks", {6, 1}}, {"flops", 1e14}, {"memory", nullptr}},
+                        {{"name", "tiny"}, {"ranks", {7}}, {"memory", 10}, {"launch_seconds", 0}}};
+  const TemporaryFolder folder;
+  const Cluster cluster = Cluster::load(folder.file("groups.json", document.dump()));
+  REQUIRE(cluster.groups.size() == 2);
+  CHECK(cluster.groups[0].ranks == std::vector{1, 6});
+  const int groups[] = {-1, 0, -1, -1, -1, -1, 0, 1, -1};
+  for (int rank = 0; rank < 9; ++rank) CHECK(cluster.group_of(rank) == groups[rank]);
+  CHECK(cluster.device_name(0) == "two nodes");
+  CHECK(cluster.device_name(6) == "old");
+  const Cost cost{.flops = 3.12e14, .bytes = 1e12};
+  CHECK(cluster.compute(cost) == 1'000'005'000'000);
+  CHECK(cluster.as_seen_by(0).compute(cost) == 1'000'005'000'000);
+  CHECK(cluster.as_seen_by(1).compute(cost) == 3'120'005'000'000);
+  CHECK(cluster.as_seen_by(7).compute(cost) == 1'000'000'000'000);
+  CHECK(cluster.as_seen_by(0).memory == 1000);
+  CHECK(!cluster.as_seen_by(6).memory);
+  CHECK(cluster.as_seen_by(7).memory == 10);
+  CHECK(cluster.as_seen_by(7).groups.empty());
+  CHECK(cluster.as_seen_by(7).between == cluster.between);
+  CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
+}
+
+TEST_CASE("a group without rates runs at the peak, also if the others have rates") {
+  auto document = two_nodes();
+  const auto rates = [](double flops) {
+    const nlohmann::ordered_json table{{"m", {8}}, {"n", {8}}, {"k", {8}}, {"flops", {flops}}};
+    return nlohmann::ordered_json{{"products", table}, {"attention", table}, {"memory_share", 1}};
+  };
+  document["launch_seconds"] = 0;
+  document["rates"] = rates(1e12);
+  document["groups"] = {{{"name", "peak"}, {"ranks", {0}}, {"rates", nullptr}},
+                        {{"name", "slow"}, {"ranks", {1}}, {"rates", rates(1e10)}}};
+  const TemporaryFolder folder;
+  const Cluster cluster = Cluster::load(folder.file("rates.json", document.dump()));
+  const Cost cost{.flops = 3.12e14, .kind = KernelKind::product};
+  CHECK(cluster.as_seen_by(0).compute(cost) == 1'000'000'000'000);
+  CHECK(cluster.as_seen_by(1).compute(cost) == 31'200'000'000'000'000);
+  CHECK(cluster.as_seen_by(2).compute(cost) == 312'000'000'000'000);
+  CHECK(std::string{cluster.rates_text()} == "partly at measured rates, partly at peak");
+  CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
+}
+
+TEST_CASE("wrong groups of ranks give one line with the key") {
+  const auto answer_with = [](const nlohmann::ordered_json& groups) {
+    auto document = two_nodes();
+    document["groups"] = groups;
+    return answer_to(document.dump());
+  };
+  const auto group = [](const nlohmann::ordered_json& changes) {
+    nlohmann::ordered_json one{{"name", "old"}, {"ranks", {0}}};
+    one.update(changes);
+    return nlohmann::ordered_json::array({one});
+  };
+  CHECK(unlike(answer_with({{"name", "old"}}), {"c.json", "'groups'", "a list of objects"}) == "");
+  CHECK(unlike(answer_with({1}), {"c.json", "'groups'", "a JSON object"}) == "");
+  for (const char* wrong :
+       {R"({"ranks": [8]})", R"({"ranks": [-1]})", R"({"ranks": [0.5]})", R"({"ranks": ["0"]})",
+        R"({"ranks": []})", R"({"ranks": 3})", R"({"ranks": [2, 2]})"}) {
+    CAPTURE(wrong);
+    CHECK(unlike(answer_with(group(nlohmann::ordered_json::parse(wrong))),
+                 {"'groups'", "'ranks'"}) == "");
+  }
+  CHECK(unlike(answer_with(group({{"name", 3}})), {"'groups'", "'name'"}) == "");
+  CHECK(unlike(answer_with(group({{"flops", 0}})), {"'groups'", "'flops'"}) == "");
+  CHECK(unlike(answer_with(group({{"memory", -5}})), {"'groups'", "'memory'"}) == "");
+  CHECK(unlike(answer_with(group({{"speed", 1}})), {"'groups'", "unknown key 'speed'"}) == "");
+  CHECK(unlike(answer_with({{{"name", "a"}, {"ranks", {0, 1}}}, {{"name", "b"}, {"ranks", {1}}}}),
+               {"'groups'", "'ranks'", "1, which is there twice"}) == "");
+  CHECK(answer_with(nullptr) == "");
+}
+
 TEST_CASE("measured rates: a kernel's time follows from its kind and shape") {
   const TemporaryFolder folder;
   Cluster cluster = Cluster::load(folder.file("rates.json", with_rates().dump()));
@@ -411,8 +486,8 @@ TEST_CASE("measured rates: a wrong file gives one line with the key") {
 }
 
 TEST_CASE("presets are found by name, and `free` costs nothing") {
-  CHECK(Cluster::presets() ==
-        std::vector<std::string>{"free", "classroom", "ethernet", "a100", "h100", "h200", "b200"});
+  CHECK(Cluster::presets() == std::vector<std::string>{"free", "classroom", "ethernet", "mixed",
+                                                       "a100", "h100", "h200", "b200"});
   for (const std::string& name : Cluster::presets()) CHECK(Cluster::load(name).name == name);
   const Cluster free = Cluster::load("free");
   CHECK(free.latency(0, 1, 7) == 0);
@@ -421,7 +496,8 @@ TEST_CASE("presets are found by name, and `free` costs nothing") {
 }
 
 TEST_CASE("presets of real machines have the memory of their cards, the textbook's are unlimited") {
-  for (const char* name : {"free", "classroom", "ethernet"}) CHECK(!Cluster::load(name).memory);
+  for (const char* name : {"free", "classroom", "ethernet", "mixed"})
+    CHECK(!Cluster::load(name).memory);
   for (const char* name : {"a100", "h100"}) {
     const std::int64_t card = std::int64_t{80} << 30;
     const std::int64_t memory = Cluster::load(name).memory.value();

@@ -40,7 +40,7 @@ inline std::optional<Cluster> cluster_of(const Cluster& cluster, const std::vect
 
 /// A division, and the step that it leads to.
 struct BestStep {
-  Division division;
+  WorkDivision division;
   Picoseconds step = 0;
 };
 
@@ -51,7 +51,7 @@ inline std::optional<BestStep> best_step(const Plan& plan, const Cluster& cluste
                                          const Composition& chosen, bool search) {
   const int microbatches = plan.batch.microbatches * plan.mesh.size(Axis::dp);
   std::optional<BestStep> best;
-  const auto consider = [&](const Division& division, const Foreseen& foreseen) {
+  const auto consider = [&](const WorkDivision& division, const Foreseen& foreseen) {
     if (!best || foreseen.step < best->step) best = BestStep{division, foreseen.step};
   };
   for (int dp = 1; dp <= ranks; ++dp) {

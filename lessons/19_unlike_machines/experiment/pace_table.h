@@ -31,7 +31,7 @@ class PaceTable {
 
   /// Prints the table on rank 0, compares it with the even division, and adds both to the report.
   /// All ranks must call it.
-  void report(Lesson& lesson, const Division& even) const {
+  void report(Lesson& lesson, const WorkDivision& even) const {
     const Plan& plan = rank_.plan;
     if (!plan.modelled) return;
     const auto all = gather_to_root(*rank_.transport, fmt::format("{} {}", step_, busy_));
@@ -82,7 +82,7 @@ class PaceTable {
   static void print_division(const std::string& name, const Plan& plan,
                              const std::vector<StageWork>& work, Picoseconds step,
                              const std::string& how) {
-    const Division division = division_of(plan);
+    const WorkDivision division = division_of(plan);
     fmt::print("{}: {} ms {}\n", name, ms(step), how);
     for (const int first : plan.mesh.group(0, Axis::dp)) {
       std::vector<std::string> stages;
@@ -118,7 +118,7 @@ class PaceTable {
 
   static std::string json_of(const Plan& plan, const Foreseen& foreseen,
                              const std::vector<StageWork>& work) {
-    const Division division = division_of(plan);
+    const WorkDivision division = division_of(plan);
     std::vector<int> ranks;
     for (int rank = 0; rank < plan.mesh.ranks(); ++rank)
       ranks.push_back(plan.place(rank).only_stage());
