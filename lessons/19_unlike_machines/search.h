@@ -182,18 +182,23 @@ class DivisionSearch {
   bool improve_in_full() {
     const WorkDivision from = best_->division;
     bool any = false;
-    for (const auto of : {&WorkDivision::split, &WorkDivision::shares, &WorkDivision::placement})
+    for (const auto of : {&WorkDivision::split, &WorkDivision::shares})
       for (std::size_t a = 0; a < (from.*of).size(); ++a)
         for (std::size_t b = 0; b < (from.*of).size(); ++b) {
+          if (a == b || (from.*of)[a] == 1) continue;
           WorkDivision other = from;
-          if (of == &WorkDivision::placement && a < b)
-            std::swap(other.placement[a], other.placement[b]);
-          else if (of == &WorkDivision::placement || a == b || (from.*of)[a] == 1)
-            continue;
-          else
-            --(other.*of)[a], ++(other.*of)[b];
+          --(other.*of)[a];
+          ++(other.*of)[b];
           any = try_in_full(other) || any;
         }
+    for (std::size_t a = 0; a < from.placement.size(); ++a)
+      for (std::size_t b = a + 1; b < from.placement.size(); ++b) {
+        WorkDivision other = from;  // two ranks exchange their stages,
+        std::swap(other.placement[a], other.placement[b]);
+        any = try_in_full(other) || any;
+        std::swap(other.split[a], other.split[b]);  // but keep their numbers of blocks
+        any = try_in_full(other) || any;
+      }
     return any;
   }
 

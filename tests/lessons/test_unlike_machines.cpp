@@ -116,6 +116,39 @@ void every_division(const Plan& plan, const std::function<void(const Plan&)>& vi
 
 }  // namespace
 
+TEST_CASE("a slow second stage, worked by hand") {
+  // Free links, two microbatches. Rank 1 is slow, so it never waits after its first input:
+  //
+  //     rank 0   F0 F1            B0             B1
+  //     rank 1      F0---- B0---- F1---- B1----
+  Plan plan{{.layers = 4, .hidden = 16, .heads = 2, .sequence = 8}, Mesh::along(Axis::pp, 2)};
+  plan.batch.microbatches = plan.batch.sequences = 2;
+  Cluster cluster;
+  cluster.groups = {{.name = "slow", .ranks = {1}, .flops = cluster.flops / 4}};
+  plan.modelled = {cluster};
+  Plan equal = plan;
+  equal.modelled->cluster.groups.clear();
+  for (int stage = 0; stage < 2; ++stage) {
+    const StageTimes own = stage_times(plan, stage, 2), fast = stage_times(equal, stage, 2);
+    const int factor = stage == 1 ? 4 : 1;
+    // Each kernel is rounded once.
+    CHECK(std::abs(own.forward - factor * fast.forward) < 100);
+    CHECK(std::abs(own.backward - factor * fast.backward) < 100);
+  }
+  const StageTimes first = stage_times(plan, 0, 2), second = stage_times(plan, 1, 2);
+  StepEstimate estimate{plan, {}};
+  estimate.place(plan);
+  CHECK(estimate.step(even_division(plan)) ==
+        first.forward + 2 * (second.forward + second.backward) + first.backward);
+  const auto work = work_of_ranks(plan);
+  CHECK(work[0].all() == 2 * (first.forward + first.backward));
+  CHECK(work[1].all() == 2 * (second.forward + second.backward));
+  CHECK(&pace_setter(work) == &work[1]);
+  // The slow rank holds as few blocks as possible.
+  const WorkDivision found = DivisionSearch{plan, {}}.find().division;
+  CHECK(found.split[static_cast<std::size_t>(found.placement[0] == 1 ? 0 : 1)] == 1);
+}
+
 TEST_CASE(
     "100 random clusters: the search is never worse than the even division, and almost best") {
   Random random{19};
