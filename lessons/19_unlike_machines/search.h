@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/available_memory.h"
 #include "core/base/error.h"
-#include "core/run/report/text_table.h"
 #include "lessons/19_unlike_machines/estimate.h"
 
 namespace lockstep {
@@ -168,9 +168,10 @@ class DivisionSearch {
     Foreseen foreseen = foresee(plan, chosen_);
     if (const int rank = rank_over_memory(plan, foreseen.peak); rank >= 0) {
       if (excess_.empty())
-        excess_ = fmt::format("rank {} needs {} of {}", rank,
-                              human_bytes(foreseen.peak[static_cast<std::size_t>(rank)]),
-                              human_bytes(*memory_of(plan.modelled->cluster, rank)));
+        excess_ = fmt::format(
+            "rank {} needs {} of {}", rank,
+            text_of_bytes(static_cast<double>(foreseen.peak[static_cast<std::size_t>(rank)])),
+            text_of_bytes(static_cast<double>(*memory_of(plan.modelled->cluster, rank))));
       return false;
     }
     if (best_ && foreseen.step >= best_->foreseen.step) return false;

@@ -42,6 +42,8 @@ valid_value() { # LESSON FLAG WORDS DEFAULT
     12*--follow) echo "--follow 3" ;;
     14*--overflow-at) echo "--overflow-at 3 --precision f16" ;;
     16*--split) echo "--pp 2 --split 3,5 --batch 64" ;;
+    19*--place) echo "--place 1,0,3,2" ;;
+    19*--shares) echo "--shares 11,5" ;;
     *--routing) echo "--routing zipf --device meta" ;;
     0[67]*--ranks | 10*--ranks) echo "--ranks 2" ;;
     *--ranks) echo "--ranks 8" ;;

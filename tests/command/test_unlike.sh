@@ -106,7 +106,7 @@ lesson_refuses --shares 8,0 -- 'at least one microbatch'
 lesson_refuses --shares 4,5 -- '9 microbatches' '8 together'
 lesson_refuses --time forward=1ms -- '--time' 'the same on every device'
 sed 's/600000/1000/' "$scratch/three.json" >"$scratch/tiny.json"
-lesson_refuses --search --dp 2 --pp 3 --cluster "$scratch/tiny.json" -- 'no division that fits in memory' 'of 1000 B'
+lesson_refuses --search --dp 2 --pp 3 --cluster "$scratch/tiny.json" -- 'no division that fits in memory' 'of 1.0 kB'
 run "$planner" --model llama2-7b --ranks 32 --cluster mixed
 is_refused "plan on unlike ranks"
 claim "plan on unlike ranks names the cluster" complains '--cluster mixed: its ranks differ'

@@ -31,8 +31,8 @@ TEST_CASE("the slowest stage by its time per microbatch, against the mean") {
   CHECK(balance_lines(*seen, false) ==
         pace + "with --clock modelled, this report also proposes a split\n");
   CHECK(balance_lines(*seen, true) == pace +
-                                          "no split is proposed: layers that communicate and "
-                                          "blocking sends can't be simulated\n");
+                                          "no split is proposed: layers that communicate, blocking "
+                                          "sends and unlike replicas can't be simulated\n");
   // Only the ranks of one pipeline count, and only if all its stages have actions.
   CHECK_FALSE(observe_balance(written.done(), 0, {0}, 2, 2));
   CHECK_FALSE(observe_balance(written.done(), 1, {0, 1}, 2, 2));

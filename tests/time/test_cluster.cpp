@@ -360,7 +360,7 @@ TEST_CASE("a group without rates runs at the peak, also if the others have rates
   const Cluster cluster = Cluster::load(folder.file("rates.json", document.dump()));
   const Cost cost{.flops = 3.12e14, .kind = KernelKind::product};
   CHECK(cluster.as_seen_by(0).compute(cost) == 1'000'000'000'000);
-  CHECK(cluster.as_seen_by(1).compute(cost) == 31'200'000'000'000'000);
+  CHECK(cluster.as_seen_by(1).compute(cost) / 1'000'000 == doctest::Approx(31'200'000'000));
   CHECK(cluster.as_seen_by(2).compute(cost) == 312'000'000'000'000);
   CHECK(std::string{cluster.rates_text()} == "partly at measured rates, partly at peak");
   CHECK(Cluster::load(folder.file("again.json", cluster.json())) == cluster);
@@ -392,7 +392,7 @@ TEST_CASE("wrong groups of ranks give one line with the key") {
   CHECK(unlike(answer_with(group({{"speed", 1}})), {"'groups'", "unknown key 'speed'"}) == "");
   CHECK(unlike(answer_with({{{"name", "a"}, {"ranks", {0, 1}}}, {{"name", "b"}, {"ranks", {1}}}}),
                {"'groups'", "'ranks'", "1, which is there twice"}) == "");
-  CHECK(answer_with(nullptr) == "");
+  CHECK(answer_with(nullptr) == "(nothing thrown)");
 }
 
 TEST_CASE("measured rates: a kernel's time follows from its kind and shape") {
