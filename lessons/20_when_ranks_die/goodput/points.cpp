@@ -1,0 +1,81 @@
+#include "lessons/20_when_ranks_die/goodput/points.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lessons/20_when_ranks_die/goodput/durations.h"
+
+namespace lockstep {
+
+namespace {
+
+double largest_difference(const std::vector<Point>& points) {
+  double largest = 0;
+  for (const Point& point : points) largest = std::max(largest, std::abs(point.difference()));
+  return 100 * largest;
+}
+
+/// The same points for another request.
+std::vector<Point> again(const GoodputRequest& request, std::vector<Point> points) {
+  for (Point& point : points)
+    point = point_of(request, point.strategy, point.ranks, point.interval);
+  return points;
+}
+
+}  // namespace
+
+Point point_of(const GoodputRequest& request, Strategy strategy, int ranks, std::int64_t interval) {
+  return {strategy,
+          ranks,
+          interval,
+          simulate(request, strategy, ranks, interval),
+          predicted(request, strategy, ranks, interval),
+          model_for(request, strategy, ranks)
+              .first_order(static_cast<double>(interval) * request.step)};
+}
+
+std::vector<Point> points_around(const GoodputRequest& request, Strategy strategy, int ranks) {
+  std::vector<Point> points;
+  const auto best = static_cast<double>(interval_for(request, strategy, ranks));
+  for (const double factor : factors) {
+    const auto interval = std::max<std::int64_t>(1, std::llround(factor * best));
+    if (points.empty() || points.back().interval != interval)
+      points.push_back(point_of(request, strategy, ranks, interval));
+  }
+  return points;
+}
+
+std::string comparison(const GoodputRequest& request, const std::vector<Point>& points) {
+  const double difference = largest_difference(points);
+  std::string text = fmt::format("Simulation and formula differ by at most {:.1f} %", difference);
+  if (difference <= 2) return text + ".\n";
+  text += ".\n";
+  // Restores one assumption after the other, and keeps it.
+  GoodputRequest restored = request;
+  const auto restore = [&](bool violated, const std::string& assumption) {
+    if (!violated) return;
+    text += fmt::format("  {}: then at most {:.1f} %.\n", assumption,
+                        largest_difference(again(restored, points)));
+  };
+  const bool other_law = request.every || request.law != Law::exponential;
+  restored.law = Law::exponential;
+  if (request.every) {
+    restored.device_mtbf = law_for(request, 1).mean_seconds() * points.front().ranks;
+    restored.every.reset();
+  }
+  restore(other_law, "It assumes exponential times between failures. With these, of the same mean");
+  const bool finite = request.steps.has_value();
+  restored.steps.reset();
+  restore(finite, "It assumes that a run lasts for many failures. In one long run");
+  const bool hidden = request.hidden > 0 && points.front().strategy != Strategy::memory;
+  restored.hidden = 0;
+  restore(hidden, "It assumes that a checkpoint can be used at once. With --hidden 0s");
+  const bool memory = points.front().strategy == Strategy::memory;
+  if (memory) restored.transfer = 0;
+  restore(memory, "It assumes that a checkpoint can be used at once. With --transfer 0s");
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,244 @@
+#include "lessons/20_when_ranks_die/goodput/tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "lessons/20_when_ranks_die/goodput/durations.h"
+#include "lessons/20_when_ranks_die/goodput/points.h"
+
+namespace lockstep {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string law_text(const GoodputRequest& request) {
+  if (request.every)
+    return fmt::format("the job fails every {} to {}, evenly distributed",
+                       duration_text(request.every->first), duration_text(request.every->second));
+  return fmt::format("a device fails every {:.0f} h on average{}", request.device_mtbf / 3600,
+                     request.law == Law::weibull
+                         ? fmt::format(", the job in bursts (Weibull, shape {})", request.shape)
+                         : "");
+}
+
+void print_heading(const GoodputRequest& request, Strategy strategy) {
+  fmt::print("Failures: {}, and with it the whole job, unless something is done about it.\n",
+             law_text(request));
+  fmt::print("Assumed:  a step takes {}", duration_text(request.step));
+  if (strategy == Strategy::memory)
+    fmt::print(", a copy to a peer's memory {}", duration_text(request.snapshot));
+  else
+    fmt::print(", a checkpoint {}", duration_text(request.checkpoint));
+  if (strategy == Strategy::restart && request.hidden > 0)
+    fmt::print(" (usable {} later)", duration_text(request.hidden));
+  const RestartModel model = model_for(request, strategy, request.ranks.front());
+  fmt::print("; a failure {} to be detected, and {} until {}\n", duration_text(request.detect),
+             duration_text(model.restart - request.detect),
+             strategy == Strategy::quorum   ? "a replaced replica is up to date"
+             : strategy == Strategy::spares ? "a spare has taken over"
+                                            : "all ranks train again");
+  if (request.steps)
+    fmt::print("Simulated: {} runs of {} steps for each figure\n", request.runs.value_or(1000),
+               *request.steps);
+  else
+    fmt::print("Simulated: about {} failures for each figure\n", request.failures);
+}
+
+std::string percent(double share) {
+  return share >= 0.001 ? fmt::format("{:.1f}", 100 * share) : "< 0.1";
+}
+
+/// "-" if the first order is nonsense: it becomes negative where little is kept.
+std::string first_order_text(double share) {
+  return share > 0 ? fmt::format("{:.1f}", 100 * share) : "-";
+}
+
+double share(Microseconds part, const Account& account) {
+  return 100 * static_cast<double>(part) / static_cast<double>(account.total);
+}
+
+Json json_of(const GoodputRequest& request, const Point& point) {
+  const Account& all = point.simulated.all;
+  return {{"strategy", name_of(point.strategy)},
+          {"ranks", point.ranks},
+          {"mtbf_seconds", law_for(request, point.ranks).mean_seconds()},
+          {"interval_steps", point.interval},
+          {"interval_seconds", static_cast<double>(point.interval) * request.step},
+          {"goodput", point.goodput()},
+          {"formula", point.predicted},
+          {"first_order", point.first_order},
+          {"failures", all.failures},
+          {"steps", all.steps},
+          {"runs", point.simulated.runs},
+          {"finished", all.finished},
+          {"mean_seconds", point.simulated.mean_seconds},
+          {"shortest_seconds", point.simulated.shortest},
+          {"longest_seconds", point.simulated.longest},
+          {"microseconds",
+           {{"useful", all.useful},
+            {"absent", all.absent},
+            {"checkpoint", all.checkpoint},
+            {"lost", all.lost},
+            {"detection", all.detection},
+            {"recovery", all.recovery},
+            {"waiting", all.waiting},
+            {"total", all.total}}}};
+}
+
+void write_report(const GoodputRequest& request, const std::vector<Point>& points) {
+  if (request.report.empty()) return;
+  Json report{{"device_mtbf_seconds", request.device_mtbf},
+              {"step_seconds", request.step},
+              {"seed", request.seed},
+              {"best", Json::array()},
+              {"points", Json::array()}};
+  if (request.strategy)
+    for (const int ranks : request.ranks) {
+      const RestartModel model = model_for(request, *request.strategy, ranks);
+      report["best"].push_back({{"ranks", ranks},
+                                {"mtbf_seconds", model.mtbf},
+                                {"young_seconds", model.young()},
+                                {"daly_seconds", model.daly()},
+                                {"best_steps", model.best_steps(request.step)},
+                                {"checkpoint_seconds", model.checkpoint},
+                                {"restart_seconds", model.restart}});
+    }
+  for (const Point& point : points) report["points"].push_back(json_of(request, point));
+  std::ofstream out{request.report, std::ios::binary};
+  out << report.dump(1) << '\n';
+  out.close();
+  if (!out) throw UsageError(fmt::format("--report {}: can't be written", request.report));
+}
+
+std::string interval_text(const GoodputRequest& request, std::int64_t steps) {
+  return duration_text(static_cast<double>(steps) * request.step);
+}
+
+}  // namespace
+
+void print_ranks(const GoodputRequest& request) {
+  const Strategy strategy = *request.strategy;
+  print_heading(request, strategy);
+  fmt::print(
+      "\n                          the interval between checkpoints        goodput in %, simulated "
+      "(by formula)\n   ranks  a failure every    Young      Daly      best      a quarter      "
+      "the "
+      "best   four times it\n");
+  std::vector<Point> all;
+  for (const int ranks : request.ranks) {
+    const RestartModel model = model_for(request, strategy, ranks);
+    const std::int64_t best = interval_for(request, strategy, ranks);
+    std::string row;
+    for (const Point& point : points_around(request, strategy, ranks)) {
+      all.push_back(point);
+      const auto times = [&](double factor) {
+        return point.interval ==
+               std::max<std::int64_t>(1, std::llround(factor * static_cast<double>(best)));
+      };
+      if (times(0.25) || times(1) || times(4))
+        row += fmt::format(
+            "{:>15}", fmt::format("{} ({})", percent(point.goodput()), percent(point.predicted)));
+    }
+    fmt::print("{:>8}{:>17}{:>9}{:>10}{:>10}{}\n", ranks, duration_text(model.mtbf),
+               duration_text(model.young()), duration_text(model.daly()),
+               interval_text(request, best), row);
+  }
+  fmt::print("\n{}", comparison(request, all));
+  write_report(request, all);
+}
+
+void print_intervals(const GoodputRequest& request) {
+  const Strategy strategy = *request.strategy;
+  const int ranks = request.ranks.front();
+  print_heading(request, strategy);
+  const RestartModel model = model_for(request, strategy, ranks);
+  fmt::print("{} ranks: a failure every {}\n", ranks, duration_text(model.mtbf));
+  const std::vector<Point> points =
+      request.steps && request.interval
+          ? std::vector{point_of(request, strategy, ranks, *request.interval)}
+          : points_around(request, strategy, ranks);
+  fmt::print(
+      "\n                      goodput in %                            where the time goes, in %\n"
+      "   steps    interval  simulated  formula  first order    kept  absent  checkpoint    lost  "
+      "detection  recovery  waiting\n");
+  for (const Point& point : points) {
+    const Account& all = point.simulated.all;
+    fmt::print(
+        "{:>8}{:>12}{:>11}{:>9}{:>13}{:>8.1f}{:>8.1f}{:>12.1f}{:>8.1f}{:>11.1f}{:>10.1f}"
+        "{:>9.1f}{}\n",
+        point.interval, interval_text(request, point.interval), percent(point.goodput()),
+        percent(point.predicted), first_order_text(point.first_order), share(all.useful, all),
+        share(all.absent, all), share(all.checkpoint, all), share(all.lost, all),
+        share(all.detection, all), share(all.recovery, all), share(all.waiting, all),
+        all.finished ? "" : "  gave up: it does not end");
+  }
+  if (request.steps) {
+    fmt::print("\n");
+    for (const Point& point : points)
+      fmt::print("{} steps, a checkpoint every {}: {} on average, from {} to {}; {:.1f} failures\n",
+                 *request.steps, point.interval, duration_text(point.simulated.mean_seconds),
+                 duration_text(point.simulated.shortest), duration_text(point.simulated.longest),
+                 static_cast<double>(point.simulated.all.failures) /
+                     static_cast<double>(point.simulated.runs));
+  }
+  if (strategy == Strategy::restart || strategy == Strategy::memory) {
+    const std::int64_t best = model.best_steps(request.step);
+    fmt::print("\nThe best interval: {} by Young, {} by Daly; by the formula {} steps, {}\n",
+               duration_text(model.young()), duration_text(model.daly()), best,
+               interval_text(request, best));
+    const double best_seconds = static_cast<double>(best) * request.step;
+    fmt::print(
+        "The first order assumes that interval, checkpoint and restart are short beside the time "
+        "between failures.\nAt the best interval, they are {:.2f} of it, and the first order is "
+        "off "
+        "by {:.1f} %.\n",
+        (best_seconds + model.checkpoint + model.restart) / model.mtbf,
+        100 * std::abs(model.first_order(best_seconds) / model.goodput(best_seconds) - 1));
+  }
+  fmt::print("{}", comparison(request, points));
+  write_report(request, points);
+}
+
+void print_strategies(const GoodputRequest& request) {
+  const int ranks = request.ranks.front();
+  print_heading(request, Strategy::restart);
+  fmt::print(
+      "{} ranks: a failure every {}\n\n"
+      "           checkpoint     goodput in %                  where the time goes, in %\n"
+      "strategy        every  simulated  formula    kept  absent  checkpoint    lost  detection  "
+      "recovery  waiting\n",
+      ranks, duration_text(law_for(request, ranks).mean_seconds()));
+  std::vector<Point> points;
+  for (const Strategy strategy : all_strategies) {
+    points.push_back(point_of(request, strategy, ranks, interval_for(request, strategy, ranks)));
+    const Point& point = points.back();
+    const Account& all = point.simulated.all;
+    fmt::print(
+        "{:<10}{:>11}{:>11}{:>9}{:>8.1f}{:>8.1f}{:>12.1f}{:>8.1f}{:>11.1f}{:>10.1f}{:>9.1f}"
+        "{}\n",
+        name_of(strategy), interval_text(request, point.interval), percent(point.goodput()),
+        percent(point.predicted), share(all.useful, all), share(all.absent, all),
+        share(all.checkpoint, all), share(all.lost, all), share(all.detection, all),
+        share(all.recovery, all), share(all.waiting, all),
+        all.finished ? "" : "  gave up: it does not end");
+  }
+  fmt::print(
+      "\nmemory: {} to copy to a peer's memory, usable {} later, on disk {} later; the restart "
+      "takes "
+      "{}\nquorum: {} replicas; a lost one is back after {}, and all wait {} while it copies the "
+      "state\nspares: {} idle devices, {:.1f} % of the {}; a takeover takes {}, a repair {}\n",
+      duration_text(request.snapshot), duration_text(request.transfer),
+      duration_text(request.write), duration_text(request.reload), request.replicas,
+      duration_text(request.replace), duration_text(request.heal), request.spares,
+      100.0 * request.spares / (ranks + request.spares), ranks + request.spares,
+      duration_text(request.takeover), duration_text(request.repair));
+  write_report(request, points);
+}
+
+}  // namespace lockstep
