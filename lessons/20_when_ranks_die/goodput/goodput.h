@@ -87,14 +87,11 @@ inline double goodput_with_spares(const RestartModel& model, double step, double
   return steps * step / (steps * model.expected(step) + model.expected(model.checkpoint));
 }
 
-/// To first order, for r replicas of which a failure takes one away for `replace` seconds: the
-/// replicas that are there, times the share of the time in which they train. R is detection and
-/// healing; a failure also undoes half a step.
-inline double first_order_with_quorum(const RestartModel& model, double step, double interval,
-                                      int replicas, double replace) {
-  const double away = replace / (model.mtbf * replicas);
-  const double pauses = model.checkpoint / interval + (model.restart + step / 2) / model.mtbf;
-  return (1 - away) * (1 - pauses);
+/// The same for a quorum of r replicas, times the share of replicas that train: a failure takes one
+/// away for `replace` seconds. R is detection and healing.
+inline double goodput_with_quorum(const RestartModel& model, double step, double steps,
+                                  int replicas, double replace) {
+  return goodput_with_spares(model, step, steps) / (1 + replace / (model.mtbf * replicas));
 }
 
 }  // namespace lockstep

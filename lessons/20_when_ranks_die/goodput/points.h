@@ -28,6 +28,6 @@ std::vector<Point> points_around(const GoodputRequest& request, Strategy strateg
 
 /// Says how far simulation and formula are apart at these points, and, if they differ by more than
 /// 2 %, which assumption of the formula fails: it repeats the points with the assumption restored.
-std::string comparison(const GoodputRequest& request, const std::vector<Point>& points);
+std::string comparison(const GoodputRequest& request, std::vector<Point> points);
 
 }  // namespace lockstep

@@ -49,7 +49,6 @@ class Spares {
       failures.take();
       if (++account_.failures >= most_failures) account_.finished = false;
       ready_.push_back(now_ + job_.repair);
-      std::ranges::sort(ready_);
       const Microseconds detected = now_ + job_.detect;
       const Microseconds spared = std::max(detected, ready_[needed - 1]);
       const Microseconds end = spared + job_.restart;
@@ -65,7 +64,8 @@ class Spares {
   }
 
   Job job_;
-  std::vector<Microseconds> ready_;  ///< when each spare is ready, in order
+  std::vector<Microseconds>
+      ready_;  ///< when each spare is ready; in order, as repairs take equally long
   Account account_;
   Microseconds now_ = 0;
 };

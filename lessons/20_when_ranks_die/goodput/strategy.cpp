@@ -105,8 +105,7 @@ double predicted(const GoodputRequest& request, Strategy strategy, int ranks,
   const auto steps = static_cast<double>(interval);
   if (strategy == Strategy::spares) return goodput_with_spares(model, request.step, steps);
   if (strategy == Strategy::quorum)
-    return first_order_with_quorum(model, request.step, steps * request.step, request.replicas,
-                                   request.replace);
+    return goodput_with_quorum(model, request.step, steps, request.replicas, request.replace);
   return model.goodput(steps * request.step);
 }
 
@@ -119,13 +118,15 @@ Simulated simulate(const GoodputRequest& request, Strategy strategy, int ranks,
   if (request.steps) {
     job.steps = *request.steps;
   } else {
-    // Long enough for the failures asked for, if the formula is right, but within 30,000 years.
-    const double failures = std::min<double>(request.failures, 1e12 / law.mean_seconds());
-    const double useful = failures * law.mean_seconds() *
-                          std::max(1e-6, predicted(request, strategy, ranks, interval));
-    const auto intervals =
-        static_cast<std::int64_t>(useful / (static_cast<double>(interval) * request.step));
-    job.steps = std::max<std::int64_t>(1, intervals) * interval;
+    // Long enough for as many failures and as many intervals, if the formula is right, but within
+    // 30,000 years.
+    const double share = predicted(request, strategy, ranks, interval);
+    const double length = static_cast<double>(interval) * request.step;
+    const double intervals =
+        std::max<double>(request.failures * law.mean_seconds() * share / length, request.failures);
+    job.steps = std::max<std::int64_t>(
+                    1, static_cast<std::int64_t>(std::min(intervals, 1e12 * share / length))) *
+                interval;
   }
   for (std::int64_t i = 0; i < result.runs; ++i) {
     const Account each =

@@ -23,7 +23,7 @@ RestartModel model_for(const GoodputRequest& request, Strategy strategy, int ran
 std::int64_t interval_for(const GoodputRequest& request, Strategy strategy, int ranks);
 
 /// What the formula of a strategy predicts: Daly's, for restarts; with spares, the same for a step
-/// instead of an interval; with a quorum, the first order.
+/// instead of an interval; with a quorum, also times the share of replicas that train.
 double predicted(const GoodputRequest& request, Strategy strategy, int ranks,
                  std::int64_t interval);
 
@@ -34,8 +34,8 @@ struct Simulated {
   std::int64_t runs = 0;
 };
 
-/// Simulates request.runs runs of request.steps steps, or one run long enough for request.failures
-/// failures.
+/// Simulates request.runs runs of request.steps steps, or one run that is long enough for
+/// request.failures failures and as many intervals.
 Simulated simulate(const GoodputRequest& request, Strategy strategy, int ranks,
                    std::int64_t interval);
 

@@ -59,8 +59,18 @@ std::string first_order_text(double share) {
   return share > 0 ? fmt::format("{:.1f}", 100 * share) : "-";
 }
 
-double share(Microseconds part, const Account& account) {
-  return 100 * static_cast<double>(part) / static_cast<double>(account.total);
+constexpr const char* parts_heading =
+    "  absent  checkpoint    lost  detection  recovery  waiting\n";
+
+/// The parts of the time that were not kept, in percent.
+std::string parts_text(const Account& all) {
+  const auto share = [&](Microseconds part) {
+    return 100 * static_cast<double>(part) / static_cast<double>(all.total);
+  };
+  return fmt::format("{:>8.1f}{:>12.1f}{:>8.1f}{:>11.1f}{:>10.1f}{:>9.1f}{}\n", share(all.absent),
+                     share(all.checkpoint), share(all.lost), share(all.detection),
+                     share(all.recovery), share(all.waiting),
+                     all.finished ? "" : "  gave up: it does not end");
 }
 
 Json json_of(const GoodputRequest& request, const Point& point) {
@@ -145,7 +155,7 @@ void print_ranks(const GoodputRequest& request) {
         row += fmt::format(
             "{:>15}", fmt::format("{} ({})", percent(point.goodput()), percent(point.predicted)));
     }
-    fmt::print("{:>8}{:>17}{:>9}{:>10}{:>10}{}\n", ranks, duration_text(model.mtbf),
+    fmt::print("{:>8}{:>17}{:>12}{:>12}{:>12}{}\n", ranks, duration_text(model.mtbf),
                duration_text(model.young()), duration_text(model.daly()),
                interval_text(request, best), row);
   }
@@ -164,20 +174,15 @@ void print_intervals(const GoodputRequest& request) {
           ? std::vector{point_of(request, strategy, ranks, *request.interval)}
           : points_around(request, strategy, ranks);
   fmt::print(
-      "\n                      goodput in %                            where the time goes, in %\n"
-      "   steps    interval  simulated  formula  first order    kept  absent  checkpoint    lost  "
-      "detection  recovery  waiting\n");
-  for (const Point& point : points) {
-    const Account& all = point.simulated.all;
-    fmt::print(
-        "{:>8}{:>12}{:>11}{:>9}{:>13}{:>8.1f}{:>8.1f}{:>12.1f}{:>8.1f}{:>11.1f}{:>10.1f}"
-        "{:>9.1f}{}\n",
-        point.interval, interval_text(request, point.interval), percent(point.goodput()),
-        percent(point.predicted), first_order_text(point.first_order), share(all.useful, all),
-        share(all.absent, all), share(all.checkpoint, all), share(all.lost, all),
-        share(all.detection, all), share(all.recovery, all), share(all.waiting, all),
-        all.finished ? "" : "  gave up: it does not end");
-  }
+      "\n                      goodput in %                       where the rest of the time goes, "
+      "in "
+      "%\n   steps    interval  simulated  formula  first order{}",
+      parts_heading);
+  for (const Point& point : points)
+    fmt::print("{:>8}{:>12}{:>11}{:>9}{:>13}{}", point.interval,
+               interval_text(request, point.interval), percent(point.goodput()),
+               percent(point.predicted), first_order_text(point.first_order),
+               parts_text(point.simulated.all));
   if (request.steps) {
     fmt::print("\n");
     for (const Point& point : points)
@@ -193,13 +198,15 @@ void print_intervals(const GoodputRequest& request) {
                duration_text(model.young()), duration_text(model.daly()), best,
                interval_text(request, best));
     const double best_seconds = static_cast<double>(best) * request.step;
+    const double first_order = model.first_order(best_seconds);
     fmt::print(
         "The first order assumes that interval, checkpoint and restart are short beside the time "
         "between failures.\nAt the best interval, they are {:.2f} of it, and the first order is "
-        "off "
-        "by {:.1f} %.\n",
+        "{}.\n",
         (best_seconds + model.checkpoint + model.restart) / model.mtbf,
-        100 * std::abs(model.first_order(best_seconds) / model.goodput(best_seconds) - 1));
+        first_order > 0 ? fmt::format("off by {:.1f} %",
+                                      100 * std::abs(first_order / model.goodput(best_seconds) - 1))
+                        : "negative");
   }
   fmt::print("{}", comparison(request, points));
   write_report(request, points);
@@ -210,23 +217,16 @@ void print_strategies(const GoodputRequest& request) {
   print_heading(request, Strategy::restart);
   fmt::print(
       "{} ranks: a failure every {}\n\n"
-      "           checkpoint     goodput in %                  where the time goes, in %\n"
-      "strategy        every  simulated  formula    kept  absent  checkpoint    lost  detection  "
-      "recovery  waiting\n",
-      ranks, duration_text(law_for(request, ranks).mean_seconds()));
+      "           checkpoint     goodput in %           where the rest of the time goes, in %\n"
+      "strategy        every  simulated  formula{}",
+      ranks, duration_text(law_for(request, ranks).mean_seconds()), parts_heading);
   std::vector<Point> points;
   for (const Strategy strategy : all_strategies) {
     points.push_back(point_of(request, strategy, ranks, interval_for(request, strategy, ranks)));
     const Point& point = points.back();
-    const Account& all = point.simulated.all;
-    fmt::print(
-        "{:<10}{:>11}{:>11}{:>9}{:>8.1f}{:>8.1f}{:>12.1f}{:>8.1f}{:>11.1f}{:>10.1f}{:>9.1f}"
-        "{}\n",
-        name_of(strategy), interval_text(request, point.interval), percent(point.goodput()),
-        percent(point.predicted), share(all.useful, all), share(all.absent, all),
-        share(all.checkpoint, all), share(all.lost, all), share(all.detection, all),
-        share(all.recovery, all), share(all.waiting, all),
-        all.finished ? "" : "  gave up: it does not end");
+    fmt::print("{:<10}{:>11}{:>11}{:>9}{}", name_of(strategy),
+               interval_text(request, point.interval), percent(point.goodput()),
+               percent(point.predicted), parts_text(point.simulated.all));
   }
   fmt::print(
       "\nmemory: {} to copy to a peer's memory, usable {} later, on disk {} later; the restart "
