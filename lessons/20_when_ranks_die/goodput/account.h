@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "lessons/20_when_ranks_die/goodput/failures.h"
 
 namespace lockstep {
@@ -52,6 +54,20 @@ struct Account {
   /// The share of the time that went into work that was kept.
   double goodput() const { return static_cast<double>(useful) / static_cast<double>(total); }
 };
+
+/// Adds all whole intervals, each with its checkpoint, that fit before the time `until`. `now` is
+/// the end of a checkpoint, or the start. Returns how many these are.
+inline std::int64_t whole_intervals(const Job& job, Account& account, Microseconds& now,
+                                    Microseconds until) {
+  const Microseconds training = job.interval * job.step;
+  const std::int64_t count =
+      std::min((until - now) / (training + job.pause), (job.steps - account.steps) / job.interval);
+  account.useful += count * training;
+  account.checkpoint += count * job.pause;
+  account.steps += count * job.interval;
+  now += count * (training + job.pause);
+  return count;
+}
 
 constexpr std::int64_t most_failures = 2'000'000;
 

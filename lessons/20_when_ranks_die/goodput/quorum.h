@@ -28,6 +28,9 @@ class Quorum {
       } else if (!back_.empty() && back_.front().time <= now_) {
         if (uninterrupted(job_.heal, account_.recovery, failures) && !back_.empty())
           back_.erase(back_.begin());
+      } else if (back_.empty() && account_.steps % job_.interval == 0 &&
+                 whole_intervals(job_, account_, now_, failures.next().time) > 0) {
+        safe_ = account_;
       } else {
         train(failures);
       }

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <utility>
-#include <vector>
 
 #include "lessons/20_when_ranks_die/goodput/account.h"
 
@@ -18,6 +18,9 @@ class Spares {
 
   Account run(Failures failures) {
     while (account_.steps < job_.steps && account_.finished) {
+      if (account_.steps % job_.interval == 0 &&
+          whole_intervals(job_, account_, now_, failures.next().time) > 0)
+        continue;
       const std::int64_t left = job_.steps - account_.steps;
       const std::int64_t to_checkpoint =
           std::min(job_.interval - account_.steps % job_.interval, left);
@@ -64,8 +67,8 @@ class Spares {
   }
 
   Job job_;
-  std::vector<Microseconds>
-      ready_;  ///< when each spare is ready; in order, as repairs take equally long
+  std::deque<Microseconds>
+      ready_;  ///< when each spare is ready; sorted, as repairs take equally long
   Account account_;
   Microseconds now_ = 0;
 };

@@ -19,17 +19,17 @@ using Json = nlohmann::ordered_json;
 
 std::string law_text(const GoodputRequest& request) {
   if (request.every)
-    return fmt::format("the job fails every {} to {}, evenly distributed",
+    return fmt::format("one of the job every {} to {}, evenly distributed",
                        duration_text(request.every->first), duration_text(request.every->second));
-  return fmt::format("a device fails every {:.0f} h on average{}", request.device_mtbf / 3600,
-                     request.law == Law::weibull
-                         ? fmt::format(", the job in bursts (Weibull, shape {})", request.shape)
-                         : "");
+  return fmt::format(
+      "one per device every {:.0f} h on average{}", request.device_mtbf / 3600,
+      request.law == Law::weibull
+          ? fmt::format(", those of the job in bursts (Weibull, shape {})", request.shape)
+          : "");
 }
 
 void print_heading(const GoodputRequest& request, Strategy strategy) {
-  fmt::print("Failures: {}, and with it the whole job, unless something is done about it.\n",
-             law_text(request));
+  fmt::print("Failures: {}\n", law_text(request));
   fmt::print("Assumed:  a step takes {}", duration_text(request.step));
   if (strategy == Strategy::memory)
     fmt::print(", a copy to a peer's memory {}", duration_text(request.snapshot));
