@@ -64,20 +64,29 @@ struct TorchPass {
       return minutes(Strategy::restart);
     });
   }
-  /// Solves for the step time behind 930 min, if a failure costs only the interrupted step and
-  /// `pause` seconds of waiting.
-  double torchft_step(double pause) {
-    GoodputRequest kept = request;
-    request.detect = pause;
-    request.heal = 0;
-    request.replace = 600;
-    request.replicas = 4;
-    const double step = solve(1, 30, torchft_minutes, [&](double each) {
-      request.step = each;
-      return minutes(Strategy::quorum);
+  /// A run with torchft, in which a failure costs only the interrupted step and `pause` seconds of
+  /// waiting, and a lost replica is back after 10 minutes.
+  GoodputRequest with_torchft(int replicas, double pause) const {
+    GoodputRequest torchft = request;
+    torchft.replicas = replicas;
+    torchft.detect = pause;
+    torchft.replace = 600;
+    return torchft;
+  }
+  /// Solves for the step time behind 930 min.
+  double torchft_step(double pause) const {
+    GoodputRequest torchft = with_torchft(4, pause);
+    return solve(1, 30, torchft_minutes, [&](double step) {
+      torchft.step = step;
+      return simulate(torchft, Strategy::quorum, ranks, *torchft.interval).mean_seconds / 60;
     });
-    request = kept;
-    return step;
+  }
+  /// The share of the samples that lost replicas do not train.
+  double missing_samples(int replicas) const {
+    GoodputRequest torchft = with_torchft(replicas, 0);
+    torchft.step = torchft_step(0);
+    const Account all = simulate(torchft, Strategy::quorum, ranks, *torchft.interval).all;
+    return static_cast<double>(all.absent) / static_cast<double>(all.absent + all.useful);
   }
 };
 
@@ -117,63 +126,60 @@ void print_torchpass(const GoodputRequest& given) {
   using T = TorchPass;
   TorchPass runs{given};
   fmt::print(
-      "3,000 steps of Llama 4 Scout on {} H200, a checkpoint every 100 steps, a failure every 2700 "
-      "to "
-      "4500 s:\n{} min with hot spares, {} by restarts, {} with torchft (published by Clockwork, "
-      "who "
-      "sell the spares)\n\n",
+      "Published by Clockwork, who sell the spares: 3,000 steps of Llama 4 Scout (109B) on {} "
+      "H200, a "
+      "checkpoint\nevery 100 steps, a failure every 2700 to 4500 s: {} min with hot spares, {} by "
+      "restarts, {} with torchft.\n\n"
+      "Not known here: the time of a takeover, of a step, of a restart with its detection, and of "
+      "a "
+      "step with torchft.\nThe model solves for the last three, one from each figure. Checkpoints "
+      "count as part of the steps.\n\n"
+      "  if a takeover   a step   a restart   torchft's step    failures in each run\n"
+      "  takes            takes       takes            takes   spares, restarts, torchft\n",
       T::ranks, T::spares_minutes, T::restart_minutes, T::torchft_minutes);
-  fmt::print(
-      "Not known: the time of a takeover, a step, a restart, and torchft's step. The model solves "
-      "for "
-      "the last three,\none from each figure. Checkpoints count as part of the steps.\n\n");
-  fmt::print(
-      "  takeover   a step   restart   torchft's step    failures in each run   without "
-      "failures\n");
-  for (const double takeover : {0.0, 60.0, 300.0}) {
+  for (const double takeover : {300.0, 60.0, 0.0}) {
     runs.solve_step(takeover);
     const double spare_failures = runs.run(Strategy::spares).second;
     runs.solve_restart();
     const double restart_failures = runs.run(Strategy::restart).second;
-    const double torchft_step = runs.torchft_step(0);
-    fmt::print("{:>10}{:>9}{:>10}{:>17}{:>24}{:>19}\n", duration_text(takeover),
+    TorchPass torchft = runs;
+    torchft.request = runs.with_torchft(4, 0);
+    torchft.request.step = runs.torchft_step(0);
+    fmt::print("{:>15}{:>9}{:>12}{:>17}{:>19}\n", duration_text(takeover),
                fmt::format("{:.2f} s", runs.request.step), duration_text(runs.request.restart),
-               fmt::format("{:.2f} s", torchft_step),
+               fmt::format("{:.2f} s", torchft.request.step),
                fmt::format("{:.1f}, {:.1f}, {:.1f}", spare_failures, restart_failures,
-                           T::torchft_minutes * 60 / 3600),
-               fmt::format("{:.0f} min", 3000 * runs.request.step / 60));
+                           torchft.run(Strategy::quorum).second));
   }
-  runs.solve_step(0);
-  runs.solve_restart();
   const Simulated restarts = simulate(runs.request, Strategy::restart, T::ranks, 100);
-  const Account& all = restarts.all;
   const auto minutes = [&](Microseconds part) {
     return seconds_of(part) / 60 / static_cast<double>(restarts.runs);
   };
   fmt::print(
-      "\nRestarts: {:.0f} min = {:.0f} of kept steps + {:.0f} of steps trained twice + {:.0f} of "
-      "restarts\n",
-      restarts.mean_seconds / 60, minutes(all.useful), minutes(all.lost),
-      minutes(all.detection + all.recovery));
+      "\nWith the last row:\n"
+      "  Restarts: {:.0f} min = {:.0f} of steps that are kept + {:.0f} of lost steps + {:.0f} of "
+      "restarts.\n",
+      restarts.mean_seconds / 60, minutes(restarts.all.useful), minutes(restarts.all.lost),
+      minutes(restarts.all.detection + restarts.all.recovery));
   runs.request.interval = 1;
-  fmt::print("  with a free checkpoint after each step, they would still take {:.0f} min\n",
+  fmt::print("  With a free checkpoint after each step, restarts would still take {:.0f} min.\n",
              runs.minutes(Strategy::restart));
   runs.request.interval = 100;
   const double overhead = runs.torchft_step(0) - runs.request.step;
   fmt::print(
-      "torchft: if a failure costs only the step that it interrupts, a step takes {:.1f} s "
-      "longer;\n  if each also stops all for 5 min, {:.1f} s longer\n",
-      overhead, runs.torchft_step(300) - runs.request.step);
-  fmt::print(
-      "  its replicas sum their gradients, in bf16, with Gloo. If that takes these {:.1f} s, a "
-      "GPU sends\n",
-      overhead);
+      "  torchft: if a failure costs only the step that it interrupts, each step takes {:.1f} s "
+      "longer;\n  if a failure also stops all for 5 min, {:.1f} s longer.\n"
+      "  Its replicas sum their gradients with Gloo, not NCCL. If that takes the {:.1f} s (in "
+      "bf16):\n",
+      overhead, runs.torchft_step(300) - runs.request.step, overhead);
   for (const int replicas : {2, 4}) {
-    // Each GPU of a replica of 64/r sums its share of the gradients over r replicas, in a ring:
-    // 2 (r-1)/r of its share.
+    // Each GPU of a replica of 64/r GPUs sums its share of the gradients over r replicas, in a
+    // ring: it sends 2 (r-1)/r of its share.
     const double bytes = 2.0 * (replicas - 1) / replicas * T::parameters * 2 * replicas / T::ranks;
-    fmt::print("  {:.1f} GB per step with {} replicas: {:.1f} GB/s\n", bytes / 1e9, replicas,
-               bytes / 1e9 / overhead);
+    fmt::print(
+        "    {} replicas: a GPU sends {:.1f} GB per step, {:.1f} GB/s; {:.1f} % of the samples are "
+        "missing,\n               if a lost replica is back after 10 min\n",
+        replicas, bytes / 1e9, bytes / 1e9 / overhead, 100 * runs.missing_samples(replicas));
   }
 }
 

@@ -81,14 +81,14 @@ class Restarts {
       const int rank = failures.take().rank;
       ++account_.failures;
       if (account_.failures >= most_failures) return;
-      const bool pair = std::ranges::any_of(down, [&](int lost) {
+      const auto holds_copy = [&](int lost) {
         return (lost + 1) % job_.ranks == rank || (rank + 1) % job_.ranks == lost;
-      });
-      if (in_memory_ && pair && !from_disk) {
+      };
+      if (!from_disk && std::ranges::any_of(down, holds_copy)) {
         from_disk = true;
         return_to_disk();
       }
-      down.push_back(rank);
+      if (!from_disk) down.push_back(rank);
     }
   }
 

@@ -117,7 +117,15 @@ void write_report(const GoodputRequest& request, const std::vector<Point>& point
                                 {"daly_seconds", model.daly()},
                                 {"best_steps", model.best_steps(request.step)},
                                 {"checkpoint_seconds", model.checkpoint},
-                                {"restart_seconds", model.restart}});
+                                {"restart_seconds", model.restart},
+                                {"curve", Json::array()}});
+      // The formula at intervals from a sixteenth to 16 times the best one.
+      for (int i = -32; i <= 32; ++i) {
+        const double interval =
+            static_cast<double>(interval_for(request, *request.strategy, ranks)) * request.step *
+            std::exp2(i / 8.0);
+        report["best"].back()["curve"].push_back({interval, model.goodput(interval)});
+      }
     }
   for (const Point& point : points) report["points"].push_back(json_of(request, point));
   std::ofstream out{request.report, std::ios::binary};
