@@ -23,6 +23,15 @@ class Runs:
             self.done[key] = Run(folder, report)
         return self.done[key]
 
+    def report_of(self, program, *flags):
+        """Runs another of the lessons' programs; returns its report."""
+        report = self.scratch / f'{program}.json'
+        ended = subprocess.run([self.programs / program, *flags, '--report', report], cwd=self.tree, capture_output=True,
+                               text=True, timeout=300)
+        if ended.returncode:
+            sys.exit(f'{program} ends with {ended.returncode}: {ended.stderr.strip()}')
+        return json.loads(report.read_text())
+
 
 class Run:
     def __init__(self, folder, report):

@@ -117,6 +117,24 @@ TEST_CASE("the simulation agrees with the formulas within 2 % if their assumptio
     }
 }
 
+TEST_CASE("a job waits for spares as often as more devices are in repair than there are spares") {
+  // Failures arrive at random, and each device is in repair for a fixed time, so the number in
+  // repair is Poisson distributed, with mean repair/M (Palm's theorem, for queues M/G/∞).
+  GoodputRequest request = textbook();
+  const double mean = request.repair / (request.device_mtbf / 16384);
+  for (const int spares : {4, 8, 12}) {
+    double probability = std::exp(-mean), at_most = probability;
+    for (int i = 1; i <= spares; ++i) at_most += probability *= mean / i;
+    request.spares = spares;
+    const Account all = simulate(request, Strategy::spares, 16384, 3600).all;
+    CAPTURE(spares);
+    // The detection of a failure takes time that would otherwise be waiting.
+    const double waiting =
+        static_cast<double>(all.waiting + all.detection) / static_cast<double>(all.total);
+    CHECK(waiting == doctest::Approx(1 - at_most).epsilon(0.05));
+  }
+}
+
 TEST_CASE("goodput falls with ranks and with every cost") {
   const GoodputRequest request = textbook();
   for (const Strategy strategy : {Strategy::restart, Strategy::memory, Strategy::quorum}) {

@@ -60,7 +60,7 @@ std::string comparison(const GoodputRequest& request, std::vector<Point> points)
   GoodputRequest restored = request;
   const auto restore = [&](bool violated, const std::string& assumption) {
     if (!violated) return;
-    text += fmt::format("  {}: then at most {:.1f} %.\n", assumption,
+    text += fmt::format("  The formula assumes {}, they differ by at most {:.1f} %.\n", assumption,
                         largest_difference(again(restored, points)));
   };
   const bool other_law = request.every || request.law != Law::exponential;
@@ -69,22 +69,22 @@ std::string comparison(const GoodputRequest& request, std::vector<Point> points)
     restored.device_mtbf = law_for(request, 1).mean_seconds() * points.front().ranks;
     restored.every.reset();
   }
-  restore(other_law, "It assumes exponential times between failures. With these, of the same mean");
+  restore(other_law, "exponential times between failures. With these, of the same mean");
   const bool finite = request.steps.has_value();
   restored.steps.reset();
-  restore(finite, "It assumes that a run lasts for many failures. In one long run");
+  restore(finite, "a run of many failures. In one long run");
   const Strategy strategy = points.front().strategy;
   const bool at_once = strategy == Strategy::restart && request.hidden == 0;
   restored.hidden = restored.transfer = 0;
   restore(!at_once && (strategy == Strategy::restart || strategy == Strategy::memory),
-          "It assumes that a checkpoint can be used at once. If it could");
+          "that a checkpoint can be used at once. Without a delay");
   restored.spares = 1'000'000;
-  restore(strategy == Strategy::spares, "It assumes that a spare is always there. With a million");
+  restore(strategy == Strategy::spares, "that a spare is always there. With a million spares");
   if (strategy == Strategy::memory) {
     restored.checkpoint = restored.snapshot;
     restored.restart = restored.reload;
     for (Point& point : points) point.strategy = Strategy::restart;
-    restore(true, "It assumes that no failure takes a rank and its peer. If the copies survived");
+    restore(true, "that no failure takes a rank and its peer. If all copies survive");
   }
   return text;
 }

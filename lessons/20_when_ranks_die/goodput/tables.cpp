@@ -18,6 +18,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string law_text(const GoodputRequest& request) {
+  if (request.every && request.every->first == request.every->second)
+    return fmt::format("one of the job every {}", duration_text(request.every->first));
   if (request.every)
     return fmt::format("one of the job every {} to {}, evenly distributed",
                        duration_text(request.every->first), duration_text(request.every->second));
@@ -44,8 +46,8 @@ void print_heading(const GoodputRequest& request, Strategy strategy) {
              : strategy == Strategy::spares ? "a spare has taken over"
                                             : "all ranks train again");
   if (request.steps)
-    fmt::print("Simulated: {} runs of {} steps for each figure\n", request.runs.value_or(1000),
-               *request.steps);
+    fmt::print("Simulated: {} run{} of {} steps for each figure\n", request.runs.value_or(1000),
+               request.runs.value_or(1000) == 1 ? "" : "s", *request.steps);
   else
     fmt::print("Simulated: about {} failures for each figure\n", request.failures);
 }
@@ -176,6 +178,7 @@ void print_intervals(const GoodputRequest& request) {
   const int ranks = request.ranks.front();
   print_heading(request, strategy);
   const RestartModel model = model_for(request, strategy, ranks);
+  const bool restarts = strategy == Strategy::restart || strategy == Strategy::memory;
   fmt::print("{} ranks: a failure every {}\n", ranks, duration_text(model.mtbf));
   const std::vector<Point> points =
       request.steps && request.interval
@@ -189,7 +192,7 @@ void print_intervals(const GoodputRequest& request) {
   for (const Point& point : points)
     fmt::print("{:>8}{:>12}{:>11}{:>9}{:>13}{}", point.interval,
                interval_text(request, point.interval), percent(point.goodput()),
-               percent(point.predicted), first_order_text(point.first_order),
+               percent(point.predicted), restarts ? first_order_text(point.first_order) : "-",
                parts_text(point.simulated.all));
   if (request.steps) {
     fmt::print("\n");
@@ -200,7 +203,7 @@ void print_intervals(const GoodputRequest& request) {
                  static_cast<double>(point.simulated.all.failures) /
                      static_cast<double>(point.simulated.runs));
   }
-  if (strategy == Strategy::restart || strategy == Strategy::memory) {
+  if (restarts) {
     const std::int64_t best = model.best_steps(request.step);
     fmt::print("\nThe best interval: {} by Young, {} by Daly; by the formula {} steps, {}\n",
                duration_text(model.young()), duration_text(model.daly()), best,
@@ -216,6 +219,7 @@ void print_intervals(const GoodputRequest& request) {
                                       100 * std::abs(first_order / model.goodput(best_seconds) - 1))
                         : "negative");
   }
+  if (!restarts) fmt::print("\n");
   fmt::print("{}", comparison(request, points));
   write_report(request, points);
 }
