@@ -68,6 +68,11 @@ class Coordinator {
   virtual void stall(Rank& rank) = 0;
 };
 
+/// A library's collectives work only on the run's own transport.
+inline Collectives collectives_of(const Rank& rank, const Coordinator::Connection& connection) {
+  return connection.own ? Collectives::built_in : rank.endpoint.collectives;
+}
+
 /// Ends the waits in the trace that a lost member has cut short. For survivors.
 inline void end_waits(Rank& rank) {
   rank.trace.end_abandoned(rank.compute.host_lane(), rank.compute.now());

@@ -16,10 +16,11 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/comm/group.h"
-#include "core/comm/threads/thread_fabric.h"
+#include "core/comm/transport/busy_rank.h"
+#include "lessons/20_when_ranks_die/ballot.h"
 #include "lessons/20_when_ranks_die/coordinator.h"
 #include "lessons/20_when_ranks_die/faults.h"
+#include "lessons/20_when_ranks_die/member_network.h"
 
 namespace lockstep {
 
@@ -52,7 +53,7 @@ class Lighthouse final : public Coordinator {
     rank.transport->check();
     std::unique_lock lock{mutex_};
     if (!failure_.empty()) throw RunError(failure_);
-    arrived_[rank.id] = {step, rank.compute.now(), &rank};
+    arrived_[rank.id] = {step, rank.compute.now()};
     const bool joins = !alive_.contains(rank.id);
     if (joins && step < step_)
       throw RunError(fmt::format("rank {} returned for step {}, but the others are in step {}",
@@ -69,17 +70,10 @@ class Lighthouse final : public Coordinator {
   }
 
   Connection connect(Rank& rank, const Quorum& quorum) override {
-    std::unique_lock lock{mutex_};
-    auto own = networks_[static_cast<std::size_t>(quorum.number)].training->endpoint(
-        rank.id, rank.transport->combines());
-    lock.unlock();
-    if (rank.gpu) own->use(*rank.gpu);
-    own->count_on(*rank.transport);
-    own->computes_on(rank.compute);
-    // Messages of different quorums have different flows in the trace.
-    own->open_channels(quorum.number * channels_of_quorum);
-    Transport& transport = *own;
-    return {std::move(own), transport, transport.open_channels(Group::channels_taken)};
+    return network_of(quorum).connect(rank);
+  }
+  std::unique_ptr<Transport> storage(Rank& rank, const Quorum& quorum) override {
+    return network_of(quorum).storage(rank);
   }
 
   Vote vote(Rank& rank, const Quorum& quorum, std::uint32_t checksum) override {
@@ -102,13 +96,6 @@ class Lighthouse final : public Coordinator {
   bool is_broken(const Quorum& quorum) override {
     std::lock_guard lock{mutex_};
     return broken(quorum);
-  }
-
-  std::unique_ptr<Transport> storage(Rank& rank, const Quorum& quorum) override {
-    std::lock_guard lock{mutex_};
-    const auto place = std::ranges::find(quorum.members, rank.id) - quorum.members.begin();
-    return networks_[static_cast<std::size_t>(quorum.number)].storage->endpoint(
-        static_cast<int>(place));
   }
 
   void leave(Rank& rank, const std::function<void()>& forget) override {
@@ -144,31 +131,21 @@ class Lighthouse final : public Coordinator {
   }
 
  private:
-  /// The channels that a quorum's members open on its network at most.
-  static constexpr int channels_of_quorum = 4;
   /// The attempts that may fail in a row although no member is lost, or because of corrupt states.
   static constexpr int most_void_attempts = 3;
 
   struct Arrival {
     int step = 0;
     Picoseconds time = 0;
-    Rank* rank = nullptr;
-  };
-  /// What connects the members of a quorum.
-  struct Network {
-    Network(int ranks, const std::set<int>& members, double patience)
-        : training(std::make_unique<ThreadFabric>(ranks, patience)),
-          storage(std::make_unique<ThreadFabric>(static_cast<int>(members.size()))) {
-      for (int rank = 0; rank < ranks; ++rank)
-        if (!members.contains(rank)) training->finish(rank);
-    }
-    std::unique_ptr<ThreadFabric> training;
-    std::unique_ptr<ThreadFabric> storage;  ///< of the threads that save checkpoints
   };
   enum class Waits { for_members, for_votes, for_its_step };
 
   bool broken(const Quorum& quorum) const {
-    return quorum.number != quorum_.number || !networks_.back().training->failure().empty();
+    return quorum.number != quorum_.number || !networks_.back()->failure().empty();
+  }
+  const MemberNetwork& network_of(const Quorum& quorum) const {
+    std::lock_guard lock{mutex_};
+    return *networks_[static_cast<std::size_t>(quorum.number)];
   }
 
   /// Forms the next quorum if everybody who should be in it has arrived.
@@ -190,7 +167,7 @@ class Lighthouse final : public Coordinator {
   void form(int step, const std::set<int>& members) {
     const std::vector<int> before = quorum_.members;
     const std::vector<int> now{members.begin(), members.end()};
-    const std::string why = networks_.empty() ? "" : networks_.back().training->failure();
+    const std::string why = networks_.empty() ? "" : networks_.back()->failure();
     void_attempts_ = !why.empty() && before == now ? void_attempts_ + 1 : 0;
     if (void_attempts_ == most_void_attempts)
       return throw_later(fmt::format("step {} failed {} times with the same ranks: {}", step,
@@ -209,7 +186,7 @@ class Lighthouse final : public Coordinator {
     for (const int rank : members) latest_ = std::max(latest_, arrived_[rank].time);
     if (networks_.empty() || before != quorum_.members || !why.empty()) {
       quorum_.number = static_cast<int>(networks_.size());
-      networks_.emplace_back(ranks_, members, patience_);
+      networks_.push_back(std::make_unique<MemberNetwork>(ranks_, quorum_, patience_));
       if (!before.empty() && step == step_)
         events_.push_back({step, list_of(quorum_.members) + " attempted the step again"});
     }
@@ -225,34 +202,29 @@ class Lighthouse final : public Coordinator {
   }
 
   void count_votes() {
-    std::map<std::uint32_t, std::set<int>> by_checksum;
-    for (const auto& [rank, checksum] : votes_) by_checksum[checksum].insert(rank);
-    outcome_ = Vote::commit;
-    if (by_checksum.size() > 1) find_corrupt(by_checksum);
-    if (outcome_ == Vote::commit) {
-      corrupt_attempts_ = 0;
-      current_ = alive_;
-      done_ = step_;
-    }
+    const auto corrupt = minority(votes_);
+    outcome_ = corrupt && corrupt->empty() ? Vote::commit : Vote::retry;
+    if (!corrupt)
+      throw_later(
+          fmt::format("step {}: the states of ranks {} differ, and no majority agrees, so nothing "
+                      "shows whose is corrupt; continue from a checkpoint",
+                      step_, fmt::join(quorum_.members, ", ")));
+    else if (corrupt->empty())
+      counts();
+    else
+      give_up_states(*corrupt);
     votes_.clear();
     ++ballots_;
     changed_.notify_all();
   }
-
-  /// The members' states should be bitwise identical. Those that differ from the majority's are
-  /// corrupt.
-  void find_corrupt(const std::map<std::uint32_t, std::set<int>>& by_checksum) {
-    outcome_ = Vote::retry;
-    const auto most = std::ranges::max_element(by_checksum, {},
-                                               [](const auto& each) { return each.second.size(); });
-    if (2 * most->second.size() <= votes_.size())
-      return throw_later(
-          fmt::format("step {}: the states of ranks {} differ, and no majority agrees, so nothing "
-                      "shows whose is corrupt; continue from a checkpoint",
-                      step_, fmt::join(quorum_.members, ", ")));
-    std::vector<int> corrupt;
-    for (const auto& [rank, checksum] : votes_)
-      if (checksum != most->first) corrupt.push_back(rank);
+  /// The step counts.
+  void counts() {
+    corrupt_attempts_ = 0;
+    current_ = alive_;
+    done_ = step_;
+  }
+  /// These members are to take the state from the others.
+  void give_up_states(const std::vector<int>& corrupt) {
     for (const int rank : corrupt) current_.erase(rank);
     if (++corrupt_attempts_ == most_void_attempts)
       throw_later(
@@ -260,13 +232,12 @@ class Lighthouse final : public Coordinator {
                       "in a row, although it has taken the others' state",
                       step_, list_of(corrupt), corrupt_attempts_));
     events_.push_back({step_, fmt::format("the parameters of {} differ from those of the {} others",
-                                          list_of(corrupt), most->second.size())});
+                                          list_of(corrupt), votes_.size() - corrupt.size())});
   }
 
   void break_connections(const std::string& why) {
     if (networks_.empty()) return;
-    networks_.back().training->fail(why);
-    networks_.back().storage->fail(why);
+    networks_.back()->fail(why);
     changed_.notify_all();
   }
 
@@ -344,8 +315,8 @@ class Lighthouse final : public Coordinator {
   std::map<int, std::uint32_t> votes_;
   int ballots_ = 0;
   Vote outcome_ = Vote::commit;
-  int void_attempts_ = 0, corrupt_attempts_ = 0;  ///< in a row
-  std::vector<Network> networks_;                 ///< by quorum; Transports refer to them
+  int void_attempts_ = 0, corrupt_attempts_ = 0;          ///< in a row
+  std::vector<std::unique_ptr<MemberNetwork>> networks_;  ///< by quorum; Transports refer to them
   std::vector<Event> events_;
   std::string failure_;
 };

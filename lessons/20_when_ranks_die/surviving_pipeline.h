@@ -81,7 +81,7 @@ class SurvivingPipeline final : public Survivor {
           const SurvivalSettings& settings)
         : connection(coordinator.connect(rank, quorum)),
           plan(plan_of_pipeline(rank.plan, static_cast<int>(quorum.members.size()))),
-          endpoint{connection.transport, rank.device, rank.endpoint.collectives},
+          endpoint{connection.transport, rank.device, collectives_of(rank, connection)},
           group(endpoint, quorum.members, "pp", connection.channels),
           place(plan.place(group.rank())),
           model(plan, place, rank.device),

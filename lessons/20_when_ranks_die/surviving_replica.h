@@ -60,8 +60,8 @@ class SurvivingReplica final : public Survivor {
     Members(Rank& rank, Coordinator& coordinator, const Quorum& quorum, Gpt& model,
             const SurvivalSettings& settings)
         : connection(coordinator.connect(rank, quorum)),
-          group({connection.transport, rank.device, rank.endpoint.collectives}, quorum.members,
-                "dp", connection.channels),
+          group({connection.transport, rank.device, collectives_of(rank, connection)},
+                quorum.members, "dp", connection.channels),
           gradients(model, group, settings.bucket_bytes) {
       auto storage = settings.save.empty() ? nullptr : coordinator.storage(rank, quorum);
       if (storage) saves.emplace(std::move(storage), settings.save, rank.plan);
