@@ -14,13 +14,15 @@
 #include "lessons/20_when_ranks_die/coordinator.h"
 #include "lessons/20_when_ranks_die/fault_injection.h"
 #include "lessons/20_when_ranks_die/peer_checkpoint.h"
-#include "lessons/20_when_ranks_die/survivor.h"
+#include "lessons/20_when_ranks_die/when_ranks_die.h"
 
 namespace lockstep {
 
-/// Returns the plan of a pipeline of `members` ranks.
+/// Returns the plan of a pipeline of `members` ranks. If there are fewer than the run began with,
+/// the layers are divided evenly, whatever --split says.
 inline Plan plan_of_pipeline(const Plan& plan, int members) {
   Plan fewer = plan;
+  if (members != plan.stages()) fewer.split.clear();
   fewer.set_mesh(Mesh::along(Axis::pp, members));
   return fewer;
 }

@@ -10,7 +10,7 @@
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "lessons/20_when_ranks_die/coordinator.h"
 #include "lessons/20_when_ranks_die/fault_injection.h"
-#include "lessons/20_when_ranks_die/survivor.h"
+#include "lessons/20_when_ranks_die/when_ranks_die.h"
 
 namespace lockstep {
 

@@ -19,6 +19,14 @@ chmod 600 "$scratch/token"
 valid_value() { # LESSON FLAG WORDS DEFAULT
   local lesson=$1 flag=$2 words=$3 default=$4
   case $lesson$flag in
+    18*--pp) echo "--pp 4 --method 1f1b" ;;
+    20*--pp) echo "--pp 4" ;;
+    18*--time) echo "--time forward=1ms,backward=2ms --pp 4 --method 1f1b" ;;
+    18*--steps) echo "--steps 20" ;;
+    18*--split) echo "--pp 4 --method 1f1b --split 3,1,2,2" ;;
+    20*--split) echo "--pp 4 --split 3,1,2,2" ;;
+    18*--save) echo "--save $scratch/new --method data-parallel" ;;
+    20*--flip) echo "--flip 1@7 --how thrown --faults none" ;;
     16*--cp) echo "--cp 2 --batch 64 --experts 16" ;;
     17*--cp) echo "--cp 2 --recompute selective" ;;
     16*--[pdt]p | 1[67]*--ep) echo "$flag 2 --batch 64" ;;

@@ -195,7 +195,7 @@ TEST_CASE("A folding that does not fit is refused") {
   };
   CHECK(complaint_of<UsageError>([&] {
           replay(Folding{{{1, 4, 1}}});
-        }) == "these operations can't be replayed: folded ranks have different links");
+        }) == "these operations can't be replayed: folded ranks have different links or devices");
   // Stages compute different layers: their messages do not match.
   CHECK_THROWS_AS(replay(Folding{{{16, 2, 1}}}), UsageError);
 }

@@ -294,7 +294,7 @@ TEST_CASE("a rank's lanes are collapsed, pinned and hidden by its name") {
   Interactive viewer{sample_1f1b(4, 8, 3)};
   const StripLayout& lanes = viewer.screen.lanes();
   const auto y_of = [&](int rank) {
-    const RankGroup& group = *lanes.find(rank);
+    const viz::RankGroup& group = *lanes.find(rank);
     return lanes_top + group.top + lanes.strips()[group.first].height / 2;
   };
   const std::size_t all = lanes.strips().size();

@@ -237,12 +237,12 @@ TEST_CASE("a dragged name moves its row, and a right click opens the menu") {
   viewer.frame();
   const auto y_of_rank = [&](int rank) {
     const StripLayout& lanes = viewer.screen.lanes();
-    const RankGroup& group = *lanes.find(rank);
+    const viz::RankGroup& group = *lanes.find(rank);
     return 172 + group.top + lanes.strips()[group.first].height / 2;
   };
   viewer.drag(60, y_of_rank(3), 60, y_of_rank(1));
   std::vector<int> order;
-  for (const RankGroup& group : viewer.screen.lanes().groups()) order.push_back(group.rank->rank);
+  for (const viz::RankGroup& group : viewer.screen.lanes().groups()) order.push_back(group.rank->rank);
   CHECK(order == std::vector{0, 3, 1, 2});
 
   const TimelineSpan action = viewer.action(2, 1, Category::forward, 4);

@@ -12,6 +12,16 @@
 
 namespace lockstep {
 
+// How a training goes on after a rank has died:
+//
+//     coordinator.h          says who takes part in a step, and whether the step counts; for
+//     threads
+//                            lighthouse.h implements it, and timetable.h if ranks leave as planned
+//     surviving_replica.h    along dp: every replica has the whole state, so the others go on
+//     surviving_pipeline.h   along pp: the others load the dead stage's state from a neighbour's
+//                            memory (peer_checkpoint.h), and divide the layers among themselves
+//     faults.h               which rank dies when (fault_injection.h makes it so)
+
 /// What the ranks of a run agree on.
 struct SurvivalSettings {
   std::int64_t bucket_bytes = 0;  ///< of gradients, along dp
