@@ -14,7 +14,7 @@ LOSSES = (2.6, 3.7)
 
 def draw(_):
     with TABLE.open(encoding='utf-8') as file:
-        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file, skipinitialspace=True)]
     out = Drawing(960, 430, "DiLoCo's loss beside bytes and time")
     panel(out, rows, 66, 'sent by a worker, MB', lambda row: row['bytes_sent'] / 1e6, (0.5, 100), (1, 10, 100))
     panel(out, rows, 520, 'modelled time, s', lambda row: row['seconds'], (0.4, 30), (0.5, 1, 2, 5, 10, 20))

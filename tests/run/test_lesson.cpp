@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -15,6 +16,8 @@
 
 #include "core/base/error.h"
 #include "core/run/lesson.h"
+#include "core/run/report/parity.h"
+#include "core/run/report/solo_device.h"
 #include "core/timeline/reader.h"
 #include "core/trace/writer.h"
 #include "tests/support/comes_true.h"
@@ -182,6 +185,63 @@ TEST_CASE("a difference that the lesson's own comparison finds fails the parity 
   CHECK(run("two choices differ", "on") == std::tuple{1, 2, 3});
   CHECK(nlohmann::json::parse(read_file(report))["parity"]["difference"] == "two choices differ");
   CHECK(run("two choices differ", "off") == std::tuple{0, 0, 2});
+}
+
+TEST_CASE("a lesson's own reference replaces ordinary training on one device") {
+  const TemporaryFolder folder;
+  const std::string text = folder.file("text", std::string(1000, 'x'));
+  // The lesson updates its model twice in each step, which one device does not.
+  const auto run = [&](const std::string& kind) {
+    std::vector<std::string> flags{"lesson",   "--ranks", "1",        "--quiet", "--trace",
+                                   "none",     "--data",  text,       "--steps", "2",
+                                   "--layers", "1",       "--hidden", "16"};
+    std::vector<char*> words;
+    for (std::string& flag : flags) words.push_back(flag.data());
+    Lesson lesson{{.name = "99 test", .question = "?", .batch = 2, .microbatches = {1}},
+                  static_cast<int>(words.size()),
+                  words.data()};
+    int calls = 0;
+    if (kind != "none")
+      lesson.reference("a device that hurries",
+                       [&](const ReferenceRun& again) -> std::optional<Reference> {
+                         ++calls;
+                         if (kind == "nothing") return {};
+                         SoloDevice one;
+                         const Plan plan = again.options.plan.on_one_device();
+                         Gpt model{plan, plan.place(0), one};
+                         AdamW optimizer{model.parameters(), one, plan.optimizer};
+                         Reference reference;
+                         for (int step = 0; step < again.phases.front().steps; ++step) {
+                           const Batch batch =
+                               again.corpus.batch(plan.seed, step, {.microbatches = 1, .size = 2});
+                           model.zero_gradients();
+                           reference.losses.push_back(accumulate_gradients(model, batch));
+                           for (int i = 0; i < (kind == "right" ? 2 : 3); ++i) optimizer.step();
+                         }
+                         for (const Parameter* parameter : model.parameters())
+                           reference.parameters.push_back(
+                               {parameter->name, parameter->order, parameter->f32_values(one)});
+                         return reference;
+                       });
+    const int code = lesson.run([&](Rank& rank) {
+      Gpt model{rank.plan, rank.place, rank.device};
+      AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
+      const auto predicted = Predicted::without_memory("nothing is predicted here");
+      for (const Batch& batch : lesson.batches(rank, lesson.phases().front(), predicted)) {
+        model.zero_gradients();
+        const double loss = accumulate_gradients(model, batch);
+        optimizer.step();
+        optimizer.step();
+        lesson.record_loss(rank, loss);
+      }
+      lesson.finish(rank, model.parameters(), optimizer);
+    });
+    return std::pair{code, calls};
+  };
+  CHECK(run("none") == std::pair{1, 0});
+  CHECK(run("right") == std::pair{0, 1});
+  CHECK(run("wrong") == std::pair{1, 1});
+  CHECK(run("nothing") == std::pair{1, 1});
 }
 
 TEST_CASE("a run on the meta device reports its counts, and no losses") {

@@ -1,8 +1,10 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <vector>
 
 #include "core/timeline/analysis.h"
+#include "core/timeline/pipeline_analysis.h"
 
 using namespace lockstep;
 
@@ -199,4 +201,35 @@ TEST_CASE("what one rank did in a step: its time, its bytes and its memory") {
   CHECK(memory_peak(timeline, second, 0)->total() == 55);
   CHECK(memory_peak(timeline, second, 1)->total() == 15);
   CHECK_FALSE(memory_peak(timeline, first, 1));
+}
+
+TEST_CASE("a microbatch whose forward ran in an earlier step is in flight from the step's start") {
+  // A pipeline that is not empty between its steps: F0 F1 | F2 B0 F3 B1 | B2 B3.
+  Timeline timeline;
+  const auto action = [&](int step, Category category, int microbatch, Picoseconds start) {
+    TimelineSpan span{.start = start, .end = start + 1, .name = timeline.intern("action")};
+    span.category = category;
+    span.stage = 0;
+    span.microbatch = microbatch;
+    span.step = step;
+    timeline.add(0, 0, span);
+  };
+  action(0, Category::forward, 0, 0);
+  action(0, Category::forward, 1, 1);
+  action(1, Category::forward, 2, 2);
+  action(1, Category::backward, 0, 3);
+  action(1, Category::forward, 3, 4);
+  action(1, Category::backward, 1, 5);
+  action(2, Category::backward, 2, 6);
+  action(2, Category::backward, 3, 7);
+  timeline.settle();
+  const auto numbers = [&](int step) {
+    std::vector<int> found;
+    for (const InFlight& each : microbatches_in_flight(timeline, step).front())
+      found.push_back(each.microbatches);
+    return found;
+  };
+  CHECK(numbers(0) == std::vector{1, 2});
+  CHECK(numbers(1) == std::vector{2, 3, 2, 3, 2});
+  CHECK(numbers(2) == std::vector{2, 1, 0});
 }
