@@ -95,6 +95,12 @@ class LowCommunicationFlags {
           "of "
           "the table at different times; leave --tied out");
     if (is("diloco") || is("streaming")) check_outer(options);
+    if (!options.output.save.empty() && !is("1f1b") && !is("data-parallel"))
+      refuse(fmt::format("--save {} with --method {}: {}; use --export to keep the trained model",
+                         options.output.save, method_,
+                         is("pipedream") ? "an interrupted run's pipeline is full of microbatches"
+                                         : "a checkpoint has one optimizer, but every worker has "
+                                           "its own"));
   }
 
   void check_outer(const Options& options) const {
@@ -114,11 +120,6 @@ class LowCommunicationFlags {
       throw UsageError(fmt::format(
           "--outer-momentum {:g}: a momentum is at least 0 and below 1; use --outer-momentum 0.9",
           momentum_));
-    if (!options.output.save.empty())
-      throw UsageError(fmt::format(
-          "--save {} with --method {}: a checkpoint has one optimizer, but every worker has its "
-          "own; use --export to keep the trained model",
-          options.output.save, method_));
     if (is("streaming")) check_streaming(options);
   }
 

@@ -3,20 +3,16 @@
 #include "core/run/lesson.h"
 #include "lessons/18_low_communication/diloco.h"
 #include "lessons/18_low_communication/experiment/whole_run.h"
-#include "lessons/18_low_communication/inner_optimizer.h"
 #include "lessons/18_low_communication/low_communication.h"
 #include "lessons/18_low_communication/pipedream.h"
-#include "lessons/18_low_communication/prediction.h"
 #include "lessons/18_low_communication/streaming.h"
 
 using namespace lockstep;
 
-namespace {
-
 // Every rank is a worker with a copy of the model and its share of the batch. Data parallelism sums
 // the gradients in every step. DiLoCo takes inner steps without any communication, and sums the
 // pseudo-gradients of H of them; streaming DiLoCo does so for one fragment at a time.
-void train_workers(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flags) {
+static void train_workers(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flags) {
   Group& workers = rank.group(Axis::dp);
   Gpt model{rank.plan, rank.place, rank.device};
   InnerOptimizer inner{model, lesson.optimizer(), flags.sgd()};
@@ -34,18 +30,17 @@ void train_workers(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flag
     replicas.emplace(model, workers, one_bucket).set(GradientSync::bucket);
 
   WholeRun whole{rank};
-  for (const Phase& phase : lesson.phases()) {
-    for (const Batch& mine : lesson.batches(rank, phase, flags.predict(rank, steps))) {
-      model.zero_gradients();
-      const BatchLoss loss = accumulate_gradients(model, mine);
-      if (replicas) replicas->sum_gradients();
-      // The loss is divided by the tokens of all workers. A worker's own step needs the mean over
-      // its own tokens.
-      inner.step(replicas ? 1 : static_cast<float>(workers.size()));
-      if (diloco) diloco->after_step();
-      if (streaming) streaming->after_step();
-      lesson.record_loss(rank, loss);
-    }
+  const Phase phase = lesson.phases().front();
+  for (const Batch& mine : lesson.batches(rank, phase, flags.predict(rank, steps))) {
+    model.zero_gradients();
+    const BatchLoss loss = accumulate_gradients(model, mine);
+    if (replicas) replicas->sum_gradients();
+    // The loss is divided by the tokens of all workers. A worker's own step needs the mean over its
+    // own tokens.
+    inner.step(replicas ? 1 : static_cast<float>(workers.size()));
+    if (diloco) diloco->after_step();
+    if (streaming) streaming->after_step();
+    lesson.record_loss(rank, loss);
   }
   whole.report(lesson, rank);
   lesson.finish(rank, model.parameters(), inner.adamw());
@@ -53,7 +48,7 @@ void train_workers(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flag
 
 // Every rank is a stage of one pipeline. 1F1B drains the pipeline after each batch, and then
 // updates the weights. PipeDream never drains it, and updates them after each microbatch.
-void train_stages(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flags) {
+static void train_stages(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flags) {
   Group& stages = rank.group(Axis::pp);
   Gpt stage{rank.plan, rank.place, rank.device};
   AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
@@ -62,32 +57,28 @@ void train_stages(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flags
   const Boundary boundary = rank.plan.boundary(m);
 
   WholeRun whole{rank};
+  std::optional<PipeDream> pipedream;
   if (flags.is("pipedream")) {
-    PipeDream pipeline{rank.endpoint, stages, stage, optimizer, boundary, m, steps};
+    pipedream.emplace(rank.endpoint, stages, stage, optimizer, boundary, m, steps);
     for (const Phase& phase : pipedream_phases(stages.size(), m, steps))
       for (Batch& batch :
            lesson.batches(rank, phase, predict_pipedream(rank.plan, rank.place, phase, steps)))
-        lesson.record_loss(rank, pipeline.step(std::move(batch)));
-    whole.report(lesson, rank);
-    lesson.finish(rank, stage.parameters(), optimizer);
-    return;
-  }
-  const Schedule schedule = one_f_one_b(stages.size(), m);
-  PipelineExecutor pipeline{rank.endpoint, stages, schedule, {&stage}, boundary};
-  PipelineUpdate update{rank.endpoint, stages, rank.plan, {&stage}, optimizer};
-  for (const Phase& phase : lesson.phases())
-    for (const Batch& batch :
-         lesson.batches(rank, phase, predict_gpipe(rank.plan, rank.place, schedule))) {
+        lesson.record_loss(rank, pipedream->step(std::move(batch)));
+  } else {
+    const Schedule schedule = one_f_one_b(stages.size(), m);
+    const Predicted predicted = predict_gpipe(rank.plan, rank.place, schedule);
+    PipelineExecutor pipeline{rank.endpoint, stages, schedule, {&stage}, boundary};
+    PipelineUpdate update{rank.endpoint, stages, rank.plan, {&stage}, optimizer};
+    for (const Batch& batch : lesson.batches(rank, lesson.phases().front(), predicted)) {
       stage.zero_gradients();
       const std::optional<BatchLoss> loss = pipeline.step(batch);
       update.step();
       lesson.record_loss(rank, loss);
     }
+  }
   whole.report(lesson, rank);
   lesson.finish(rank, stage.parameters(), optimizer);
 }
-
-}  // namespace
 
 int main(int argc, char** argv) {
   Lesson lesson{low_communication(), argc, argv};

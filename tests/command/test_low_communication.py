@@ -166,7 +166,8 @@ def check_refusals(program):
                          (['--method', 'pipedream'], '--method pipedream'), (['--method', '1f1b', '--pp', 2], '--method 1f1b'),
                          (['--pp', 2], '--method diloco'), (['--method', 'pipedream', '--pp', 2, '--ranks', 2, '--tied'], '--tied'),
                          (['--method', 'pipedream', '--pp', 2, '--ranks', 2, '--inner', 'sgd'], '--inner sgd'),
-                         (['--every', 4, '--save', '/tmp/none'], '--save'), (['--every', 4, '--time', 'forward=1ms'], '--time')):
+                         (['--every', 4, '--save', '/tmp/none'], '--save'),
+                         (['--method', 'pipedream', '--pp', 2, '--ranks', 2, '--save', '/tmp/none'], '--save'), (['--every', 4, '--time', 'forward=1ms'], '--time')):
         run = Run(program, *flags)
         claim(f'{run.name} is refused', run.ended.returncode == 2, f'exit code {run.ended.returncode}')
         claim(f'{run.name} is refused in one line', run.ended.stderr.count('\n') == 1, run.ended.stderr)

@@ -40,7 +40,7 @@ class Family:
     trains: bool = True                              # whether the lesson trains a model
     by_data: tuple = ()                              # see Configuration
     chunks: int = 1                                  # the most stages per rank
-    keeps: str = '--save'                            # --export if every rank has an optimizer of its own
+    keeps: str = '--save'                            # --export if the lesson can't resume
 
 
 def _bucket(draw, model):
@@ -191,7 +191,8 @@ FAMILIES = {
         '--method': lambda draw, model: 'streaming', '--every': _every, '--fragments': _fragments,
         '--delay': lambda draw, model: draw.randint(0, model['--every'] - 1),
         '--mix': lambda draw, model: draw.choice((0, 0.25, 0.5))}, precisions=(), keeps='--export'),
-    'PipeDream': Family('lesson_18_low_communication', {'dp': (1,), 'pp': FEW}, {'--method': _pipedream}, precisions=()),
+    'PipeDream': Family('lesson_18_low_communication', {'dp': (1,), 'pp': FEW}, {'--method': _pipedream}, precisions=(),
+        keeps='--export'),
 }
 
 
