@@ -7,7 +7,6 @@
 #include "core/base/error.h"
 #include "core/run/lesson.h"
 #include "lessons/02_data_parallel/replica_lesson.h"
-#include "lessons/18_low_communication/experiment/one_device.h"
 #include "lessons/18_low_communication/prediction.h"
 
 namespace lockstep {
@@ -28,7 +27,7 @@ inline LessonInfo low_communication() {
 /// The lesson's own flags.
 class LowCommunicationFlags {
  public:
-  /// Adds the flags, their checks and the run's reference to a lesson.
+  /// Adds the flags and their checks to a lesson.
   explicit LowCommunicationFlags(Lesson& lesson)
       : method_(lesson.flag(
             "--method", std::string{"diloco"},
@@ -48,8 +47,6 @@ class LowCommunicationFlags {
         mix_(lesson.flag("--mix", 0.5,
                          "streaming: weight of the worker's own values when the sum is used")) {
     lesson.check([this](const Options& options) { check(options); });
-    lesson.reference("one device that takes each rank's role in turn",
-                     [this](const ReferenceRun& run) { return reference(run); });
   }
 
   bool is(const std::string& method) const { return method_ == method; }
@@ -143,16 +140,6 @@ class LowCommunicationFlags {
     if (!(mix_ >= 0 && mix_ < 1))
       throw UsageError(fmt::format(
           "--mix {:g}: at 1, a worker would never use what the others send; use --mix 0.5", mix_));
-  }
-
-  /// What the run is compared with, unless ordinary training on one device has the same result.
-  std::optional<Reference> reference(const ReferenceRun& run) const {
-    if (is("pipedream")) return pipedream_on_one_device(run);
-    if (is("diloco"))
-      return SerialWorkers{run, outer(), {.fragments = 1, .delay = 0, .mix = 0}, sgd()}.train();
-    if (is("streaming")) return SerialWorkers{run, outer(), streaming(), sgd()}.train();
-    if (is("data-parallel") && sgd()) return sgd_on_one_device(run);
-    return {};
   }
 
   const std::string &method_, &inner_;

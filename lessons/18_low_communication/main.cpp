@@ -2,6 +2,7 @@
 #include "core/pipeline/update.h"
 #include "core/run/lesson.h"
 #include "lessons/18_low_communication/diloco.h"
+#include "lessons/18_low_communication/experiment/one_device.h"
 #include "lessons/18_low_communication/experiment/whole_run.h"
 #include "lessons/18_low_communication/low_communication.h"
 #include "lessons/18_low_communication/pipedream.h"
@@ -54,12 +55,11 @@ static void train_stages(Lesson& lesson, Rank& rank, const LowCommunicationFlags
   AdamW optimizer{stage.parameters(), rank.device, lesson.optimizer()};
   lesson.load(rank, stage.parameters(), optimizer);
   const int steps = lesson.options().run.steps, m = rank.plan.batch.microbatches;
-  const Boundary boundary = rank.plan.boundary(m);
 
   WholeRun whole{rank};
   std::optional<PipeDream> pipedream;
   if (flags.is("pipedream")) {
-    pipedream.emplace(rank.endpoint, stages, stage, optimizer, boundary, m, steps);
+    pipedream.emplace(rank.endpoint, stages, stage, optimizer, rank.plan.boundary(m), m, steps);
     for (const Phase& phase : pipedream_phases(stages.size(), m, steps))
       for (Batch& batch :
            lesson.batches(rank, phase, predict_pipedream(rank.plan, rank.place, phase, steps)))
@@ -67,7 +67,7 @@ static void train_stages(Lesson& lesson, Rank& rank, const LowCommunicationFlags
   } else {
     const Schedule schedule = one_f_one_b(stages.size(), m);
     const Predicted predicted = predict_gpipe(rank.plan, rank.place, schedule);
-    PipelineExecutor pipeline{rank.endpoint, stages, schedule, {&stage}, boundary};
+    PipelineExecutor pipeline{rank.endpoint, stages, schedule, {&stage}, rank.plan.boundary(m)};
     PipelineUpdate update{rank.endpoint, stages, rank.plan, {&stage}, optimizer};
     for (const Batch& batch : lesson.batches(rank, lesson.phases().front(), predicted)) {
       stage.zero_gradients();
@@ -83,6 +83,7 @@ static void train_stages(Lesson& lesson, Rank& rank, const LowCommunicationFlags
 int main(int argc, char** argv) {
   Lesson lesson{low_communication(), argc, argv};
   const LowCommunicationFlags flags{lesson};
+  compare_with_one_device(lesson, flags);
   return lesson.run([&](Rank& rank) {
     flags.is_pipeline() ? train_stages(lesson, rank, flags) : train_workers(lesson, rank, flags);
   });

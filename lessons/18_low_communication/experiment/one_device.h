@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/model/data.h"
+#include "core/run/lesson.h"
 #include "core/run/report/accumulate_in_order.h"
 #include "core/run/report/parity.h"
 #include "core/run/report/solo_device.h"
 #include "lessons/18_low_communication/inner_optimizer.h"
+#include "lessons/18_low_communication/low_communication.h"
 #include "lessons/18_low_communication/outer_optimizer.h"
 #include "lessons/18_low_communication/streaming.h"
 
@@ -81,10 +84,12 @@ inline Reference sgd_on_one_device(const ReferenceRun& run) {
   return reference;
 }
 
+/// DiLoCo as streaming: the whole model is one fragment, without delay or mixing.
+constexpr StreamingOptions whole_model{.fragments = 1, .delay = 0, .mix = 0};
+
 /// Trains the workers of DiLoCo, or of streaming DiLoCo, one after another.
 class SerialWorkers {
  public:
-  /// With DiLoCo, the whole model is one fragment without a delay.
   SerialWorkers(const ReferenceRun& run, const OuterOptions& outer,
                 const StreamingOptions& streaming, bool sgd)
       : run_(run),
@@ -254,6 +259,22 @@ inline Reference pipedream_on_one_device(const ReferenceRun& run) {
     }
   reference.parameters = named_values(model);
   return reference;
+}
+
+/// Compares the lesson's runs with one device that takes each rank's role in turn, unless ordinary
+/// training on one device has the same result. The flags must outlive the lesson's run.
+inline void compare_with_one_device(Lesson& lesson, const LowCommunicationFlags& flags) {
+  lesson.reference(
+      "one device that takes each rank's role in turn",
+      [&](const ReferenceRun& run) -> std::optional<Reference> {
+        if (flags.is("pipedream")) return pipedream_on_one_device(run);
+        if (flags.is("diloco"))
+          return SerialWorkers{run, flags.outer(), whole_model, flags.sgd()}.train();
+        if (flags.is("streaming"))
+          return SerialWorkers{run, flags.outer(), flags.streaming(), flags.sgd()}.train();
+        if (flags.is("data-parallel") && flags.sgd()) return sgd_on_one_device(run);
+        return {};
+      });
 }
 
 }  // namespace lockstep
