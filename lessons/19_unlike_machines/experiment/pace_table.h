@@ -60,9 +60,8 @@ class PaceTable {
     if (lesson.options().output.quiet) return;
     fmt::print("\n{}", ranks_table(plan, observed, step));
     fmt::print("\n");
-    if (!before.empty())
-      print_division("the even division", even_plan, before, even_step.step, "predicted");
-    if (!is_even) print_division("this division", plan, observed, this_step.step, "predicted");
+    if (!before.empty()) print_division("the even division", even_plan, before, even_step);
+    if (!is_even) print_division("this division", plan, observed, this_step);
     fmt::print("observed in the last step: {} ms\n", ms(step));
     if (!is_even)
       fmt::print("the even division takes {:.2f} times as long\n",
@@ -71,6 +70,7 @@ class PaceTable {
 
  private:
   static constexpr std::size_t most_rows = 32;
+  static constexpr int most_replicas = 8;
 
   static std::string pace_words(const Plan& plan, const StageWork& work) {
     return fmt::format("stage {} of replica {} sets the pace: rank {}, {}; {} ms x {} = {} ms",
@@ -80,23 +80,31 @@ class PaceTable {
   }
 
   static void print_division(const std::string& name, const Plan& plan,
-                             const std::vector<StageWork>& work, Picoseconds step,
-                             const std::string& how) {
+                             const std::vector<StageWork>& work, const Foreseen& foreseen) {
     const WorkDivision division = division_of(plan);
-    fmt::print("{}: {} ms {}\n", name, ms(step), how);
+    fmt::print("{}: {} ms predicted\n", name, ms(foreseen.step));
     for (const int first : plan.mesh.group(0, Axis::dp)) {
+      const int replica = plan.mesh.coordinate(first, Axis::dp);
+      if (replica == most_replicas) {
+        fmt::print("  ... and so on, {} replicas\n", division.shares.size());
+        break;
+      }
       std::vector<std::string> stages;
       for (int stage = 0; stage < plan.stages(); ++stage) {
         const int rank = plan.rank_holding(stage, first);
         stages.push_back(
             fmt::format("rank {} ({})", rank, plan.modelled->cluster.device_name(rank)));
       }
-      const int replica = plan.mesh.coordinate(first, Axis::dp);
-      fmt::print("  replica {}: {} microbatches, stages on {}\n", replica,
-                 division.shares[static_cast<std::size_t>(replica)], fmt::join(stages, ", "));
+      const int m = division.shares[static_cast<std::size_t>(replica)];
+      fmt::print("  replica {}: {} microbatch{}, stages on {}\n", replica, m, m == 1 ? "" : "es",
+                 fmt::join(stages, ", "));
     }
     fmt::print("  blocks of the stages: {}\n  {}\n", fmt::join(division.split, ","),
                pace_words(plan, pace_setter(work)));
+    if (const int rank = rank_over_memory(plan, foreseen.peak); rank >= 0)
+      fmt::print("  it does not fit: rank {} needs {} of {}\n", rank,
+                 human_bytes(foreseen.peak[static_cast<std::size_t>(rank)]),
+                 human_bytes(*memory_of(plan.modelled->cluster, rank)));
   }
 
   std::string ranks_table(const Plan& plan, const std::vector<StageWork>& observed,
