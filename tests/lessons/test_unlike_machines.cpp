@@ -1,8 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -182,8 +186,9 @@ TEST_CASE(
 
 TEST_CASE("random clusters with little memory: the division found fits, and is almost best") {
   Random random{91};
+  const int rounds = testing::portion_of(40, 10);
   int found_one = 0, even_fits = 0, missed = 0;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     Plan plan = random_plan(random);
     CAPTURE(round);
     const Plan even = divided(plan, even_division(plan));
@@ -218,6 +223,6 @@ TEST_CASE("random clusters with little memory: the division found fits, and is a
     CHECK(static_cast<double>(foreseen.step) <= 1.02 * static_cast<double>(shortest));
   }
   CHECK(missed == 0);
-  CHECK(found_one >= 10);
+  CHECK(found_one >= rounds / 4);
   CHECK(even_fits < found_one);
 }
