@@ -78,7 +78,7 @@ shown = [row.split('|')[2] for row in table.splitlines()]
 claim(f'README.md shows the reading paths of the course: {shown} and {paths}',
       [numbers(row) for row in shown] == [numbers(path) for path in paths])
 week = numbers(paths[1])
-claim('a week covers every lesson once', sorted(week) == list(range(len(lessons))))
+claim('a week covers every lesson once', sorted(week) == [int(name[:2]) for name in lessons])
 
 print(f'{counts[0]} passed, {counts[1]} failed')
 sys.exit(counts[1] > 0)
