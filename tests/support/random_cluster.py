@@ -68,6 +68,8 @@ def _add_groups(draw, cluster):
         if draw.random() < 0.4:
             nodes = {rank // cluster['ranks_per_node'] for rank in chosen}
             chosen = [rank for rank in ranks if rank not in taken and rank // cluster['ranks_per_node'] in nodes]
+        if not chosen:
+            continue
         group = {'name': f'group {i}', 'ranks': chosen}
         values = {'flops': 10 ** draw.uniform(10, 14), 'memory_bandwidth': draw.choice([None, 10 ** draw.uniform(10, 13)]),
                   'launch_seconds': draw.choice([0, 10 ** draw.uniform(-10, -5)]), 'memory': draw.choice([None, 10 ** 9]),
