@@ -44,6 +44,8 @@ inline Plan divided(Plan plan, const WorkDivision& division) {
   plan.rank_of_stage = division.placement;
   plan.split = division.split;
   plan.batch.shares = division.shares;
+  const auto is_mean = [&](int share) { return share == plan.batch.microbatches; };
+  if (std::ranges::all_of(division.shares, is_mean)) plan.batch.shares.clear();  // equal shares
   return plan;
 }
 

@@ -140,7 +140,7 @@ class StepEstimate {
     const int replica = plan.mesh.coordinate(rank, Axis::dp);
     const auto [found, is_new] =
         peaks_.try_emplace({stage, plan.split[static_cast<std::size_t>(stage)],
-                            plan.batch.shares[static_cast<std::size_t>(replica)]});
+                            plan.microbatches_of(replica, plan.batch.microbatches)});
     if (is_new)
       found->second =
           dry_run_mesh(plan, plan.place(rank), schedule_of(plan, replica), chosen_).peak_total;
