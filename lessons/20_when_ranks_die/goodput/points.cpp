@@ -72,6 +72,8 @@ std::string comparison(const GoodputRequest& request, std::vector<Point> points)
   restore(other_law, "exponential times between failures. With these, of the same mean");
   const bool finite = request.steps.has_value();
   restored.steps.reset();
+  restored.failures = std::max(request.failures, 20'000);
+  restore(!finite && request.failures < 20'000, "many failures. With 20,000");
   restore(finite, "a run of many failures. In one long run");
   const Strategy strategy = points.front().strategy;
   const bool at_once = strategy == Strategy::restart && request.hidden == 0;

@@ -146,10 +146,9 @@ void print_ranks(const GoodputRequest& request) {
   const Strategy strategy = *request.strategy;
   print_heading(request, strategy);
   fmt::print(
-      "\n                          the interval between checkpoints        goodput in %, simulated "
-      "(by formula)\n   ranks  a failure every    Young      Daly      best      a quarter      "
-      "the "
-      "best   four times it\n");
+      "\n                          the best interval by           goodput in %, simulated (by "
+      "formula), at\n   ranks  a failure every       Young        Daly     formula      a quarter"
+      "       the best  four times it\n");
   std::vector<Point> all;
   for (const int ranks : request.ranks) {
     const RestartModel model = model_for(request, strategy, ranks);
