@@ -101,6 +101,8 @@ refuses 'two laws' 'either one or the other' --every 1h..2h --law weibull
 refuses 'runs without steps' 'also give --steps' --runs 3
 refuses 'a run of millennia' 'less than 3,000 years' --steps 200000000 --step 1d
 refuses 'an unknown flag' 'did you mean --ranks' --rank 8
+refuses 'a flag of another strategy' 'does not use it' --spares 3
+refuses 'a flag beside published runs' 'their own values' --published llama3 --ranks 8
 refuses 'an unknown publication' 'must be one of' --published gpt5
 refuses 'a report into nowhere' "can't be written" --report "$scratch/no/such/folder"
 conclude

@@ -228,6 +228,10 @@ class Quorum(Run):
                     self.away = {}
 
 
+# The strategies that use a flag, unless all do.
+USED = {'checkpoint': 'restart quorum spares', 'hidden': 'restart', 'restart': 'restart memory quorum',
+        'snapshot': 'memory', 'transfer': 'memory', 'write': 'memory', 'reload': 'memory', 'replicas': 'quorum',
+        'replace': 'quorum', 'heal': 'quorum', 'spares': 'spares', 'takeover': 'spares', 'repair': 'spares'}
 STRATEGIES = {'restart': Restart, 'memory': Memory, 'spares': Spares, 'quorum': Quorum}
 
 
@@ -262,8 +266,8 @@ def compare(program, number, draw, scratch):
     case, times, mean = random_case(draw)
     between = draw.choice([None, None, (mean * 0.75 / 1000, mean * 1.25 / 1000)])
     seed = draw.randint(0, 10000)
-    flags = [f'--{name}={value}' for name, value in case.items() if name != 'ranks' and (name != 'replicas' or strategy == 'quorum')]
-    flags += [f'--{name}={value}ms' for name, value in times.items()]
+    flags = [f'--{name}={value}' for name, value in {**case, **{name: f'{value}ms' for name, value in times.items()}}.items()
+             if name != 'ranks' and strategy in USED.get(name, strategy)]
     flags += ['--every', f'{between[0] * 1000:.0f}ms..{between[1] * 1000:.0f}ms'] if between else \
         ['--device-mtbf', f'{mean * case["ranks"]}ms']
     if between:

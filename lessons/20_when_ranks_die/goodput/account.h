@@ -7,7 +7,7 @@
 namespace lockstep {
 
 /// A job that trains `steps` steps, and what it does about failures. Each strategy uses some of
-/// these values; a page of `./lockstep goodput --help` explains each as a flag.
+/// these values. Most are flags, which `./lockstep goodput --help` explains.
 struct Job {
   int ranks = 1;
   std::int64_t steps = 1;

@@ -15,6 +15,7 @@ double FailureLaw::interval(double u) const {
 }
 
 Failures::Failures(const FailureLaw& law, int ranks, std::uint64_t seed, std::uint32_t run)
+    // Nothing else here draws random numbers, so the stream of `sampling` is free.
     : law_{law}, ranks_{ranks}, random_{seed, Purpose::sampling, run} {
   draw();
 }

@@ -1,9 +1,11 @@
 #include "lessons/20_when_ranks_die/goodput/request.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "core/base/error.h"
@@ -22,6 +24,9 @@ struct DurationFlag {
   std::string text;  ///< the default, and then what is given
   const char* help;
 };
+
+/// The words of --strategy, in the order of the enumerators.
+constexpr const char* strategy_words[] = {"restart", "memory", "quorum", "spares"};
 
 std::vector<int> ranks_in(const std::string& list) {
   std::vector<int> ranks;
@@ -46,6 +51,43 @@ std::pair<double, double> range_in(const std::string& text) {
                                  text, duration_text(std::min(low, high)),
                                  duration_text(std::max({low, high, 1.0}))));
   return {low, high};
+}
+
+/// Refuses flags that the strategy, or --published, does not use.
+void check_used(const CommandLine& line, const GoodputRequest& request) {
+  const std::vector<std::pair<std::string, std::vector<Strategy>>> users{
+      {"--checkpoint", {Strategy::restart, Strategy::quorum, Strategy::spares}},
+      {"--hidden", {Strategy::restart}},
+      {"--restart", {Strategy::restart, Strategy::memory, Strategy::quorum}},
+      {"--snapshot", {Strategy::memory}},
+      {"--transfer", {Strategy::memory}},
+      {"--write", {Strategy::memory}},
+      {"--reload", {Strategy::memory}},
+      {"--replicas", {Strategy::quorum}},
+      {"--replace", {Strategy::quorum}},
+      {"--heal", {Strategy::quorum}},
+      {"--spares", {Strategy::spares}},
+      {"--takeover", {Strategy::spares}},
+      {"--repair", {Strategy::spares}}};
+  for (const CLI::Option* option : line.app.get_options()) {
+    const std::string flag = option->get_name();
+    if (option->count() == 0 || request.published.empty() || flag == "--published" ||
+        flag == "--seed")
+      continue;
+    throw UsageError(fmt::format(
+        "{} with --published {}: the published runs have their own values; leave one of them out",
+        flag, request.published));
+  }
+  for (const auto& [flag, strategies] : users) {
+    if (line.app.count(flag) == 0 || !request.strategy ||
+        std::ranges::count(strategies, *request.strategy) > 0)
+      continue;
+    std::vector<std::string> names;
+    for (const Strategy strategy : strategies) names.push_back(name_of(strategy));
+    throw UsageError(
+        fmt::format("{}: --strategy {} does not use it; leave it out, or use --strategy {}", flag,
+                    name_of(*request.strategy), fmt::join(names, ", ")));
+  }
 }
 
 void check(const GoodputRequest& request, bool has_runs) {
@@ -76,11 +118,16 @@ void check(const GoodputRequest& request, bool has_runs) {
 
 }  // namespace
 
+std::string name_of(Strategy strategy) {
+  return strategy_words[static_cast<std::size_t>(strategy)];
+}
+
 std::optional<GoodputRequest> parse_goodput(int argc, char** argv) {
   GoodputRequest request;
   std::string ranks = "8,64,512,4096,16384", strategy = "restart", law = "exponential", every;
   std::string device_mtbf;
-  const std::vector<std::string> strategies{"restart", "memory", "quorum", "spares", "all"};
+  std::vector<std::string> strategies{std::begin(strategy_words), std::end(strategy_words)};
+  strategies.emplace_back("all");
   const std::vector<std::string> laws{"exponential", "weibull"};
   std::string shape = "0.7";
 
@@ -164,8 +211,9 @@ std::optional<GoodputRequest> parse_goodput(int argc, char** argv) {
     request.every = range_in(every);
   }
   request.strategy.reset();
-  for (std::size_t i = 0; i < 4; ++i)
-    if (strategy == strategies[i]) request.strategy = static_cast<Strategy>(i);
+  for (std::size_t i = 0; i < std::size(strategy_words); ++i)
+    if (strategy == strategy_words[i]) request.strategy = static_cast<Strategy>(i);
+  check_used(line, request);
   check(request, line.app.count("--runs") > 0);
   return request;
 }

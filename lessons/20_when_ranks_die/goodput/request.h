@@ -10,7 +10,9 @@
 
 namespace lockstep {
 
+/// What a job does about a failure. --strategy has these names.
 enum class Strategy : std::uint8_t { restart, memory, quorum, spares };
+std::string name_of(Strategy strategy);
 
 /// A request to ./lockstep goodput. All durations are in seconds.
 struct GoodputRequest {

@@ -66,11 +66,6 @@ void add(Account& sum, const Account& each) {
 
 }  // namespace
 
-std::string name_of(Strategy strategy) {
-  constexpr const char* names[] = {"restart", "memory", "quorum", "spares"};
-  return names[static_cast<std::size_t>(strategy)];
-}
-
 FailureLaw law_for(const GoodputRequest& request, int ranks) {
   if (request.every)
     return {.law = Law::uniform, .low = request.every->first, .high = request.every->second};

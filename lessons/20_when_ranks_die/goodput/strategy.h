@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "lessons/20_when_ranks_die/goodput/account.h"
 #include "lessons/20_when_ranks_die/goodput/goodput.h"
 #include "lessons/20_when_ranks_die/goodput/request.h"
@@ -10,8 +8,6 @@ namespace lockstep {
 
 constexpr Strategy all_strategies[] = {Strategy::restart, Strategy::memory, Strategy::quorum,
                                        Strategy::spares};
-
-std::string name_of(Strategy strategy);
 
 /// The law of the job's failures on this many ranks.
 FailureLaw law_for(const GoodputRequest& request, int ranks);
