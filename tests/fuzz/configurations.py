@@ -71,6 +71,15 @@ def _shares(draw, model):
     return ','.join(str(last - first) for first, last in zip(ends, ends[1:]))
 
 
+def _absence(draw, model):
+    replicas = model.get('--dp', 1)
+    if replicas == 1:
+        return 'none'
+    step = draw.randrange(model['--steps'])
+    returns = f'-{draw.randrange(step + 1, model["--steps"])}' if step + 1 < model['--steps'] and draw.random() < 0.7 else ''
+    return f'{draw.randrange(replicas)}@{step}{returns}'
+
+
 def _experts_among(draw, model):
     dp = model['--dp']
     return 1 if model['--tp'] > 1 else draw.choice([size for size in range(1, dp + 1) if dp % size == 0] + [dp])
@@ -172,6 +181,8 @@ FAMILIES = {
         '--zero': lambda draw, model: 0 if model['--experts'] else draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
         '--sequence-parallel': lambda draw, model: draw.choice(('on', 'on', 'off'))}, clips=True, sharded_sequence=True,
         by_data=('all_to_all', 'activations', 'communication')),
+    'when ranks die': Family('lesson_20_when_ranks_die', {'dp': (1, 2, 2, 3, 4)}, {
+        '--faults': _absence, '--how': lambda draw, model: 'planned', '--interval': lambda draw, model: draw.randint(1, 3), '--bucket': _bucket}, precisions=()),
     'choosing': Family('lesson_17_choosing', {'dp': (1, 2, 2), 'pp': (1, 2, 2, 3), 'cp': (1, 1, 2), 'tp': (1, 1, 2)}, {
         '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
         '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather')), '--recompute': _recompute,
