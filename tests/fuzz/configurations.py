@@ -181,7 +181,7 @@ FAMILIES = {
         '--zero': lambda draw, model: 0 if model['--experts'] else draw.randint(0, 3), '--shard': _shard, '--bucket': _bucket,
         '--sequence-parallel': lambda draw, model: draw.choice(('on', 'on', 'off'))}, clips=True, sharded_sequence=True,
         by_data=('all_to_all', 'activations', 'communication')),
-    'when ranks die': Family('lesson_20_when_ranks_die', {'dp': (1, 2, 2, 3, 4)}, {
+    'when ranks die': Family('lesson_20_when_ranks_die', {'dp': (1, 2, 2, 3, 4), 'pp': (1,)}, {
         '--faults': _absence, '--how': lambda draw, model: 'planned', '--interval': lambda draw, model: draw.randint(1, 3), '--bucket': _bucket}, precisions=()),
     'choosing': Family('lesson_17_choosing', {'dp': (1, 2, 2), 'pp': (1, 2, 2, 3), 'cp': (1, 1, 2), 'tp': (1, 1, 2)}, {
         '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
