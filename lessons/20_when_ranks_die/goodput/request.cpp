@@ -167,12 +167,11 @@ std::optional<GoodputRequest> parse_goodput(int argc, char** argv) {
   for (DurationFlag& flag : times) line.word(flag.name, flag.text, flag.help);
   line.app.option_defaults()->group("Failures");
   line.word("--device-mtbf", device_mtbf,
-            "mean time between failures of one device [50675h, as for Llama 3]");
+            "mean time between failures of one device [50677h, as in the training of Llama 3]");
   line.choice("--law", law, laws, "the distribution of the time between two failures of the job");
   line.word("--shape", shape, "of --law weibull: below 1, failures come in bursts");
-  line.word(
-      "--every", every,
-      "instead: a failure of the job after a time drawn from this range, such as 45min..75min");
+  line.word("--every", every,
+            "instead: the range of the time between two failures of the job, such as 45min..75min");
   line.number("--failures", request.failures, 1, "failures to simulate for each figure");
   line.number("--seed", request.seed, 0, "of the random numbers");
   line.app.option_defaults()->group("The other strategies");
