@@ -21,10 +21,11 @@ struct PathPart {
 };
 
 /// Returns the critical path of a step, in order: each operation starts when the previous one ends,
-/// from the start of the step (on some rank) to its end on the rank that ends last. The path
-/// follows the cause of each start: the previous operation on the stream, a message's data or lane,
-/// or a late member of a collective. If there are several causes, the rank's own operations take
-/// precedence. `step` must be one of the run's.
+/// from the start of the step (on some rank) to its end on the rank that ends last. If the step
+/// waits for a message that was sent in an earlier step, the path begins with that message. The
+/// path follows the cause of each start: the previous operation on the stream, a message's data or
+/// lane, or a late member of a collective. If there are several causes, the rank's own operations
+/// take precedence. `step` must be one of the run's.
 std::vector<PathPart> critical_path(const Replay& replay, int step);
 
 /// The share of one kind of part in a path.

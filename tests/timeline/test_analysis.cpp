@@ -222,11 +222,15 @@ TEST_CASE("a microbatch whose forward ran in an earlier step is in flight from t
   action(1, Category::backward, 1, 5);
   action(2, Category::backward, 2, 6);
   action(2, Category::backward, 3, 7);
+  add(timeline, 0, 0, "step", Category::step, 0, 2, -1, 0);
+  add(timeline, 0, 0, "step", Category::step, 2, 6, -1, 1);
+  add(timeline, 0, 0, "step", Category::step, 6, 8, -1, 2);
   timeline.settle();
   const auto numbers = [&](int step) {
     std::vector<int> found;
-    for (const InFlight& each : microbatches_in_flight(timeline, step).front())
-      found.push_back(each.microbatches);
+    const auto ranks = microbatches_in_flight(timeline, step);
+    REQUIRE(ranks.size() == 1);
+    for (const InFlight& each : ranks.front()) found.push_back(each.microbatches);
     return found;
   };
   CHECK(numbers(0) == std::vector{1, 2});

@@ -31,8 +31,20 @@ void print(int rank, const char* what, Picoseconds start, Picoseconds end) {
               static_cast<long long>(end));
 }
 
-/// Whether the path runs from a rank's start of the step to the last rank's end without a gap, and
-/// whether its compute and its transfers are spans.
+/// Whether a rank was in an earlier step at this time.
+bool is_earlier(const Replay& replay, int rank, int step, Picoseconds time) {
+  const auto& sections = replay.run().ranks[static_cast<std::size_t>(rank)].sections;
+  for (std::size_t i = 0; i < sections.size(); ++i)
+    if (const Passage section = replay.section(rank, i);
+        sections[i].step >= 0 && sections[i].step < step && section.start <= time &&
+        time <= section.end)
+      return true;
+  return false;
+}
+
+/// Whether the path runs from a rank's start of the step, or from a message that was sent in an
+/// earlier step, to the last rank's end without a gap, and whether its compute and its transfers
+/// are spans.
 bool is_chain(const std::vector<PathPart>& path, const Replay& replay, int step) {
   bool starts = false;
   Picoseconds end = 0;
@@ -44,6 +56,8 @@ bool is_chain(const std::vector<PathPart>& path, const Replay& replay, int step)
         starts = starts || path.empty() || section.start == path.front().start;
         end = std::max(end, section.end);
       }
+  if (!starts && path.front().kind != PathPart::Kind::compute)
+    starts = is_earlier(replay, path.front().rank, step, path.front().start);
   for (std::size_t i = 0; i < path.size(); ++i) {
     const auto& [kind, rank, to, operation, axis, from, until] = path[i];
     if ((kind == PathPart::Kind::compute) != std::string{axis}.empty()) return false;
