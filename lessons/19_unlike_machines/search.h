@@ -18,11 +18,9 @@ namespace lockstep {
 
 /// Searches for the division of a step with the shortest time on the plan's cluster, in two rounds.
 ///
-/// 1. For each placement, the search estimates steps: it simulates the replicas' pipelines, and
-/// adds
-///    the ring that sums the gradients of each stage. It starts from a few divisions, the even one
-///    among them, and moves single blocks between stages and single microbatches between replicas,
-///    as long as this shortens the step.
+/// 1. For each placement, the search estimates steps (StepEstimate). It starts from a few
+///    divisions, the even one among them, and moves single blocks between stages and single
+///    microbatches between replicas, as long as this shortens the step.
 /// 2. The estimate leaves out that buckets of gradients overlap with the backward pass, and the
 ///    update. Therefore the best divisions, and the even one, are foreseen in full. From the
 ///    shortest, the search continues with the same moves, and with exchanges of two ranks' stages,
