@@ -9,7 +9,7 @@
 #include "core/pipeline/pipeline_prediction.h"
 #include "core/replay/replay.h"
 #include "lessons/15_3d/mesh_training.h"
-#include "lessons/19_unlike_machines/division.h"
+#include "lessons/19_unlike_machines/unlike_machines.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lessons/15_3d/prediction.h"
-#include "lessons/19_unlike_machines/division.h"
+#include "lessons/19_unlike_machines/unlike_machines.h"
 #include "lessons/schedules/prediction.h"
 
 namespace lockstep {

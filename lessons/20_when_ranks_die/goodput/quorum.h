@@ -13,9 +13,9 @@ namespace lockstep {
 /// over the replicas that are left. So a step takes as long as before, but trains fewer samples. A
 /// replica that is replaced joins at the next step, for which all wait while it copies the state of
 /// a peer. If no replica is left, the job restarts from its last checkpoint, with all of them.
-class Quorum {
+class QuorumRun {
  public:
-  explicit Quorum(const Job& job) : job_{job} {}
+  explicit QuorumRun(const Job& job) : job_{job} {}
 
   Account run(Failures failures) {
     while ((account_.steps < job_.steps || due_) && account_.finished) {
@@ -143,7 +143,7 @@ class Quorum {
 };
 
 inline Account with_quorum(const Job& job, Failures failures) {
-  return Quorum{job}.run(std::move(failures));
+  return QuorumRun{job}.run(std::move(failures));
 }
 
 }  // namespace lockstep
