@@ -26,7 +26,7 @@ class Task {
 ///
 /// Every Work must be waited for. A Work that is destroyed earlier, for example by an exception,
 /// cancels the part that has not happened yet, so that its buffers may be freed. After that the
-/// ranks no longer agree on their messages, and the run cannot continue.
+/// ranks no longer agree on their messages, so their groups and channels are of no further use.
 class [[nodiscard]] Work {
  public:
   Work() = default;

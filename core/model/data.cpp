@@ -170,23 +170,24 @@ std::vector<Documents> documents_of(const BatchShape& shape, int sequence, std::
 
 }  // namespace
 
-void weigh(Batch& batch, std::int64_t tokens) {
-  for (Microbatch& each : batch.microbatches) each.token_weight = 1.0F / static_cast<float>(tokens);
+void weigh(Batch& batch, int replicas) {
+  std::int64_t tokens = 0;
+  for (const Microbatch& each : batch.microbatches) tokens += each.tokens.elements();
+  for (Microbatch& each : batch.microbatches)
+    each.token_weight = 1.0F / static_cast<float>(tokens * replicas);
 }
 
 void keep_replicas(Batch& batch, const std::vector<int>& replicas, int of) {
   const std::size_t each = batch.microbatches.size() / static_cast<std::size_t>(of);
   std::vector<Microbatch> kept;
-  std::int64_t tokens = 0;
   for (const int replica : replicas)
     for (std::size_t i = 0; i < each; ++i) {
       kept.push_back(batch.microbatches[static_cast<std::size_t>(replica) * each + i]);
       kept.back().last = false;
-      tokens += kept.back().tokens.elements();
     }
   kept.back().last = true;
   batch.microbatches = std::move(kept);
-  weigh(batch, tokens);
+  weigh(batch, 1);
 }
 
 Batch batch_without_tokens(const BatchShape& shape, int sequence, std::uint64_t seed, int step) {

@@ -29,8 +29,8 @@ void move_to(Device device, Batch& batch);
 Batch batch_without_tokens(const BatchShape& shape, int sequence, std::uint64_t seed = 1,
                            int step = 0);
 
-/// Divides the loss by `tokens` instead: sets the weight of each token to 1 / tokens.
-void weigh(Batch& batch, std::int64_t tokens);
+/// Makes the loss a share of the mean over `replicas` batches of as many tokens as this one.
+void weigh(Batch& batch, int replicas);
 /// Drops all microbatches of a whole batch except those of `replicas`; the batch divides evenly
 /// among `of` replicas, in order. The loss becomes the mean over the samples that stay.
 void keep_replicas(Batch& batch, const std::vector<int>& replicas, int of);

@@ -160,10 +160,11 @@ RunOperations read_operations(const std::string& folder_or_file) {
   if (std::filesystem::is_directory(file, error)) {
     file /= "operations.json";
     if (!std::filesystem::exists(file, error))
-      throw UsageError(
-          fmt::format("{}: has no operations.json; only runs on the modelled clock record their "
-                      "operations: repeat the run with --clock modelled, and not with --trace none",
-                      folder_or_file));
+      throw UsageError(fmt::format(
+          "{}: has no operations.json; only runs on the modelled clock record their "
+          "operations, and none if its ranks may die: repeat the run with --clock modelled, and "
+          "not with --trace none",
+          folder_or_file));
   }
   try {
     return parse_operations(content_of(file.string()), file.string());

@@ -128,7 +128,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   for (const auto& check : checks_) check(options);
   if (builder_) set_builder(options.plan, builder_(options));
   if (placement_) options.plan.rank_of_stage = placement_(options);
-  if (division_) options.plan = division_(options.plan);
+  if (division_ && !options.output.needs_only) options.plan = division_(options.plan);
   run.chosen_by_time = chosen_by_time_;
   if (info_.trains) {
     options.plan.validate();

@@ -71,7 +71,7 @@ class Lesson {
   /// nothing if the runs agree. A difference fails the parity check.
   void compare(std::function<std::string()> difference) { difference_ = std::move(difference); }
 
-  /// Adds to the line that reports a failed run. `advice` is called once the ranks have ended, and
+  /// Adds to the line that reports a failed run. `advice` is called once the run has failed, and
   /// returns text that begins with "; ", or nothing. Under mpirun, it runs in the process that
   /// started the ranks.
   void if_it_fails(std::function<std::string()> advice) { advice_ = std::move(advice); }

@@ -111,7 +111,8 @@ class LowCommunicationFlags {
           steps, every_, steps % every_, (steps / every_ + 1) * every_));
     if (!(rate_ > 0))
       throw UsageError(fmt::format(
-          "--outer-rate {:g}: with it, the outer parameters never change; use --outer-rate 0.7",
+          "--outer-rate {:g}: must be above 0, or the outer parameters never change; use "
+          "--outer-rate 0.7",
           rate_));
     if (!(momentum_ >= 0 && momentum_ < 1))
       throw UsageError(fmt::format(
@@ -138,8 +139,11 @@ class LowCommunicationFlags {
           "use --delay 0 to {}",
           delay_, every_, every_ - 1));
     if (!(mix_ >= 0 && mix_ < 1))
-      throw UsageError(fmt::format(
-          "--mix {:g}: at 1, a worker would never use what the others send; use --mix 0.5", mix_));
+      throw UsageError(
+          fmt::format("--mix {:g}: must be at least 0 and below 1 (at 1, a worker would ignore the "
+                      "others); use "
+                      "--mix 0.5",
+                      mix_));
   }
 
   const std::string &method_, &inner_;

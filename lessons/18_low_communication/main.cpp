@@ -11,8 +11,8 @@
 using namespace lockstep;
 
 // Every rank is a worker with a copy of the model and its share of the batch. Data parallelism sums
-// the gradients in every step. DiLoCo takes inner steps without any communication, and sums the
-// pseudo-gradients of H of them; streaming DiLoCo does so for one fragment at a time.
+// the gradients in every step. DiLoCo takes H inner steps without any communication, and then sums
+// the workers' pseudo-gradients; streaming DiLoCo does so for one fragment at a time.
 static void train_workers(Lesson& lesson, Rank& rank, const LowCommunicationFlags& flags) {
   Group& workers = rank.group(Axis::dp);
   Gpt model{rank.plan, rank.place, rank.device};

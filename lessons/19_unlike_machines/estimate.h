@@ -13,9 +13,9 @@
 namespace lockstep {
 
 /// Estimates of steps: cheap enough for a search to compare thousands of divisions. An estimate
-/// simulates the pipelines of all replicas and, after the last of them has computed a stage, the
-/// ring that sums the stage's gradients. It leaves out that buckets of gradients overlap with the
-/// backward pass, and the update.
+/// simulates the pipelines of all replicas. Once all replicas have finished a stage, it adds the
+/// ring that sums the stage's gradients. It ignores the update, and that buckets of gradients
+/// overlap with the backward pass.
 class StepEstimate {
  public:
   StepEstimate(const Plan& plan, const Composition& chosen) : plan_(plan), chosen_(chosen) {

@@ -63,16 +63,16 @@ class DivisionFlags {
     even_ = even_division(plan);
     if (alone_ && (!plan.modelled || plan.model().layers < 3))
       throw UsageError(
-          "--alone: compares times of a described cluster; use --clock modelled, and --layers 3 or "
+          "--alone: needs modelled times; use --clock modelled, and --layers 3 or "
           "more");
     if (search_) return searched(plan);
     if (!place_.empty()) {
       std::vector<int> sorted = place_;
       std::ranges::sort(sorted);
       if (sorted != plan.rank_of_stage)
-        throw UsageError(
-            fmt::format("--place {}: wants each of the {} ranks of a pipeline once, such as {}",
-                        fmt::join(place_, ","), plan.stages(), fmt::join(plan.rank_of_stage, ",")));
+        throw UsageError(fmt::format(
+            "--place {}: must list each of the {} positions in a pipeline once, such as {}",
+            fmt::join(place_, ","), plan.stages(), fmt::join(plan.rank_of_stage, ",")));
       plan.rank_of_stage = place_;
     }
     plan.batch.shares = shares_;
@@ -91,7 +91,7 @@ class DivisionFlags {
     if (!plan.split.empty()) refuse("--split", plan.split);
     if (!plan.modelled)
       throw UsageError(
-          "--search on the wall clock: a search needs the times of a described cluster; use "
+          "--search on the wall clock: needs modelled times; use "
           "--clock modelled");
     if (plan.model().layers < 3)
       throw UsageError(fmt::format(

@@ -22,9 +22,9 @@ namespace lockstep {
 ///    divisions, the even one among them, and moves single blocks between stages and single
 ///    microbatches between replicas, as long as this shortens the step.
 /// 2. The estimate leaves out that buckets of gradients overlap with the backward pass, and the
-///    update. Therefore the best divisions, and the even one, are foreseen in full. From the
+///    update. Therefore the best divisions, and the even one, are replayed in full. From the
 ///    shortest, the search continues with the same moves, and with exchanges of two ranks' stages,
-///    each foreseen in full.
+///    each replayed in full.
 ///
 /// A division counts only if every rank's step fits in its device's memory.
 class DivisionSearch {
@@ -57,7 +57,7 @@ class DivisionSearch {
 
  private:
   static constexpr std::size_t in_full_per_mesh = 4;
-  static constexpr std::size_t most_in_full = 200;     ///< divisions foreseen in full
+  static constexpr std::size_t most_in_full = 200;     ///< divisions replayed in full
   static constexpr std::size_t most_placements = 120;  ///< for each order of the mesh's axes
 
   /// The mesh as it is, with its replicas inside, and with its pipelines inside.

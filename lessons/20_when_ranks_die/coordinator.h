@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The ranks that attempt a step together. The same on all of them.
+/// The ranks that attempt a step together. All members receive the same quorum.
 struct Quorum {
   int number = 0;  ///< grows whenever the members, or the connections between them, change
   std::vector<int> members;  ///< ascending
@@ -48,7 +48,7 @@ class Coordinator {
   virtual Connection connect(Rank& rank, const Quorum& quorum) = 0;
   /// A transport between the threads that save checkpoints for the members, whose ranks are their
   /// places in the quorum; null if they can't. The coordinator must outlive it.
-  virtual std::unique_ptr<Transport> storage(Rank& rank, const Quorum& quorum) = 0;
+  virtual std::unique_ptr<Transport> connect_savers(Rank& rank, const Quorum& quorum) = 0;
   /// Each member votes for the attempt, with a checksum of its state. Blocks until the outcome is
   /// known, which is the same on all members.
   virtual Vote vote(Rank& rank, const Quorum& quorum, std::uint32_t checksum) = 0;
@@ -59,8 +59,8 @@ class Coordinator {
   virtual bool is_broken(const Quorum& quorum) = 0;
   /// Adds a line to what the ranks have survived.
   virtual void note(int /*step*/, const std::string& /*text*/) {}
-  /// A rank ends. Its connections break first; then it calls `forget`, after which it has lost
-  /// everything that it knew; only then do the others go on without it.
+  /// A rank dies. Its connections break first; then it calls `forget`, which frees its state; only
+  /// then do the others go on without it.
   virtual void leave(Rank& rank, const std::function<void()>& forget) = 0;
   /// An exception ends the run on this rank. Nobody waits for it any longer.
   virtual void abandon(Rank& /*rank*/) {}
@@ -75,6 +75,7 @@ inline Collectives collectives_of(const Rank& rank, const Coordinator::Connectio
 
 /// Ends the waits in the trace that a lost member has cut short. For survivors.
 inline void end_waits(Rank& rank) {
+  if (rank.gpu) rank.compute.synchronise();  // its copies must not outlive their buffers
   rank.trace.end_abandoned(rank.compute.host_lane(), rank.compute.now());
 }
 

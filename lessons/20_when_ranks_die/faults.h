@@ -66,10 +66,12 @@ class Faults {
     if (flip_->returns)
       throw UsageError(fmt::format("--flip {}: write RANK@STEP, such as 1@7", text));
   }
+  /// Whether a bit of the rank's parameters flips before this step.
   bool flips(int rank, int step) const {
     return flip_ && flip_->rank == rank && flip_->step == step;
   }
 
+  /// How, where in the step, and in which steps ranks fail.
   Death death() const { return death_; }
   DeathPoint point() const { return point_; }
   const std::vector<Fault>& all() const { return faults_; }
@@ -89,7 +91,7 @@ class Faults {
     return members;
   }
   /// Whether the rank returns for this step.
-  bool returns(int rank, int step) const {
+  bool returns_for(int rank, int step) const {
     return std::ranges::any_of(
         faults_, [&](const Fault& fault) { return fault.rank == rank && fault.returns == step; });
   }

@@ -38,8 +38,8 @@ class Lighthouse final : public Coordinator {
     std::string text;
   };
 
-  /// A member that neither arrives nor computes for `patience_seconds` is given up. Returning ranks
-  /// are waited for in the steps for which `faults` has them return, so that a run can be repeated.
+  /// Drops a member that neither arrives nor computes for `patience_seconds`. Waits for a returning
+  /// rank in the step that `faults` gives, so that runs are repeatable.
   Lighthouse(int ranks, const Faults& faults, double patience_seconds)
       : faults_(faults), patience_(patience_seconds) {
     for (int rank = 0; rank < ranks; ++rank) {
@@ -53,27 +53,25 @@ class Lighthouse final : public Coordinator {
     rank.transport->check();
     std::unique_lock lock{mutex_};
     if (!failure_.empty()) throw RunError(failure_);
-    arrived_[rank.id] = {step, rank.compute.now()};
     const bool joins = !alive_.contains(rank.id);
-    if (joins && step < step_)
-      throw RunError(fmt::format("rank {} returned for step {}, but the others are in step {}",
-                                 rank.id, step, step_));
+    if (joins && (step < step_ || !faults_.returns_for(rank.id, step))) throw given_up(rank);
+    arrived_[rank.id] = {step, rank.compute.now()};
     busy_.try_emplace(rank.id, rank.id, rank.compute);
     decide();
     wait(lock, rank, joins ? Waits::for_its_step : Waits::for_members,
          [&] { return !arrived_.contains(rank.id); });
-    if (quorum_.number != joined_[rank.id] && rank.clock.is_modelled())
+    if (quorum_.number != last_quorum_[rank.id] && rank.clock.is_modelled())
       rank.compute.wait({latest_},
                         {.name = "quorum", .category = Category::wait, .group = "quorum"});
-    joined_[rank.id] = quorum_.number;
+    last_quorum_[rank.id] = quorum_.number;
     return quorum_;
   }
 
   Connection connect(Rank& rank, const Quorum& quorum) override {
     return network_of(quorum).connect(rank);
   }
-  std::unique_ptr<Transport> storage(Rank& rank, const Quorum& quorum) override {
-    return network_of(quorum).storage(rank);
+  std::unique_ptr<Transport> connect_savers(Rank& rank, const Quorum& quorum) override {
+    return network_of(quorum).connect_savers(rank);
   }
 
   Vote vote(Rank& rank, const Quorum& quorum, std::uint32_t checksum) override {
@@ -84,13 +82,14 @@ class Lighthouse final : public Coordinator {
     const int ballot = ballots_;
     if (votes_.size() == quorum_.members.size()) count_votes();
     wait(lock, rank, Waits::for_votes, [&] { return ballots_ != ballot || broken(quorum); });
+    if (!alive_.contains(rank.id)) throw given_up(rank);
     return ballots_ != ballot ? outcome_ : Vote::retry;
   }
 
   void sit_out(Rank& rank, int step) override {
     std::unique_lock lock{mutex_};
     wait(lock, rank, Waits::for_its_step, [&] { return done_ >= step; });
-    if (rank.clock.is_modelled()) rank.compute.wait({latest_}, absent);
+    if (rank.clock.is_modelled()) rank.compute.wait({ended_.at(step)}, absent);
   }
 
   bool is_broken(const Quorum& quorum) override {
@@ -131,7 +130,7 @@ class Lighthouse final : public Coordinator {
   }
 
  private:
-  /// The attempts that may fail in a row although no member is lost, or because of corrupt states.
+  /// How many attempts in a row may fail with the same members, or because of corrupt states.
   static constexpr int most_void_attempts = 3;
 
   struct Arrival {
@@ -156,7 +155,7 @@ class Lighthouse final : public Coordinator {
     const int step = first->second.step;
     std::set<int> members = alive_;
     for (int rank = 0; rank < ranks_; ++rank)
-      if (faults_.returns(rank, step) && !late_.contains({rank, step})) members.insert(rank);
+      if (faults_.returns_for(rank, step) && !late_.contains({rank, step})) members.insert(rank);
     for (const int rank : members)
       if (const auto found = arrived_.find(rank);
           found == arrived_.end() || found->second.step != step)
@@ -222,6 +221,7 @@ class Lighthouse final : public Coordinator {
     corrupt_attempts_ = 0;
     current_ = alive_;
     done_ = step_;
+    ended_[step_] = latest_;
   }
   /// These members are to take the state from the others.
   void give_up_states(const std::vector<int>& corrupt) {
@@ -264,7 +264,8 @@ class Lighthouse final : public Coordinator {
       if (why == Waits::for_its_step) continue;
       waited += slice.count();
       for (const int other : missing(why))
-        if (const auto busy = busy_.find(other); busy != busy_.end() && busy->second.is_busy())
+        if (const auto busy = busy_.find(other);
+            busy != busy_.end() && busy->second.busy_within(patience_ / 2))
           waited = 0;
       if (waited < patience_) continue;
       if (why == Waits::for_votes) {
@@ -274,7 +275,8 @@ class Lighthouse final : public Coordinator {
       for (const int other : missing(why)) lose(other, "stalled");
       const int step = arrived_.contains(rank.id) ? arrived_[rank.id].step : step_;
       for (int other = 0; other < ranks_; ++other)
-        if (faults_.returns(other, step) && !arrived_.contains(other)) late_.insert({other, step});
+        if (faults_.returns_for(other, step) && !arrived_.contains(other))
+          late_.insert({other, step});
       decide();
     }
     if (!failure_.empty() && !over()) throw RunError(failure_);
@@ -286,6 +288,13 @@ class Lighthouse final : public Coordinator {
       if (why == Waits::for_votes ? !votes_.contains(rank) : !arrived_.contains(rank))
         ranks.push_back(rank);
     return ranks;
+  }
+
+  RunError given_up(const Rank& rank) const {
+    return RunError(fmt::format(
+        "rank {} has neither computed nor arrived for {:g} s, so the others have gone on without "
+        "it; give it more time with --timeout",
+        rank.id, patience_));
   }
 
   void throw_later(const std::string& why) {
@@ -307,11 +316,12 @@ class Lighthouse final : public Coordinator {
   std::map<int, Arrival> arrived_;      ///< ranks that wait for a quorum
   std::set<std::pair<int, int>> late_;  ///< ranks that did not return for a step
   std::map<int, BusyRank> busy_;
-  std::map<int, int> joined_;  ///< by rank: the number of its last quorum
+  std::map<int, int> last_quorum_;  ///< its number, by rank
   Quorum quorum_;
   int step_ = 0;
   int done_ = -1;  ///< the last step that counts
   Picoseconds latest_ = 0;
+  std::map<int, Picoseconds> ended_;  ///< by step that counts
   std::map<int, std::uint32_t> votes_;
   int ballots_ = 0;
   Vote outcome_ = Vote::commit;

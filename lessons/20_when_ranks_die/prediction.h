@@ -71,6 +71,10 @@ inline Predicted predict_survivor_of_pipeline(const Plan& plan, int rank, const 
   }
   if (faults.changes(phase.first_step) || faults.attempt_fails(phase.first_step)) {
     const auto why = Figure::not_predicted("in this step, ranks recover and repeat steps");
+    predicted.bubble.reset();
+    predicted.bubble_simulated.reset();
+    predicted.in_flight.reset();
+    predicted.propose_split = {};
     predicted.peak_bytes.fill(why);
     predicted.bytes_sent[Operation::send] = why;
     return predicted;

@@ -17,6 +17,7 @@
 
 namespace lockstep {
 
+/// The lesson's defaults for the shared flags.
 inline LessonInfo when_ranks_die() {
   LessonInfo info =
       replica_lesson("20 when ranks die", "How does training go on after a rank has died?");
@@ -35,10 +36,11 @@ class SurvivalFlags {
         faults_text_(lesson.flag("--faults", std::string{"auto"},
                                  "which ranks die: RANK@STEP, or RANK@STEP-RETURN if it returns; "
                                  "several with commas; or none; auto: one of them")),
-        how_(lesson.flag("--how", std::string{"auto"},
-                         {"auto", "thrown", "stalled", "killed", "planned"},
-                         "how they die: by an exception, without a sign, by SIGKILL; or they leave "
-                         "as planned; auto: thrown, and under mpi planned")),
+        how_(lesson.flag(
+            "--how", std::string{"auto"}, {"auto", "thrown", "stalled", "killed", "planned"},
+            "thrown: an exception ends the rank; stalled: it stops without a sign; killed: "
+            "SIGKILL (mpi); planned: it leaves as announced; auto: thrown, or planned "
+            "under mpi and on shared links")),
         where_(
             lesson.flag("--where", std::string{"backward"}, {"start", "backward", "sum", "update"},
                         "when in the step: before it, in backward with gradients in flight, with "
@@ -71,8 +73,9 @@ class SurvivalFlags {
     const Options& options = lesson_.options();
     const SurvivalSettings settings{.bucket_bytes = bucket_,
                                     .interval = interval_,
-                                    .save = options.output.save,
-                                    .trained_steps = options.run.trained_steps};
+                                    .save = saves_folder(options) ? options.output.save : "",
+                                    .trained_steps = options.run.trained_steps,
+                                    .optimizer_steps = optimizer_steps_};
     if (is_pipeline())
       return std::make_unique<SurvivingPipeline>(rank, *coordinator_, injection, settings);
     return std::make_unique<SurvivingReplica>(rank, *coordinator_, injection, settings);
@@ -89,13 +92,19 @@ class SurvivalFlags {
 
  private:
   /// A third of the run after its start, one rank dies; a replica returns after another third.
-  std::string usual_fault(const Options& options, bool pipeline, bool threads) const {
+  std::string usual_fault(const Options& options, bool pipeline, bool dies) const {
     const int ranks = options.plan.mesh.ranks(), steps = options.run.steps;
-    if (ranks < 2 || steps < 3 || (pipeline && !threads)) return "";
+    if (ranks < 2 || steps < 3 || (pipeline && !dies)) return "";
     const std::string text = fmt::format("{}@{}", ranks / 2, steps / 3);
-    return pipeline ? text : fmt::format("{}-{}", text, 2 * steps / 3);
+    const bool returns = !pipeline && 2 * steps / 3 >= steps / 3 + 2;
+    return returns ? fmt::format("{}-{}", text, 2 * steps / 3) : text;
   }
 
+  /// Whether --save names a folder: a single file has no room for the optimizer's state.
+  static bool saves_folder(const Options& options) {
+    const std::string& save = options.output.save;
+    return !save.empty() && !save.ends_with(".safetensors");
+  }
   /// Returns the manifest of the checkpoint in the folder, and a text that identifies it; nothing
   /// if there is none.
   static std::optional<std::pair<Manifest, std::string>> checkpoint_in(
@@ -110,7 +119,7 @@ class SurvivalFlags {
   std::string how_to_continue() const {
     const Options& options = lesson_.options();
     const std::string& folder = options.output.save;
-    if (folder.empty()) return "";
+    if (!saves_folder(options)) return "";
     const auto saved = checkpoint_in(folder);
     if (!saved || saved->second == saved_before_) return "; it has saved no checkpoint yet";
     const std::int64_t left = options.run.trained_steps + options.run.steps - saved->first.step;
@@ -144,6 +153,12 @@ class SurvivalFlags {
             fmt::format("--faults {}@{}-{} with {}: a pipeline goes on with fewer ranks; "
                         "give only {}@{}",
                         fault.rank, fault.step, *fault.returns, flags, fault.rank, fault.step));
+      if (fault.step == 0 && faults_.point() != DeathPoint::update)
+        throw UsageError(
+            fmt::format("--faults {}@0 with {}: the stages have exchanged no checkpoint before "
+                        "step 1; give step "
+                        "1 or a later one",
+                        fault.rank, flags));
       if (death == Death::none)
         throw UsageError(
             fmt::format("--faults {}@{} with {}: a stage does not leave as planned; use "
@@ -158,17 +173,26 @@ class SurvivalFlags {
           fmt::format("--interval {}: take a checkpoint every step or less often; "
                       "give 1 or more",
                       interval_));
-    if (!options.output.save.empty())
+    if (!options.run.load.empty())
+      optimizer_steps_ = SavedTensors{options.run.load}.optimizer_steps().value_or(0);
+    if (saves_folder(options))
       if (const auto saved = checkpoint_in(options.output.save)) saved_before_ = saved->second;
     const bool pipeline = options.plan.mesh.size(Axis::pp) > 1;
     const int ranks = options.plan.mesh.ranks(), steps = options.run.steps;
     const bool threads = options.platform.launch == Launch::threads;
-    const Death death = how_ == "thrown"    ? Death::thrown
-                        : how_ == "stalled" ? Death::stalled
-                        : how_ == "killed"  ? Death::killed
-                        : how_ == "planned" ? Death::none
-                        : threads           ? Death::thrown
-                                            : Death::none;
+    // A time on shared links is known only once every rank waits, which those here may never do.
+    const bool shared = options.plan.modelled && options.plan.modelled->cluster.shared;
+    const Death death = how_ == "thrown"     ? Death::thrown
+                        : how_ == "stalled"  ? Death::stalled
+                        : how_ == "killed"   ? Death::killed
+                        : how_ == "planned"  ? Death::none
+                        : threads && !shared ? Death::thrown
+                                             : Death::none;
+    if ((death == Death::thrown || death == Death::stalled) && shared)
+      throw UsageError(fmt::format(
+          "--how {} with --cluster {}: its ranks share links, and a time on these is known only "
+          "once every rank waits; use --how planned, or another cluster such as ethernet",
+          how_, options.platform.cluster));
     if (death == Death::killed && threads)
       throw UsageError(
           "--how killed with --launch threads: a signal would kill all ranks, which are threads of "
@@ -188,7 +212,7 @@ class SurvivalFlags {
                              : where_ == "update" ? DeathPoint::update
                                                   : DeathPoint::backward;
     faults_ = Faults{faults_text_ == "none"   ? ""
-                     : faults_text_ == "auto" ? usual_fault(options, pipeline, threads)
+                     : faults_text_ == "auto" ? usual_fault(options, pipeline, death != Death::none)
                                               : faults_text_,
                      death, point};
     faults_.flip(flip_);
@@ -196,7 +220,7 @@ class SurvivalFlags {
     check_pipeline(options, death);
     if (death == Death::none || death == Death::killed) {
       const Faults expected = death == Death::none ? faults_ : Faults{};
-      coordinator_ = std::make_unique<Timetable>(ranks, expected, steps);
+      coordinator_ = std::make_unique<Timetable>(ranks, expected, steps, threads);
       return;
     }
     auto lighthouse =
@@ -212,6 +236,7 @@ class SurvivalFlags {
   const std::string& flip_;
   const int& interval_;
   const int& bucket_;
+  std::int64_t optimizer_steps_ = 0;  ///< of the checkpoint that is loaded
   std::string saved_before_;  ///< identifies the checkpoint that the run found in the folder
   Faults faults_;
   std::unique_ptr<Coordinator> coordinator_;

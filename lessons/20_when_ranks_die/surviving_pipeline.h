@@ -90,8 +90,8 @@ class SurvivingPipeline final : public Survivor {
           optimizer(model.parameters(), rank.device, plan.optimizer),
           pipeline(endpoint, group, one_f_one_b(group.size(), plan.batch.microbatches), {&model},
                    plan.boundary(plan.batch.microbatches)) {
-      auto storage = settings.save.empty() ? nullptr : coordinator.storage(rank, quorum);
-      if (storage) saves.emplace(std::move(storage), settings.save, plan);
+      auto savers = settings.save.empty() ? nullptr : coordinator.connect_savers(rank, quorum);
+      if (savers) saves.emplace(std::move(savers), settings.save, plan);
     }
     Coordinator::Connection connection;
     Plan plan;
@@ -127,7 +127,8 @@ class SurvivingPipeline final : public Survivor {
     return true;
   }
 
-  /// To the neighbour's memory, while the next step computes, and to the disk, while others do.
+  /// Starts to copy the state to the neighbour's memory, and with --save to disk; training goes on
+  /// meanwhile.
   void take_checkpoint() try {
     checkpoint_->begin(stage_->optimizer, next_ - 1);
     if (stage_->saves)
@@ -191,7 +192,7 @@ class SurvivingPipeline final : public Survivor {
           put(mine.at(spec.order), state);
         }
       }
-    stage.optimizer.resume(settings_.trained_steps + saved.step() + 1);
+    stage.optimizer.resume(settings_.optimizer_steps + saved.step() + 1);
   }
   int stage_member(int rank) const {
     return static_cast<int>(std::ranges::find(quorum_.members, rank) - quorum_.members.begin());

@@ -49,7 +49,11 @@ class SurvivingReplica final : public Survivor {
   }
 
   void finish() override {
-    if (members_->saves) members_->saves->finish();
+    if (members_->saves) try {
+        members_->saves->finish();
+      } catch (const RunError&) {  // a member has died after the last step, which counts
+        if (!coordinator_.is_broken(quorum_)) throw;
+      }
   }
   const std::vector<Parameter*>& parameters() const override { return model_.parameters(); }
   const AdamW& optimizer() const override { return optimizer_; }
@@ -63,8 +67,8 @@ class SurvivingReplica final : public Survivor {
           group({connection.transport, rank.device, collectives_of(rank, connection)},
                 quorum.members, "dp", connection.channels),
           gradients(model, group, settings.bucket_bytes) {
-      auto storage = settings.save.empty() ? nullptr : coordinator.storage(rank, quorum);
-      if (storage) saves.emplace(std::move(storage), settings.save, rank.plan);
+      auto savers = settings.save.empty() ? nullptr : coordinator.connect_savers(rank, quorum);
+      if (savers) saves.emplace(std::move(savers), settings.save, rank.plan);
     }
     Coordinator::Connection connection;
     Group group;
@@ -89,7 +93,7 @@ class SurvivingReplica final : public Survivor {
     const FaultInjection::InBackward in_backward{faults_, step, model_};
     // The loss is the mean over the samples that are there, so gradients keep their size. The batch
     // is smaller by the absent replicas' samples.
-    weigh(mine, tokens_of(mine) * members_->group.size());
+    weigh(mine, members_->group.size());
     model_.zero_gradients();
     BatchLoss loss = accumulate_gradients(model_, mine);
     members_->gradients.sum_gradients();
@@ -122,7 +126,7 @@ class SurvivingReplica final : public Survivor {
       if (members_->group.rank() == from) send_state(targets[i]);
       if (members_->group.rank() == targets[i]) {
         receive_state(from);
-        optimizer_.resume(settings_.trained_steps + step);
+        optimizer_.resume(settings_.optimizer_steps + step);
       }
     }
     quorum_.behind.clear();
@@ -153,11 +157,6 @@ class SurvivingReplica final : public Survivor {
       checksum.add(values.data(), values.size() * sizeof(float));
     }
     return checksum.value();
-  }
-  static std::int64_t tokens_of(const Batch& batch) {
-    std::int64_t tokens = 0;
-    for (const Microbatch& each : batch.microbatches) tokens += each.tokens.elements();
-    return tokens;
   }
 
   Rank& rank_;

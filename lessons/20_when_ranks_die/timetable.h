@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,11 +17,13 @@
 namespace lockstep {
 
 /// A coordinator for a run in which ranks leave and return as planned. Every rank knows the plan,
-/// so nobody has to agree on anything, and any launcher and transport will do. What a run does
-/// whose ranks die must equal, bit for bit, what this one does.
+/// so nobody has to agree on anything, and any launcher and transport will do. A run
+/// whose ranks die must give bitwise the same results as this one.
 class Timetable final : public Coordinator {
  public:
-  Timetable(int ranks, const Faults& faults, int steps) : ranks_(ranks), faults_(faults) {
+  /// `threads`: whether all ranks are threads of this process.
+  Timetable(int ranks, const Faults& faults, int steps, bool threads)
+      : ranks_(ranks), faults_(faults), threads_(threads) {
     for (int step = 1; step < steps; ++step) changes_ += changes(step);
   }
 
@@ -44,17 +48,26 @@ class Timetable final : public Coordinator {
   Vote vote(Rank& rank, const Quorum& quorum, std::uint32_t) override {
     const int next = rank.trace.step() + 1;
     for (int other = 0; other < ranks_ && rank.id == quorum.members.front(); ++other)
-      if (faults_.returns(other, next))
+      if (faults_.returns_for(other, next))
         send_text(*rank.transport, other, std::to_string(rank.compute.now()));
+    std::lock_guard lock{mutex_};
+    voted_ = std::max(voted_, rank.trace.step());
+    changed_.notify_all();
     return Vote::commit;
   }
   void sit_out(Rank& rank, int step) override {
-    if (!faults_.returns(rank.id, step + 1)) return;
+    if (threads_) {  // so that all ranks can end after the same step if the run is interrupted
+      std::unique_lock lock{mutex_};
+      while (
+          !changed_.wait_for(lock, std::chrono::milliseconds{50}, [&] { return voted_ >= step; }))
+        rank.transport->check();
+    }
+    if (!faults_.returns_for(rank.id, step + 1)) return;
     const std::string time = receive_text(*rank.transport, faults_.members(ranks_, step).front());
     if (rank.clock.is_modelled()) rank.compute.wait({std::stoll(time)}, absent);
   }
   bool is_broken(const Quorum&) override { return false; }
-  std::unique_ptr<Transport> storage(Rank& rank, const Quorum&) override {
+  std::unique_ptr<Transport> connect_savers(Rank& rank, const Quorum&) override {
     if (!faults_.all().empty()) return nullptr;  // absent ranks would have to take part
     auto worker = rank.transport->worker("checkpoints");
     worker->work_in_background();
@@ -71,8 +84,11 @@ class Timetable final : public Coordinator {
 
   int ranks_;
   Faults faults_;
+  bool threads_;
   int changes_ = 0;
   std::mutex mutex_;
+  std::condition_variable changed_;
+  int voted_ = -1;               ///< the last step in which a member has voted
   std::map<int, int> channels_;  ///< by rank
 };
 

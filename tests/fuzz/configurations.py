@@ -41,6 +41,7 @@ class Family:
     by_data: tuple = ()                              # see Configuration
     chunks: int = 1                                  # the most stages per rank
     keeps: str = '--save'                            # --export if the lesson can't resume
+    replays: bool = True                             # whether runs record their operations
 
 
 def _bucket(draw, model):
@@ -182,7 +183,7 @@ FAMILIES = {
         '--sequence-parallel': lambda draw, model: draw.choice(('on', 'on', 'off'))}, clips=True, sharded_sequence=True,
         by_data=('all_to_all', 'activations', 'communication')),
     'when ranks die': Family('lesson_20_when_ranks_die', {'dp': (1, 2, 2, 3, 4), 'pp': (1,)}, {
-        '--faults': _absence, '--how': lambda draw, model: 'planned', '--interval': lambda draw, model: draw.randint(1, 3), '--bucket': _bucket}, precisions=()),
+        '--faults': _absence, '--how': lambda draw, model: 'planned', '--interval': lambda draw, model: draw.randint(1, 3), '--bucket': _bucket}, precisions=(), replays=False),
     'choosing': Family('lesson_17_choosing', {'dp': (1, 2, 2), 'pp': (1, 2, 2, 3), 'cp': (1, 1, 2), 'tp': (1, 1, 2)}, {
         '--layout': lambda draw, model: draw.choice(('contiguous', 'zigzag')),
         '--method': lambda draw, model: draw.choice(('ring', 'ring', 'ulysses', 'gather')), '--recompute': _recompute,
@@ -205,6 +206,9 @@ FAMILIES = {
     'PipeDream': Family('lesson_18_low_communication', {'dp': (1,), 'pp': FEW}, {'--method': _pipedream}, precisions=(),
         keeps='--export'),
 }
+
+
+REPLAYED = [kind for kind, family in FAMILIES.items() if family.replays]
 
 
 def draw_configuration(kind, seed, launches, model=None):

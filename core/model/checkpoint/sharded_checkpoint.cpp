@@ -15,6 +15,7 @@
 
 #include "core/base/crc32.h"
 #include "core/base/error.h"
+#include "core/comm/transport/control.h"
 #include "core/model/checkpoint/checkpoint_folder.h"
 #include "core/model/checkpoint/common_folder.h"
 #include "core/model/checkpoint/model_file.h"
@@ -91,6 +92,9 @@ std::string save_parts(Transport& ranks, const std::string& path, const Plan& pl
                        const std::string& unsound, const Device* device) {
   Ownership owners = agree_on_owners(ranks, plan, parts, unsound);
   if (!owners.unsound.empty()) return owners.unsound;
+  // A rank that holds no parameters has counted no steps.
+  for (const std::string& count : gather_to_root(ranks, std::to_string(steps.of_optimizer)))
+    steps.of_optimizer = std::max<std::int64_t>(steps.of_optimizer, std::stoll(count));
 
   std::optional<NewFolder> fresh;  // on rank 0
   if (ranks.rank() == 0) fresh.emplace("--save", path);

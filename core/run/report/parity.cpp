@@ -57,9 +57,7 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                                      .documents = options.plan.batch.documents,
                                      .shares = options.plan.batch.shares}));
     for (Batch& share : shares) {
-      if (!phase.replicas.empty())
-        weigh(share, share.microbatches.front().tokens.elements() * m *
-                         static_cast<std::int64_t>(contributing.size()));
+      if (!phase.replicas.empty()) weigh(share, static_cast<int>(contributing.size()));
       move_to(device, share);
     }
     return accumulate_in_order(model, shares, order);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/model/checkpoint/checkpoint.h"
 #include "core/model/data.h"
 #include "core/run/lesson.h"
 #include "core/run/report/accumulate_in_order.h"
@@ -56,12 +57,22 @@ inline Batch batch_on(Device device, const ReferenceRun& run, int step, int micr
   return batch;
 }
 
+/// Begins with the checkpoint of --load, as the ranks do.
+inline void load_into(const ReferenceRun& run, const Plan& plan, Device device, const Gpt& model,
+                      AdamW& optimizer) {
+  const std::string& path = run.options.run.load;
+  if (path.empty()) return;
+  load_checkpoint(path, plan, device, model.parameters());
+  load_moments(path, optimizer);
+}
+
 /// Data parallelism with plain SGD on one device.
 inline Reference sgd_on_one_device(const ReferenceRun& run) {
   SoloDevice one{run.options.platform.on_gpus(), run.options.platform.tf32};
   const Plan plan = run.options.plan.on_one_device();
   Gpt model{plan, plan.place(0), one};
   InnerOptimizer inner{model, plan.optimizer, /*sgd=*/true};
+  load_into(run, plan, one, model, inner.adamw());
   const int replicas = run.options.plan.mesh.size(Axis::dp);
   Reference reference;
   for (std::size_t p = 0; p < run.phases.size(); ++p)
@@ -100,6 +111,7 @@ class SerialWorkers {
     for (int w = 0; w < run.options.plan.mesh.size(Axis::dp); ++w) {
       models_.push_back(std::make_unique<Gpt>(plan, plan.place(0), one_));
       inner_.push_back(std::make_unique<InnerOptimizer>(*models_.back(), plan.optimizer, sgd));
+      load_into(run, plan, one_, *models_.back(), inner_.back()->adamw());
     }
     outer_ = values_of(*models_.front());
     for (const auto& [order, values] : outer_) momentum_[order].resize(values.size());
@@ -222,6 +234,7 @@ inline Reference pipedream_on_one_device(const ReferenceRun& run) {
   const Plan plan = pipeline.on_one_device();
   Gpt model{plan, plan.place(0), one};
   AdamW optimizer{model.parameters(), one, plan.optimizer};
+  load_into(run, plan, one, model, optimizer);
   const auto stage_of = [&](const Parameter& parameter) {
     int stage = 0;
     while (!pipeline.layers_of(stage).runs(parameter.unit(), plan.model())) ++stage;

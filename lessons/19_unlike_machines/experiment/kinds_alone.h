@@ -92,7 +92,7 @@ inline void report_kinds_alone(Lesson& lesson, const Rank& rank, const Compositi
   double rate = 0;  // steps per second, if the kinds' rates added up
   const auto add = [&](const std::string& what, const std::optional<BestStep>& best) {
     if (!best) {
-      rows.push_back({what, "-", "-", "-", "fits in no division"});
+      rows.push_back({what, "-", "-", "-", "does not fit"});
       return;
     }
     const auto& [division, step] = *best;
