@@ -220,7 +220,7 @@ class SurvivalFlags {
     check_pipeline(options, death);
     if (death == Death::none || death == Death::killed) {
       const Faults expected = death == Death::none ? faults_ : Faults{};
-      coordinator_ = std::make_unique<Timetable>(ranks, expected, steps, threads);
+      coordinator_ = std::make_unique<Timetable>(ranks, expected, steps, threads && !shared);
       return;
     }
     auto lighthouse =

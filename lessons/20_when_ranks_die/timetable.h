@@ -21,9 +21,10 @@ namespace lockstep {
 /// whose ranks die must give bitwise the same results as this one.
 class Timetable final : public Coordinator {
  public:
-  /// `threads`: whether all ranks are threads of this process.
-  Timetable(int ranks, const Faults& faults, int steps, bool threads)
-      : ranks_(ranks), faults_(faults), threads_(threads) {
+  /// `in_step`: whether absent ranks wait in each step until a member has voted, so that all ranks
+  /// end after the same step if the run is interrupted. They must be threads of this process.
+  Timetable(int ranks, const Faults& faults, int steps, bool in_step)
+      : ranks_(ranks), faults_(faults), in_step_(in_step) {
     for (int step = 1; step < steps; ++step) changes_ += changes(step);
   }
 
@@ -46,17 +47,19 @@ class Timetable final : public Coordinator {
   }
   /// The first member tells ranks that return for the next step what time it is.
   Vote vote(Rank& rank, const Quorum& quorum, std::uint32_t) override {
-    const int next = rank.trace.step() + 1;
-    for (int other = 0; other < ranks_ && rank.id == quorum.members.front(); ++other)
-      if (faults_.returns_for(other, next))
-        send_text(*rank.transport, other, std::to_string(rank.compute.now()));
-    std::lock_guard lock{mutex_};
-    voted_ = std::max(voted_, rank.trace.step());
+    const int step = rank.trace.step();
+    {
+      std::lock_guard lock{mutex_};
+      voted_ = std::max(voted_, step);
+    }
     changed_.notify_all();
+    for (int other = 0; other < ranks_ && rank.id == quorum.members.front(); ++other)
+      if (faults_.returns_for(other, step + 1))
+        send_text(*rank.transport, other, std::to_string(rank.compute.now()));
     return Vote::commit;
   }
   void sit_out(Rank& rank, int step) override {
-    if (threads_) {  // so that all ranks can end after the same step if the run is interrupted
+    if (in_step_) {
       std::unique_lock lock{mutex_};
       while (
           !changed_.wait_for(lock, std::chrono::milliseconds{50}, [&] { return voted_ >= step; }))
@@ -84,7 +87,7 @@ class Timetable final : public Coordinator {
 
   int ranks_;
   Faults faults_;
-  bool threads_;
+  bool in_step_;
   int changes_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
