@@ -242,7 +242,8 @@ TEST_CASE("a dragged name moves its row, and a right click opens the menu") {
   };
   viewer.drag(60, y_of_rank(3), 60, y_of_rank(1));
   std::vector<int> order;
-  for (const viz::RankGroup& group : viewer.screen.lanes().groups()) order.push_back(group.rank->rank);
+  for (const viz::RankGroup& group : viewer.screen.lanes().groups())
+    order.push_back(group.rank->rank);
   CHECK(order == std::vector{0, 3, 1, 2});
 
   const TimelineSpan action = viewer.action(2, 1, Category::forward, 4);
