@@ -49,7 +49,7 @@ class SurvivalFlags {
                           "flip a bit of a rank's parameters before a step: RANK@STEP")),
         interval_(lesson.flag("--interval", 5,
                               "steps from one checkpoint to the next: with --pp in a neighbour's "
-                              "memory, and with --save on disk")),
+                              "memory, and with --save on disk (not if ranks leave as planned)")),
         bucket_(bucket_flag(lesson)) {
     lesson.check([this](const Options& options) { settle(options); });
     lesson.if_it_fails([this] { return how_to_continue(); });
