@@ -74,7 +74,7 @@ def _shares(draw, model):
 
 def _absence(draw, model):
     replicas = model.get('--dp', 1)
-    if replicas == 1:
+    if replicas == 1 or model['--steps'] == 1:    # nothing is predicted for a step in which members change
         return 'none'
     step = draw.randrange(model['--steps'])
     returns = f'-{draw.randrange(step + 1, model["--steps"])}' if step + 1 < model['--steps'] and draw.random() < 0.7 else ''
