@@ -30,13 +30,14 @@ Pace pace_of(const std::string& text, const std::string& change) {
     double factor = 0;
     const char* end = text.data() + text.size();
     const auto [used, error] = std::from_chars(text.data() + word.size(), end, factor);
-    if (error != std::errc{} || used != end || !(factor > 0 && factor <= most_slow)) break;
-    return {faster ? 1 / factor : factor,
-            fmt::format("{} times as {}", factor, faster ? "fast" : "slow")};
+    if (error != std::errc{} || used != end || !(factor > 0)) break;
+    const double time = faster ? 1 / factor : factor;
+    if (!(time > 0 && time <= most_slow)) break;
+    return {time, fmt::format("{} times as {}", factor, faster ? "fast" : "slow")};
   }
   throw UsageError(fmt::format(
-      "--change {}: '{}' is not a pace; write free, faster:2 or slower:1.5 (above 0, at "
-      "most {})",
+      "--change {}: '{}' is not a pace; write free, faster:2 or slower:1.5 (above 0, and at "
+      "most {} times as slow)",
       excerpt(change), excerpt(text), most_slow));
 }
 

@@ -30,10 +30,10 @@ class Scenario {
   ///   rank:R, stage:S    the compute of a rank, or of a pipeline stage
   ///   products, attention, memory    kernels of this kind (KernelKind)
   ///
-  /// PACE is free, faster:X or slower:X. Free compute takes no time, except for the launch of each
-  /// kernel if the change selects kernels by stage or kind. Throws UsageError if the change makes
-  /// no sense for these operations: they have no such rank, stage or axis, or fixed times instead
-  /// of kernels.
+  /// PACE is free, faster:X or slower:X, which makes something at most `most_slow` times as slow.
+  /// Free compute takes no time, except for the launch of each kernel if the change selects kernels
+  /// by stage or kind. Throws UsageError if the change makes no sense for these operations: they
+  /// have no such rank, stage or axis, or fixed times instead of kernels.
   void change(const std::string& text, const RunOperations& run);
   /// The changes so far, in words: "between 4 times as fast".
   const std::vector<std::string>& changes() const { return words_; }

@@ -136,6 +136,8 @@ TEST_CASE("a change is as good as another program") {
   CHECK(step({"pp=slower:2", "latency=free"}) == 100 + 20 + 30);
   CHECK(step({"rank:0=slower:3"}) == 300 + 10 + 1000 + 30);
   CHECK(step({"rank:1=faster:2"}) == 1110 + 15);
+  // A slow rank in a mixed cluster may need more than `most_slow` to keep up with its peers.
+  CHECK(step({"rank:1=faster:5000"}) == 1110);
   CHECK(step({"memory=free"}) == 1010);
   CHECK(step({"products=free"}) == 1140);
 }
@@ -311,6 +313,9 @@ TEST_CASE("changes that make no sense are refused") {
                                     {"pp", "WHAT=PACE"},
                                     {"pp=fast", "not a pace"},
                                     {"pp=faster:0", "not a pace"},
+                                    {"pp=faster:inf", "not a pace"},
+                                    {"pp=slower:1001", "not a pace"},
+                                    {"pp=faster:0.0001", "not a pace"},
                                     {"rank:2=free", "ranks 0 to 1"},
                                     {"rank:x=free", "can't change"},
                                     {"stage:0=free", "no stage 0"}}) {
