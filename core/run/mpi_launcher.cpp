@@ -116,6 +116,8 @@ class MpiLauncher final : public Launcher {
  private:
   void report(RankMessage::Kind kind, const std::string& text) const;
   void report_operations(const ActiveRun& run);
+  /// Reports that this rank has failed, keeps its trace, and ends the run.
+  [[noreturn]] void fail_with(ActiveRun& run, const std::string& cause);
 
   MpiSession session_;
   std::unique_ptr<Transport> transport_;  ///< until the rank takes it
@@ -140,10 +142,12 @@ void MpiLauncher::report_operations(const ActiveRun& run) {
 
 GpuPlan MpiLauncher::settle(ActiveRun& run) {
   Options& options = run.options;
-  transport_ =
-      session_.endpoint(options.platform.patience_seconds, [this, &run](const std::string& line) {
+  transport_ = session_.endpoint(
+      options.platform.patience_seconds,
+      [this, &run](const std::string& line) {
         report(RankMessage::Kind::busy, run.console.start_of_line() + line);
-      });
+      },
+      [this, &run](const std::string& why) { fail_with(run, why); });
   GpuPlan gpus = plan_processes(*transport_, options);
   settle_on_gpus(gpus, options);
   agree_on_clock(*transport_, options);
@@ -244,13 +248,16 @@ int MpiLauncher::fail(ActiveRun& run) {
     run.recording.keep();
     end_the_run(session_, 2);
   } catch (const std::exception& error) {
-    const std::string cause = rank_ ? rank_->cause(error) : words_of(error);
-    report(RankMessage::Kind::failure,
-           cause + (!messages_are_collected() ? run.recording.folder.where_the_trace_is() : ""));
-    report_operations(run);
-    run.recording.keep();
-    end_the_run(session_, 1);
+    fail_with(run, rank_ ? rank_->cause(error) : words_of(error));
   }
+}
+
+void MpiLauncher::fail_with(ActiveRun& run, const std::string& cause) {
+  report(RankMessage::Kind::failure,
+         cause + (!messages_are_collected() ? run.recording.folder.where_the_trace_is() : ""));
+  report_operations(run);
+  run.recording.keep();
+  end_the_run(session_, 1);
 }
 
 }  // namespace

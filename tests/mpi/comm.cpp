@@ -1,13 +1,17 @@
 // Tests collectives with one process per rank; ctest runs it as mpirun -n P test_mpi_comm. It
 // checks Lockstep's algorithms and MPI's against a serial oracle, and the Transport's count of sent
 // bytes against the bytes passed to MPI. `disagree I [native]` runs the I-th program in which ranks
-// disagree, prints the error and exits with 1; `list` lists these programs.
+// disagree, prints the error and exits with 1; `list` lists these programs. `hang CALL sleep|stop`:
+// rank 1 sleeps or is stopped inside this call of MPI, and the lookout ends the run.
 
 #include <fmt/format.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "core/comm/mpi/mpi_check.h"
 #include "core/comm/mpi/mpi_transport.h"
@@ -34,6 +38,29 @@ struct PassedToMpi {
 };
 PassedToMpi passed;
 
+/// When the rank's own thread next calls MPI_Test after this time, it sleeps first.
+struct Doze {
+  using Time = std::chrono::steady_clock::time_point;
+  std::thread::id thread = std::this_thread::get_id();
+  Time after = Time::max();
+  void sleep() {
+    if (std::this_thread::get_id() != thread || std::chrono::steady_clock::now() < after) return;
+    after = Time::max();
+    std::this_thread::sleep_for(std::chrono::milliseconds{200});
+  }
+};
+Doze doze;
+
+/// The call of MPI in which this rank hangs, and how.
+std::string hangs_in;
+bool is_stopped = false;
+
+void hang_in(const char* call) {
+  if (hangs_in != call) return;
+  if (is_stopped) std::raise(SIGSTOP);
+  while (true) std::this_thread::sleep_for(std::chrono::seconds{1});
+}
+
 }  // namespace
 
 // MPI's profiling interface: these functions replace MPI's own, which remain available as PMPI_*.
@@ -46,6 +73,20 @@ extern "C" int MPI_Issend(const void* data, int count, MPI_Datatype type, int to
                           MPI_Comm communicator, MPI_Request* request) {
   passed.add(count, type, tag);
   return PMPI_Issend(data, count, type, to, tag, communicator, request);
+}
+extern "C" int MPI_Test(MPI_Request* request, int* done, MPI_Status* status) {
+  doze.sleep();
+  return PMPI_Test(request, done, status);
+}
+extern "C" int MPI_Allreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op,
+                             MPI_Comm communicator) {
+  hang_in("MPI_Allreduce");
+  return PMPI_Allreduce(from, to, count, type, op, communicator);
+}
+extern "C" int MPI_Comm_create_group(MPI_Comm communicator, MPI_Group group, int tag,
+                                     MPI_Comm* created) {
+  hang_in("MPI_Comm_create_group");
+  return PMPI_Comm_create_group(communicator, group, tag, created);
 }
 
 namespace {
@@ -77,7 +118,40 @@ std::string compare_bytes(Rank& rank, std::int64_t heads, std::int64_t bodies,
   return "";
 }
 
+/// `first` ends its part of a run while `last` still waits for it, through a rank that has not
+/// noticed yet that its message has arrived. The lookout of `last` therefore asks a rank that is
+/// already in the next run. OpenMPI takes a message on a communicator that its receiver has freed
+/// for one of MPI_COMM_WORLD's if the receiver is creating a communicator with the same number;
+/// then the next message from `last` to `first` never arrives.
+void ask_a_rank_that_has_gone_on(const MpiSession& session, int first, int between, int last) {
+  using namespace std::chrono_literals;
+  {
+    Rank rank{options_of(session.size(), Collectives::built_in, {}), session.endpoint()};
+    std::vector<float> data(1);
+    if (rank.id == first) {
+      std::this_thread::sleep_for(60ms);
+      rank.world.send(view(data), between).wait();
+    } else if (rank.id == between) {
+      doze.after = std::chrono::steady_clock::now() + 30ms;
+      rank.world.receive(view(data), first).wait();
+      rank.world.send(view(data), last).wait();
+    } else if (rank.id == last) {
+      rank.world.receive(view(data), between).wait();
+    }
+  }
+  Rank rank{options_of(session.size(), Collectives::native, {}), session.endpoint()};
+  const int channels = rank.transport->open_channels(Group::channels_taken);
+  if (rank.id != first && rank.id != last) return;
+  Group pair{rank.endpoint, {first, last}, "pair", channels};
+  pair.barrier().wait();
+}
+
 int run_checks(const MpiSession& session) {
+  if (session.size() == 3 || session.size() == 4)
+    for (int first = 0; first < session.size(); ++first)
+      for (const int step : {1, 2})
+        ask_a_rank_that_has_gone_on(session, first, (first + step) % session.size(),
+                                    (first + 3 - step) % session.size());
   int done = 0;
   int failed = 0;
   const auto check = [&](Collectives comm, const std::function<std::string(Rank&)>& body,
@@ -160,6 +234,15 @@ int disagree(const MpiSession& session, const Mismatch& mismatch, Collectives co
   session.abort(1);
 }
 
+int hang(const MpiSession& session, const std::string& call, bool stopped) {
+  if (session.rank() == 1) hangs_in = call;
+  is_stopped = stopped;
+  Rank rank{options_of(session.size(), Collectives::native, {}), session.endpoint(3)};
+  std::vector<float> data(1);
+  rank.world.all_reduce(view(data)).wait();
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -170,6 +253,8 @@ int main(int argc, char** argv) {
   }
   const MpiSession session{/*native=*/true};
   try {
+    if (argc == 4 && std::strcmp(argv[1], "hang") == 0)
+      return hang(session, argv[2], std::strcmp(argv[3], "stop") == 0);
     if (argc >= 3)
       return disagree(session, all.at(static_cast<std::size_t>(std::atoi(argv[2]))),
                       argc > 3 ? Collectives::native : Collectives::built_in);

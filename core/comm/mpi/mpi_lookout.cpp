@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
-#include "core/comm/mpi/mpi_communicator.h"
+#include <fmt/ranges.h>
+
+#include "core/time/clock.h"
 
 namespace lockstep {
 
@@ -21,7 +23,7 @@ struct MpiLookout::Question {
 
 struct MpiLookout::Answer {
   static constexpr int tag = 1;
-  static constexpr std::size_t most = 14;
+  static constexpr std::size_t most = 126;
   std::int64_t round = 0;
   std::int32_t computes = 0;
   std::int32_t waits = 0;                      ///< number of entries used in waits_for
@@ -34,9 +36,24 @@ struct MpiLookout::Sent {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-MpiLookout::Waiting::Waiting(MpiLookout& lookout, int peer) : lookout_(lookout), peer_(peer) {
+MpiLookout::Waiting::Waiting(MpiLookout& lookout, int peer) : lookout_(lookout), peers_{peer} {
+  open();
+}
+
+MpiLookout::Waiting::Waiting(MpiLookout& lookout, const std::vector<int>& ranks, const char* call)
+    : lookout_(lookout),
+      peers_([&] {
+        std::vector<int> others = ranks;
+        std::erase(others, lookout.rank_);
+        return others;
+      }()),
+      call_(call) {
+  open();
+}
+
+void MpiLookout::Waiting::open() {
   std::lock_guard lock{lookout_.mutex_};
-  begin_ = lookout_.awake_;
+  begin_ = calm_ = lookout_.awake_;
   place_ = lookout_.waiting_.insert(lookout_.waiting_.end(), this);
 }
 
@@ -51,10 +68,14 @@ bool MpiLookout::Waiting::somebody_has_computed() {
   return std::exchange(reported_, computed_) != computed_;
 }
 
-MpiLookout::MpiLookout(int rank, int size, double patience_seconds, Notice notice)
-    : rank_(rank), patience_seconds_(patience_seconds), notice_(std::move(notice)) {
+MpiLookout::MpiLookout(int rank, int size, MPI_Comm communicator, double patience_seconds,
+                       Reports reports)
+    : rank_(rank),
+      communicator_(communicator),
+      patience_seconds_(patience_seconds),
+      reports_(std::move(reports)),
+      round_(steady_nanoseconds()) {
   if (size == 1 || !std::isfinite(patience_seconds)) return;
-  communicator_ = duplicate_world(rank);
   thread_ = std::thread{[this] { work(); }};
 }
 
@@ -74,7 +95,6 @@ MpiLookout::~MpiLookout() {
     MPI_Request_free(&each->request);
     static_cast<void>(each.release());
   }
-  MPI_Comm_free(&communicator_);
 }
 
 void MpiLookout::computes_on(const Stream& compute) {
@@ -96,6 +116,11 @@ void MpiLookout::work() {
     take_answers();
     lock.lock();
     ask();
+    const std::string why = hung();
+    if (why.empty()) continue;
+    lock.unlock();
+    reports_.hung(why);
+    lock.lock();
   }
 }
 
@@ -133,8 +158,9 @@ void MpiLookout::answer_questions() {
     {
       std::lock_guard lock{mutex_};
       for (const Waiting* each : waiting_)
-        if (static_cast<std::size_t>(answer.waits) < Answer::most)
-          answer.waits_for[static_cast<std::size_t>(answer.waits++)] = each->peer_;
+        for (const int peer : each->peers_)
+          if (static_cast<std::size_t>(answer.waits) < Answer::most)
+            answer.waits_for[static_cast<std::size_t>(answer.waits++)] = peer;
       const Time now = SteadyClock::now();
       const std::chrono::duration<double> patience{patience_seconds_};
       if (computes_ && !itself_->sleeps_for_pace() && question.waited >= patience_seconds_ &&
@@ -144,7 +170,7 @@ void MpiLookout::answer_questions() {
       }
     }
     send(from, Answer::tag, &answer, sizeof answer);
-    if (!line.empty() && notice_) notice_(line);
+    if (!line.empty() && reports_.busy) reports_.busy(line);
   }
 }
 
@@ -152,6 +178,7 @@ void MpiLookout::take_answers() {
   Answer answer;
   int from = 0;
   while (receive(Answer::tag, answer, from)) {
+    answered_[from] = awake_;
     if (answer.round != round_) continue;  // from an earlier round
     Asked& asked = asked_[from];
     asked.answered = true;
@@ -166,7 +193,8 @@ void MpiLookout::take_answers() {
 void MpiLookout::ask() {
   using Seconds = std::chrono::duration<double>;
   const Time now = SteadyClock::now();
-  for (Waiting* each : waiting_) follow(*each, now);
+  for (Waiting* each : waiting_)
+    if (awake_ > each->begin_) follow(*each, now);
   const bool complete =
       std::ranges::all_of(asked_, [](const auto& each) { return each.second.answered; });
   const Seconds least{std::min(patience_seconds_ / 20, 1.0)};
@@ -177,9 +205,30 @@ void MpiLookout::ask() {
   asked_.clear();
 }
 
+// A rank that can answer has done so within two rounds, each of which lasts a third of the time-out
+// at most.
+std::string MpiLookout::hung() {
+  for (const Waiting* each : waiting_) {
+    if (each->call_ == nullptr || awake_ - each->calm_ <= patience_seconds_) continue;
+    std::vector<int> silent = each->peers_;
+    std::erase_if(silent, [&](int peer) {
+      const auto found = answered_.find(peer);
+      return found != answered_.end() && awake_ - found->second < patience_seconds_ * 0.75;
+    });
+    return fmt::format(
+        "has waited {:g} s inside {} for {} {}{}", patience_seconds_, each->call_,
+        each->peers_.size() == 1 ? "rank" : "ranks", fmt::join(each->peers_, ", "),
+        silent.empty() ? "; they answer, but none of them computes"
+                       : fmt::format("; {} {} {} not answer", silent.size() == 1 ? "rank" : "ranks",
+                                     fmt::join(silent, ", "), silent.size() == 1 ? "does" : "do"));
+  }
+  return "";
+}
+
 void MpiLookout::follow(Waiting& waiting, Time now) {
-  std::vector<int> open{waiting.peer_};
-  std::set<int> seen{waiting.peer_};
+  std::vector<int> open = waiting.peers_;
+  std::set<int> seen{open.begin(), open.end()};
+  const Time before = waiting.computed_;
   const auto visit = [&](int rank) {
     if (seen.insert(rank).second) open.push_back(rank);
   };
@@ -188,7 +237,8 @@ void MpiLookout::follow(Waiting& waiting, Time now) {
     open.pop_back();
     if (rank == rank_) {
       if (computes_) waiting.computed_ = now;
-      for (const Waiting* each : waiting_) visit(each->peer_);
+      for (const Waiting* each : waiting_)
+        for (const int peer : each->peers_) visit(peer);
       continue;
     }
     const auto [asked, is_new] = asked_.try_emplace(rank);
@@ -200,6 +250,7 @@ void MpiLookout::follow(Waiting& waiting, Time now) {
       waiting.computed_ = std::max(waiting.computed_, *asked->second.computes);
     for (const int each : asked->second.waits_for) visit(each);
   }
+  if (waiting.computed_ > before) waiting.calm_ = awake_;
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,26 +23,42 @@ namespace lockstep {
 /// inside a kernel. An answer says whether the answering rank is computing, and which ranks it is
 /// waiting for; the asking thread asks those ranks next. A stopped or killed process does not
 /// answer. The thread sends nothing until a wait exceeds `interval`.
+///
+/// A wait for a message ends itself after the time-out. A thread inside one of MPI's collective
+/// calls can't: if no rank that the call waits for has computed for the time-out, the lookout gives
+/// up the process.
 class MpiLookout {
  public:
   using Time = std::chrono::steady_clock::time_point;
   /// The thread's polling interval.
   static constexpr std::chrono::milliseconds interval{20};
 
-  /// Collective over all ranks. If other ranks have been waiting for this rank for
-  /// `patience_seconds` while it is computing, `notice` receives a line that says so, at most once
-  /// per `patience_seconds`. The time during which the waiting process is stopped does not count.
-  MpiLookout(int rank, int size, double patience_seconds, Notice notice);
+  /// What the lookout reports, from its own thread.
+  struct Reports {
+    /// Other ranks have been waiting for this rank for the time-out while it is computing. Called
+    /// at most once per time-out.
+    Notice busy;
+    /// MPI does not return from a call; the text names the call and the silent ranks. Must end the
+    /// process.
+    Notice hung;
+  };
+
+  /// `communicator` contains all ranks and carries only the messages of lookouts. The time-out is
+  /// `patience_seconds`; time during which the waiting process is stopped does not count.
+  MpiLookout(int rank, int size, MPI_Comm communicator, double patience_seconds, Reports reports);
   ~MpiLookout();
   MpiLookout(const MpiLookout&) = delete;
   MpiLookout& operator=(const MpiLookout&) = delete;
 
   void computes_on(const Stream& compute);
 
-  /// Keeps one agent's wait for another rank registered for as long as this object lives.
+  /// Keeps one agent's wait for other ranks registered for as long as this object lives.
   class Waiting {
    public:
+    /// Waits for a message from or to `peer`.
     Waiting(MpiLookout& lookout, int peer);
+    /// Waits inside `call` of MPI until all of `ranks`, which include this one, have called it.
+    Waiting(MpiLookout& lookout, const std::vector<int>& ranks, const char* call);
     ~Waiting();
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;
@@ -52,9 +69,12 @@ class MpiLookout {
 
    private:
     friend class MpiLookout;
+    void open();
     MpiLookout& lookout_;
-    const int peer_;
-    double begin_;              ///< `awake_` at the beginning
+    const std::vector<int> peers_;
+    const char* const call_ = nullptr;  ///< of MPI, if the agent is inside it
+    double begin_ = 0;                  ///< `awake_` at the beginning
+    double calm_ = 0;  ///< `awake_` at the beginning, or when a rank was last found computing
     Time computed_, reported_;  ///< last answer from a computing rank; `computed_` at the last call
     std::list<Waiting*>::iterator place_;
   };
@@ -75,14 +95,16 @@ class MpiLookout {
   void take_answers();
   void ask();
   void follow(Waiting& waiting, Time now);
+  /// Returns what to report if an agent has been inside a call of MPI for too long; otherwise "".
+  std::string hung();
   void send(int to, int tag, const void* bytes, std::size_t size);
   template <class Message>
   bool receive(int tag, Message& into, int& from);
 
   const int rank_;
+  const MPI_Comm communicator_;
   const double patience_seconds_;
-  Notice notice_;
-  MPI_Comm communicator_ = MPI_COMM_NULL;
+  const Reports reports_;
   std::mutex mutex_;  ///< protects the members below, up to waiting_
   std::condition_variable wake_;
   bool stop_ = false;
@@ -93,9 +115,10 @@ class MpiLookout {
   // Used only by `thread_`.
   bool computes_ = false;
   Time noticed_{};
-  std::int64_t round_ = 0;
+  std::int64_t round_;  ///< differs from the rounds of this process's earlier lookouts
   Time round_began_{};
-  std::map<int, Asked> asked_;  ///< by rank, in this round
+  std::map<int, Asked> asked_;      ///< by rank, in this round
+  std::map<int, double> answered_;  ///< by rank: `awake_` at its last answer
   std::list<std::unique_ptr<Sent>> sent_;
   std::thread thread_;
 };

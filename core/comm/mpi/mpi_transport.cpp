@@ -151,20 +151,17 @@ class MpiTransport final : public Transport {
     int rank;
     int size;
     double patience_seconds;
-    MPI_Comm communicator = MPI_COMM_NULL;
+    MPI_Comm communicator;
     MpiLive live;
     MpiLookout lookout;
 
-    Shared(int rank_, int size_, double patience_seconds_, Notice notice)
+    Shared(int rank_, int size_, double patience_seconds_, const MpiCommunicators& communicators,
+           MpiLookout::Reports reports)
         : rank(rank_),
           size(size_),
           patience_seconds(patience_seconds_),
-          lookout(rank_, size_, patience_seconds_, std::move(notice)) {
-      communicator = duplicate_world(rank);
-    }
-    ~Shared() { MPI_Comm_free(&communicator); }
-    Shared(const Shared&) = delete;
-    Shared& operator=(const Shared&) = delete;
+          communicator(communicators.messages),
+          lookout(rank_, size_, communicators.lookouts, patience_seconds_, std::move(reports)) {}
   };
 
   MpiTransport(std::shared_ptr<Shared> shared, std::shared_ptr<Account> account)
@@ -196,7 +193,7 @@ class MpiTransport final : public Transport {
   }
 
   std::unique_ptr<NativeCollectives> native(const std::vector<int>& ranks, int channel) override {
-    return mpi_collectives(ranks, rank(), channel);
+    return mpi_collectives(ranks, rank(), channel, lookout());
   }
 
   std::unique_ptr<Pending> receive(const Route& route, std::span<std::byte> into, Combine,
@@ -341,9 +338,17 @@ MpiSession::~MpiSession() {
   MPI_Finalize();
 }
 
-std::unique_ptr<Transport> MpiSession::endpoint(double patience_seconds, Notice notice) const {
-  return std::make_unique<MpiTransport>(
-      std::make_shared<MpiTransport::Shared>(rank_, size_, patience_seconds, std::move(notice)));
+std::unique_ptr<Transport> MpiSession::endpoint(double patience_seconds, Notice busy,
+                                                Notice hung) const {
+  if (!communicators_) communicators_ = std::make_unique<MpiCommunicators>(rank_, patience_seconds);
+  if (!hung)
+    hung = [this](const std::string& why) {
+      fmt::print(stderr, "rank {} {}\n", rank_, why);
+      abort(1);
+    };
+  return std::make_unique<MpiTransport>(std::make_shared<MpiTransport::Shared>(
+      rank_, size_, patience_seconds, *communicators_,
+      MpiLookout::Reports{std::move(busy), std::move(hung)}));
 }
 
 void MpiSession::abort(int exit_code) const {

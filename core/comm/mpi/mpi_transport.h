@@ -8,6 +8,8 @@
 
 namespace lockstep {
 
+struct MpiCommunicators;
+
 /// Thrown by a wait for a message, after --timeout.
 struct WaitedTooLong : RunError {
   using RunError::RunError;
@@ -32,15 +34,20 @@ class MpiSession {
   /// sends first hangs here as it would under NCCL. Bytes on a GPU are staged through pinned host
   /// memory. A wait throws if, for `patience_seconds`, none of the ranks that this rank is waiting
   /// for, directly or through others, has reported that it is computing. If other ranks have been
-  /// waiting that long for this rank while it is computing, `notice` receives a line that says so,
-  /// at most once per `patience_seconds`.
-  std::unique_ptr<Transport> endpoint(double patience_seconds = 60, Notice notice = {}) const;
+  /// waiting that long for this rank while it is computing, `busy` receives a line that says so,
+  /// at most once per `patience_seconds`. If this rank has been inside one of MPI's own collectives
+  /// for that long, `hung` receives the reason, as the end of a sentence about this rank, and must
+  /// end the process: no exception can reach a thread that MPI does not return to. By default, it
+  /// prints the reason and calls abort(1). The first call is collective over all ranks.
+  std::unique_ptr<Transport> endpoint(double patience_seconds = 60, Notice busy = {},
+                                      Notice hung = {}) const;
   /// Ends all processes of the run with `exit_code`.
   [[noreturn]] void abort(int exit_code) const;
 
  private:
   int rank_ = 0;
   int size_ = 1;
+  mutable std::unique_ptr<MpiCommunicators> communicators_;  ///< created with the first endpoint
 };
 
 }  // namespace lockstep
