@@ -205,8 +205,8 @@ void MpiLookout::ask() {
   asked_.clear();
 }
 
-// A rank that can answer has done so within two rounds, each of which lasts a third of the time-out
-// at most.
+// Detects a stall inside one of MPI's own calls. A rank that can answer has done so within two
+// rounds, each of which lasts a third of the time-out at most.
 std::string MpiLookout::hung() {
   for (const Waiting* each : waiting_) {
     if (each->call_ == nullptr || awake_ - each->calm_ <= patience_seconds_) continue;
