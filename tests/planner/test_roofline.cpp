@@ -65,13 +65,13 @@ TEST_CASE("Where each axis hides its communication") {
   // 64·2 bytes per token against 2·49,152 FLOPs per block.
   CHECK(near(pipeline_blocks(task, true), 128 * 1e12 / (98'304 * 1e11)));
   // A key and a value take 2·64·2 bytes; a query's scores and sums with them take 4·64 FLOPs.
-  CHECK(near(context_tokens(task, false), 256 * 1e12 / (256 * 1e10)));
+  CHECK(near(context_tokens(task, false), 256 * 1e12 / (128 * 1e10)));
 }
 
 TEST_CASE("Fewer heads of keys and values travel, and more experts compute") {
   TrainingTask task = small_gpt();
   task.model.llama = LlamaConfig{.kv_heads = 1, .mlp_width = 128};
-  CHECK(near(context_tokens(task, false), 256 * 1e12 / (256 * 1e10) / 4));
+  CHECK(near(context_tokens(task, false), 256 * 1e12 / (128 * 1e10) / 4));
   // Queries and outputs 2·64·64, keys and values 2·64·16, the MLP 3·64·128.
   constexpr double block = 8192 + 2048 + 24'576;
   CHECK(near(pipeline_blocks(task, true), 128 * 1e12 / (2 * block * 1e11)));

@@ -51,7 +51,7 @@ double pipeline_blocks(const TrainingTask& task, bool within_node) {
 
 double context_tokens(const TrainingTask& task, bool within_node) {
   return element_bytes(task) * task.cluster.flops * task.model.kv_heads() /
-         (2 * bandwidth_per_gpu(task.cluster, within_node) * task.model.heads);
+         (bandwidth_per_gpu(task.cluster, within_node) * task.model.heads);
 }
 
 }  // namespace lockstep
