@@ -160,18 +160,17 @@ void Scenario::change(const std::string& text, const RunOperations& run) {
 }
 
 Picoseconds Scenario::duration(const RecordedOperation& operation, const Clock& clock) const {
-  double time = 1;
+  double time = 1, work = 1;
   for (const ComputeChange& each : compute_)
-    if (each.selects(operation)) time *= each.time;
+    if (each.selects(operation)) (each.kind ? work : time) *= each.time;
   if (operation.kind == Kind::kernel) {
     Cost cost = operation.cost;
-    cost.flops *= time;
-    cost.bytes *= time;
-    return clock.cost(cost);
+    cost.flops *= work;
+    cost.bytes *= work;
+    return clock.cost(cost, time);
   }
   if (operation.kind != Kind::end) return 0;
-  const Picoseconds fixed = clock.fixed(operation.category).value_or(0);
-  return stretched(fixed, time);
+  return clock.fixed(operation.category, time).value_or(0);
 }
 
 const Cluster& Scenario::links(const std::string& axis) const {

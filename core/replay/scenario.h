@@ -31,9 +31,9 @@ class Scenario {
   ///   products, attention, memory    kernels of this kind (KernelKind)
   ///
   /// PACE is free, faster:X or slower:X, which makes something at most `most_slow` times as slow.
-  /// Free compute takes no time, except for the launch of each kernel if the change selects kernels
-  /// by stage or kind. Throws UsageError if the change makes no sense for these operations: they
-  /// have no such rank, stage or axis, or fixed times instead of kernels.
+  /// A change of compute applies to whole kernels, but a change of a kind of kernel leaves their
+  /// launches as they are. Throws UsageError if the change makes no sense for these operations:
+  /// they have no such rank, stage or axis, or fixed times instead of kernels.
   void change(const std::string& text, const RunOperations& run);
   /// The changes so far, in words: "between 4 times as fast".
   const std::vector<std::string>& changes() const { return words_; }
@@ -47,7 +47,8 @@ class Scenario {
   double load(const std::string& axis) const;
 
  private:
-  /// A change to some compute: which kernels, and by what factor their time is multiplied.
+  /// A change to some compute: which kernels, and by what factor their time is multiplied; if they
+  /// are of one kind, without their launches.
   struct ComputeChange {
     int stage = -1;                  ///< or any
     std::optional<KernelKind> kind;  ///< or any

@@ -87,13 +87,14 @@ class Clock {
   void set_start_nanoseconds(std::int64_t start) { start_ = start; }
 
   /// Returns the time that a kernel takes on the modelled clock, or 0 if fixed times are set.
-  Picoseconds cost(const Cost& cost) const {
-    return times_.any() ? 0 : slowed((device_ ? *device_ : cluster_).compute(cost));
+  /// `slower` multiplies the rank's slowness.
+  Picoseconds cost(const Cost& cost, double slower = 1) const {
+    return times_.any() ? 0 : slowed((device_ ? *device_ : cluster_).compute(cost), slower);
   }
   /// Returns the fixed time of an action of this category, if there is one.
-  std::optional<Picoseconds> fixed(Category category) const {
+  std::optional<Picoseconds> fixed(Category category, double slower = 1) const {
     const auto time = times_.of(category);
-    return time ? std::optional{slowed(*time)} : time;
+    return time ? std::optional{slowed(*time, slower)} : time;
   }
   /// Starts pacing. Called at the first step, after the models have been built.
   void start_pace() { pace_start_ = steady_nanoseconds(); }
@@ -102,8 +103,9 @@ class Clock {
   void keep_pace(Picoseconds reached) const;
 
  private:
-  Picoseconds slowed(Picoseconds time) const {
-    return slowness_ == 1 ? time : stretched(time, slowness_);
+  Picoseconds slowed(Picoseconds time, double slower) const {
+    const double factor = slowness_ * slower;
+    return factor == 1 ? time : stretched(time, factor);
   }
 
   ClockKind kind_ = ClockKind::wall;

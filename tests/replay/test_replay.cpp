@@ -218,6 +218,26 @@ TEST_CASE("fixed times replace the kernels in a range, and slow ranks stretch th
   CHECK(Replay{run, scenario}.step_time(0) == 3000);
 }
 
+TEST_CASE("a stage at another pace takes as long as its ranks at this pace, launches included") {
+  RunOperations run = program(2, [](Hand& rank, int id) {
+    rank.log.begin({.name = "action", .category = Category::forward, .stage = id});
+    for (int kernel = 0; kernel < 3; ++kernel) rank.compute(5);
+    rank.log.end(Category::forward);
+  });
+  run.modelled.cluster.launch_seconds = 7e-12;
+  run.modelled.slow = {{1, 1.1}};
+  for (const char* pace : {"free", "faster:3", "slower:1.7"}) {
+    Scenario stage{run.modelled}, rank{run.modelled};
+    stage.change(std::string{"stage:1="} + pace, run);
+    rank.change(std::string{"rank:1="} + pace, run);
+    CHECK(Replay{run, stage}.section(1, 0) == Replay{run, rank}.section(1, 0));
+    CHECK(Replay{run, stage}.section(0, 0) == Passage{0, 36});
+  }
+  Scenario kind{run.modelled};  // their launches take as long as before
+  kind.change("memory=free", run);
+  CHECK(Replay{run, kind}.section(0, 0) == Passage{0, 21});
+}
+
 TEST_CASE("ranks on other devices take their own times, also if they share a list") {
   RunOperations run = program(3, [](Hand& rank, int) { rank.compute(5); });
   run.modelled.cluster.groups = {{.name = "slow", .ranks = {1}, .flops = 0.5e12}};
