@@ -69,7 +69,8 @@ Stream::~Stream() {
 void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start, MarkPtr begun) {
   if (clock_.is_modelled()) {
     const Picoseconds alone = clock_.cost(cost);
-    time_ += collectives_ ? collectives_->duration(time_, alone) : alone;
+    time_ =
+        clock_.cluster().after(time_, collectives_ ? collectives_->duration(time_, alone) : alone);
   }
   if (operations_ != nullptr) operations_->kernel(span, cost);
   if (!trace_.kernels()) return;
@@ -97,12 +98,13 @@ void Stream::host_done(OpenSpan& open, Picoseconds since) {
   if (timeline_ && now() - since >= may_be_announced) open.end(now());
 }
 
-// Called by a destructor, so it does not throw. If the GPU has failed, the next launch throws.
+// Called by a destructor, so it does not throw. If the GPU has failed, or if the modelled time is
+// too late, the next launch or the end of the step throws.
 void Stream::range_done(const Span& span, Picoseconds launched, OpenSpan& open, MarkPtr begun) {
   if (clock_.is_modelled()) {
     // With a fixed time, the launches inside the range cost nothing, but waits inside it still take
     // time.
-    if (auto fixed = clock_.fixed(span.category)) time_ += *fixed;
+    if (auto fixed = clock_.fixed(span.category)) time_ = plus(time_, *fixed);
     if (operations_ != nullptr) operations_->end(span.category);
     keep_pace();
   }

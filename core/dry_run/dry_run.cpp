@@ -1,6 +1,7 @@
 #include "core/dry_run/dry_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -64,10 +65,12 @@ class DryRun {
     return ranks;
   }
 
-  /// Times do not matter, but the groups' choice of algorithms does.
+  /// Times do not matter, so kernels take none, but the groups' choice of algorithms does.
   static Cluster cluster_of(const Plan& plan) {
-    if (!plan.modelled) return Cluster::load("free");
-    Cluster cluster = plan.modelled->cluster;
+    Cluster cluster = plan.modelled ? plan.modelled->cluster : Cluster::load("free");
+    cluster.flops = cluster.memory_bandwidth = std::numeric_limits<double>::infinity();
+    cluster.launch_seconds = 0;
+    cluster.rates.reset();
     if (!plan.on_meta) cluster.in_switch.reset();
     return cluster;
   }

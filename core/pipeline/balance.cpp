@@ -15,12 +15,12 @@ namespace {
 constexpr std::size_t most_actions = 2'000'000;
 
 StageTimes operator+(const StageTimes& a, const StageTimes& b) {
-  return {a.forward + b.forward, a.backward + b.backward, a.backward_input + b.backward_input,
-          a.backward_weight + b.backward_weight};
+  return {plus(a.forward, b.forward), plus(a.backward, b.backward),
+          plus(a.backward_input, b.backward_input), plus(a.backward_weight, b.backward_weight)};
 }
 
 Picoseconds work(const StageTimes& times) {
-  return times.forward + times.backward;
+  return plus(times.forward, times.backward);
 }
 
 constexpr double impossible = std::numeric_limits<double>::infinity();
@@ -87,11 +87,11 @@ std::vector<int> balanced_split(const PartTimesByStage& parts) {
   std::vector<std::vector<Picoseconds>> before(count, {0});
   for (std::size_t stage = 0; stage < count; ++stage)
     for (const StageTimes& block : parts[stage].blocks)
-      before[stage].push_back(before[stage].back() + work(block));
+      before[stage].push_back(plus(before[stage].back(), work(block)));
   const auto of_stage = [&](std::size_t stage, std::size_t first, std::size_t last) {
-    return before[stage][last] - before[stage][first] +
-           (stage == 0 ? work(parts.front().embedding) : 0) +
-           (stage + 1 == count ? work(parts.back().head) : 0);
+    return plus(before[stage][last] - before[stage][first],
+                plus(stage == 0 ? work(parts.front().embedding) : 0,
+                     stage + 1 == count ? work(parts.back().head) : 0));
   };
 
   // The sum of squares decides only among the splits with the shortest longest stage.

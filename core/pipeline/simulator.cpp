@@ -41,7 +41,7 @@ struct Hop {
 class Connections {
  public:
   Connections(const Schedule& schedule, const PipelineTimes& times)
-      : hops_(static_cast<std::size_t>(schedule.stages)) {
+      : cluster_(times.cluster), hops_(static_cast<std::size_t>(schedule.stages)) {
     std::map<std::array<int, 3>, std::size_t> numbers;  // by (sender, receiver, kind)
     for (int stage = 0; stage < schedule.stages; ++stage)
       for (int kind = 0; kind < 2; ++kind) {
@@ -76,9 +76,10 @@ class Connections {
   Passage send(const Hop& hop, Picoseconds ready) {
     Ends& free = free_[hop.connection];
     const Picoseconds start = std::max(ready, free.sender);
-    const Picoseconds sent = start + hop.transfer;
+    const Picoseconds sent = cluster_.after(start, hop.transfer);
     free.sender = sent;
-    free.receiver = std::max(sent + hop.latency, free.receiver + hop.transfer);
+    free.receiver =
+        std::max(cluster_.after(sent, hop.latency), cluster_.after(free.receiver, hop.transfer));
     return {start, sent, free.receiver};
   }
   void reset() { std::fill(free_.begin(), free_.end(), Ends{}); }
@@ -88,6 +89,7 @@ class Connections {
     Picoseconds sender = 0;
     Picoseconds receiver = 0;
   };
+  const Cluster& cluster_;
   std::vector<std::array<Hop, 2>> hops_;  // (stages), for activations and gradients
   std::vector<Ends> free_;
 };
@@ -199,13 +201,13 @@ Simulation simulate_checked(const Schedule& schedule, const PipelineTimes& times
     TimedAction& timed = simulation.actions[rank][position];
     timed.start = rank_free[rank];
     if (action.op == Op::backward_weight) {
-      timed.end = rank_free[rank] = timed.start + time;
+      timed.end = rank_free[rank] = times.cluster.after(timed.start, time);
       return;
     }
     timed.start = std::max(timed.start, arrival(action));
     if (action.with_next)
       timed.start = std::max(timed.start, arrival(schedule.actions[rank][position + 1]));
-    timed.end = rank_free[rank] = timed.start + time;
+    timed.end = rank_free[rank] = times.cluster.after(timed.start, time);
     if (action.with_next) return;  // the result is sent when the backward has ended
     if (position > 0 && schedule.actions[rank][position - 1].with_next)
       pass_on(schedule.actions[rank][position - 1], timed.end);

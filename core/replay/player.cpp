@@ -14,24 +14,6 @@ namespace lockstep {
 
 using Kind = RecordedOperation::Kind;
 
-namespace {
-
-/// Beyond this time, sums might overflow.
-constexpr Picoseconds latest = 4'000'000'000'000'000'000;
-
-/// Returns the time of a message over the slower link, in picoseconds.
-double longest_passage(const Cluster& cluster, std::int64_t bytes) {
-  double longest = 0;
-  for (const Link* link : {&cluster.within, &cluster.between}) {
-    const Link::Segment found = link->at(bytes);
-    longest =
-        std::max(longest, found.latency_seconds + static_cast<double>(bytes) / found.bandwidth);
-  }
-  return longest * 1e12;
-}
-
-}  // namespace
-
 std::vector<MetaStep> messages_of(const Collective& collective, int member, int size) {
   std::vector<MetaStep> steps;
   const auto view = [&](std::int64_t elements) {
@@ -85,10 +67,6 @@ void Replay::Player::refuse(const std::string& why) {
   throw UsageError("these operations can't be replayed: " + why);
 }
 
-void Replay::Player::check(Picoseconds time) {
-  if (time > latest) refuse("they take more than 46 days");
-}
-
 void Replay::Player::play() {
   for (std::size_t rank = at_.size(); rank-- > 0;) open_.push_back(static_cast<int>(rank));
   while (true) {
@@ -127,6 +105,7 @@ void Replay::Player::advance(int rank) {
   Cursor& at = cursor(rank);
   RankState& mine = state(rank);
   const std::vector<Picoseconds>& durations = *mine.durations;
+  const Cluster& cluster = replay_.scenario_.modelled().cluster;
   const auto& sections = run_.ranks[static_cast<std::size_t>(rank)].sections;
   for (; at.section < sections.size(); ++at.section, at.position = 0) {
     const auto& list = run_.lists[sections[at.section].list];
@@ -141,14 +120,14 @@ void Replay::Player::advance(int rank) {
             if (!slow) return;
             if (*slow) {
               mine.sections.back().slowed.push_back(static_cast<std::uint32_t>(at.position));
-              at.time += stretched(durations[index], beside_collectives_) - durations[index];
+              at.time = cluster.after(
+                  at.time, stretched(durations[index], beside_collectives_) - durations[index]);
             }
           }
           [[fallthrough]];
         case Kind::begin:
         case Kind::end:
-          at.time += durations[index];
-          check(at.time);
+          at.time = cluster.after(at.time, durations[index]);
           break;
         case Kind::send:
           send(rank, operation);
@@ -214,7 +193,6 @@ void Replay::Player::send(int rank, const RecordedOperation& operation) {
   if (network_) return send_on_shared(rank, operation);
   const Passage passage = depart(replay_.scenario_.links(operation.axis), rank, to, operation.bytes,
                                  at.time, lane.free);
-  check(passage.end);
   auto& issued = state(rank).issued;
   const auto number = static_cast<std::int32_t>(issued.size());
   issued.push_back({passage.start, passage.end, std::exchange(lane.last, number)});
@@ -269,7 +247,6 @@ void Replay::Player::ends(int rank, std::int32_t number, Passage passage) {
   RankState::Issued& issued = state(rank).issued[static_cast<std::size_t>(number)];
   issued.start = passage.start;
   issued.end = passage.end;
-  check(passage.end);
   Cursor& at = cursor(rank);
   if (at.waits_for != number) return;
   at.waits_for = nothing;
@@ -337,10 +314,6 @@ const std::vector<std::vector<MetaStep>>& Replay::Player::messages(
   for (std::size_t member = group.kept; member < group.ranks.size(); ++member)
     collectives.push_back(collectives[member % group.kept]);
   auto all = messages_of(collectives);
-  double sum = 0;
-  for (const auto& steps : all)
-    for (const MetaStep& step : steps) sum += longest_passage(group.cluster, step.bytes);
-  if (sum > static_cast<double>(latest)) refuse("they take more than 46 days");
   if (const auto misfit = misfit_of({all.begin(), all.end()}))
     refuse(fmt::format("in a collective, rank {} sends {} bytes to rank {}, which expects {}",
                        group.ranks[static_cast<std::size_t>(misfit->sender)], misfit->sent,

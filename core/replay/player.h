@@ -86,9 +86,6 @@ class Replay::Player {
   [[noreturn]] static void refuse(const std::string& why);
   /// Refuses a message whose receiver expects another size.
   static void check_fit(int from, int to, std::int64_t sent, std::int64_t expected);
-  /// Refuses a time beyond which sums might overflow.
-  static void check(Picoseconds time);
-
   void advance(int rank);
   /// With shared links: whether a collective of the rank is in flight at its time; nothing if the
   /// rank must wait to find out.

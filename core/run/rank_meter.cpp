@@ -77,9 +77,10 @@ void RankMeter::begin_step(int step) {
 void RankMeter::end_step() {
   rank_.compute.synchronise();
   if (GpuTimeline* timeline = rank_.compute.timeline()) timeline->realign(rank_.compute.queue());
+  const Picoseconds end = rank_.clock.cluster().after(rank_.compute.now(), 0);
   rank_.trace.span(rank_.compute.lane(), {.name = "step", .category = Category::step}, step_start_,
-                   rank_.compute.now());
-  results_.phases.back().last_step = rank_.compute.now() - step_start_;
+                   end);
+  results_.phases.back().last_step = end - step_start_;
   end_section(rank_.trace.step());
   record_memory(rank_.device);
   rank_.memory.parts().record_peak(rank_.trace);

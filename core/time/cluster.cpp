@@ -1,6 +1,11 @@
 #include "core/time/cluster.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "core/base/error.h"
+#include "core/base/printable.h"
 
 namespace lockstep {
 
@@ -78,6 +83,14 @@ Picoseconds Cluster::transfer(int from, int to, std::int64_t bytes) const {
 
 const Link& Cluster::link(int from, int to) const {
   return from / ranks_per_node == to / ranks_per_node ? within : between;
+}
+
+void Cluster::refuse_late_time() const {
+  throw UsageError(fmt::format(
+      "cluster '{}' ({:g} FLOP/s per rank): this takes more than 46 days of modelled time, the "
+      "most "
+      "that the clock counts; choose fewer steps, a smaller batch or model, or a faster --cluster",
+      excerpt(name), flops));
 }
 
 bool Cluster::on_one_node(std::span<const int> ranks) const {

@@ -107,6 +107,12 @@ struct Cluster {
   /// Returns β · bytes, the time for which a message occupies the sender's lane.
   Picoseconds transfer(int from, int to, std::int64_t bytes) const;
   const Link& link(int from, int to) const;
+  /// Returns the time `duration` after `start`, neither negative. Throws UsageError if it is later
+  /// than latest_time.
+  Picoseconds after(Picoseconds start, Picoseconds duration) const {
+    if (duration > latest_time - start) refuse_late_time();
+    return start + duration;
+  }
   /// Whether all of these ranks are on one node.
   bool on_one_node(std::span<const int> ranks) const;
 
@@ -118,6 +124,9 @@ struct Cluster {
   /// Returns the text of a cluster file from which load() restores this cluster.
   std::string json() const;
   bool operator==(const Cluster&) const = default;
+
+ private:
+  [[noreturn]] void refuse_late_time() const;
 };
 
 }  // namespace lockstep

@@ -45,8 +45,8 @@ class Fluid {
   static constexpr std::int64_t no_limit = std::int64_t{1} << 62;
   /// Parts of a byte.
   static constexpr int part_bits = 20;
-  /// In picoseconds, 47 days: no flow takes longer, so that sums of times do not overflow. A replay
-  /// refuses operations that take more than 46 days.
+  /// In picoseconds, 47 days: no flow takes longer, so that sums of times do not overflow. Times
+  /// above latest_time are refused.
   static constexpr std::int64_t longest = 4'100'000'000'000'000'000;
   __extension__ typedef __int128 Parts;  // ISO C++ has no such type
 

@@ -32,7 +32,7 @@ struct OutgoingMessage {
 inline Passage depart(const Cluster& cluster, int from, int to, std::int64_t bytes,
                       Picoseconds ready, Picoseconds& lane_free) {
   const Picoseconds start = std::max(ready, lane_free);
-  lane_free = start + cluster.transfer(from, to, bytes);
+  lane_free = cluster.after(start, cluster.transfer(from, to, bytes));
   return {start, lane_free};
 }
 
@@ -41,7 +41,9 @@ inline Passage depart(const Cluster& cluster, int from, int to, std::int64_t byt
 inline Passage arrive(const Cluster& cluster, int from, int to, std::int64_t bytes,
                       Picoseconds departure, Picoseconds& lane_free) {
   const Picoseconds held = cluster.transfer(from, to, bytes);
-  lane_free = std::max(departure + held + cluster.latency(from, to, bytes), lane_free + held);
+  lane_free =
+      std::max(cluster.after(cluster.after(departure, held), cluster.latency(from, to, bytes)),
+               cluster.after(lane_free, held));
   return {lane_free - held, lane_free};
 }
 

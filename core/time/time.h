@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace lockstep {
 
@@ -11,6 +12,10 @@ using Picoseconds = std::int64_t;
 
 /// Half of the largest int64: the sum of two such times does not overflow.
 constexpr Picoseconds longest_time = 4'600'000'000'000'000'000;
+
+/// The latest time on a modelled clock or in a trace, 46 days. The difference of two times fits in
+/// Picoseconds, and so does a time minus such a difference.
+constexpr Picoseconds latest_time = 4'000'000'000'000'000'000;
 
 /// Converts seconds to picoseconds, rounded to nearest, and at most longest_time. No other code
 /// does this conversion.
@@ -21,6 +26,12 @@ inline Picoseconds picoseconds(double seconds) {
 inline Picoseconds stretched(Picoseconds time, double factor) {
   return std::llround(
       std::min(static_cast<double>(time) * factor, static_cast<double>(longest_time)));
+}
+/// Adds two times. If the sum overflows, returns the limit of Picoseconds.
+inline Picoseconds plus(Picoseconds a, Picoseconds b) {
+  Picoseconds sum = 0;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return a > 0 ? std::numeric_limits<Picoseconds>::max() : std::numeric_limits<Picoseconds>::min();
 }
 inline double seconds(Picoseconds time) {
   return static_cast<double>(time) * 1e-12;

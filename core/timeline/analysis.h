@@ -12,14 +12,6 @@ namespace lockstep {
 // This file, step_account.h and pipeline_analysis.h are the only places where timeline metrics are
 // defined. Sums are in whole picoseconds; fractions are computed last.
 
-/// Adds two times. If the sum of times from a hostile trace overflows, returns the limit of
-/// Picoseconds.
-inline Picoseconds plus(Picoseconds a, Picoseconds b) {
-  Picoseconds sum = 0;
-  if (!__builtin_add_overflow(a, b, &sum)) return sum;
-  return a > 0 ? std::numeric_limits<Picoseconds>::max() : std::numeric_limits<Picoseconds>::min();
-}
-
 /// The time interval [start, end).
 struct Interval {
   Picoseconds start = 0;

@@ -13,15 +13,14 @@
 #include <vector>
 
 #include "core/base/memory_use.h"
+#include "core/time/time.h"
 #include "core/timeline/growing_array.h"
 #include "core/timeline/lane.h"
 #include "core/timeline/memory_states.h"
 
 namespace lockstep {
 
-/// The latest time in a trace, 46 days, and the earliest. The difference of two times fits in
-/// Picoseconds, and so does a time minus such a difference.
-constexpr Picoseconds latest_time = 4'000'000'000'000'000'000;
+/// The earliest time in a trace; latest_time is the latest.
 constexpr Picoseconds earliest_time = -1'000'000'000'000'000'000;
 /// The largest number of bytes of a span or a memory category. Sums over categories fit in 64 bits.
 constexpr std::int64_t most_bytes = std::int64_t{1} << 60;

@@ -33,7 +33,7 @@ inline ScheduleCost cost_of(const Schedule& schedule, const PipelineTimes& times
   for (const std::vector<TimedAction>& row : simulation.actions) {
     const Picoseconds window = row.back().end - row.front().start;
     longest = std::max(longest, window);
-    sum += window;
+    sum = plus(sum, window);
   }
   return {longest, simulation.makespan, sum};
 }
@@ -67,8 +67,8 @@ inline Schedule list_schedule(const Search& search, const ListRules& rules) {
   }
   const auto hop = [&](int from, int to) {
     const std::int64_t bytes = search.times.boundary_bytes;
-    return search.times.cluster.transfer(from, to, bytes) +
-           search.times.cluster.latency(from, to, bytes);
+    return plus(search.times.cluster.transfer(from, to, bytes),
+                search.times.cluster.latency(from, to, bytes));
   };
   // The times at which a rank can next run each of the three, as far as is known now.
   const auto forward_at = [&](const State& rank) {
@@ -120,17 +120,17 @@ inline Schedule list_schedule(const Search& search, const ListRules& rules) {
     if (q < 0) return schedule;
     State& rank = ranks[static_cast<std::size_t>(q)];
     const StageTimes& times = search.times.stages[static_cast<std::size_t>(q)];
-    const Picoseconds end = rank.free = now + times.of(op);
+    const Picoseconds end = rank.free = search.times.cluster.after(now, times.of(op));
     int& next = op == Op::forward          ? rank.forwards
                 : op == Op::backward_input ? rank.inputs
                                            : rank.weights;
     schedule.actions[static_cast<std::size_t>(q)].push_back({op, q, next});
     const auto i = static_cast<std::size_t>(next++);
     if (op == Op::forward && q + 1 < p)
-      ranks[static_cast<std::size_t>(q + 1)].activations[i] = end + hop(q, q + 1);
+      ranks[static_cast<std::size_t>(q + 1)].activations[i] = plus(end, hop(q, q + 1));
     if (op == Op::forward && q + 1 == p) rank.gradients[i] = end;
     if (op == Op::backward_input && q > 0)
-      ranks[static_cast<std::size_t>(q - 1)].gradients[i] = end + hop(q, q - 1);
+      ranks[static_cast<std::size_t>(q - 1)].gradients[i] = plus(end, hop(q, q - 1));
   }
 }
 

@@ -15,8 +15,9 @@ inline Picoseconds exchange_time(const Plan& plan, int microbatches) {
   const auto t = static_cast<std::int64_t>(ranks.size());
   const std::int64_t bytes = plan.boundary(microbatches).bytes() / t;
   const Cluster& cluster = plan.modelled->cluster;
-  return 2 * (t - 1) *
-         (cluster.latency(ranks[0], ranks[1], bytes) + cluster.transfer(ranks[0], ranks[1], bytes));
+  return stretched(
+      plus(cluster.latency(ranks[0], ranks[1], bytes), cluster.transfer(ranks[0], ranks[1], bytes)),
+      static_cast<double>(2 * (t - 1)));
 }
 
 /// Returns the times of the stages' actions, by which a schedule can be chosen. If t ranks share

@@ -97,6 +97,17 @@ refuse --cluster "$scratch/words.json" 'words.json' 'not a cluster file'
 refuse --cluster "$scratch/missing.json" 'missing.json' "'ranks_per_node'"
 refuse --cluster "$scratch/half.json" 'half.json' "'nodes'" '2.5'
 
+# Modelled times that a clock can't hold.
+sed 's/2.5/2/; s/1e12/1.5/' "$scratch/half.json" >"$scratch/slow.json"
+for flags in "--cluster $scratch/slow.json" '--time forward=1000000s' '--steps 200 --slow 1=1000 --time backward=20000s'; do
+  # shellcheck disable=SC2086  # several flags
+  run "$lesson" --data "$text" --trace none --device meta --compare 0 --quiet $flags
+  is_refused "$flags"
+  claim "$flags: says that it takes too long" complains '46 days of modelled time'
+done
+run "$lesson" --data "$text" --trace none --device meta --quiet --cluster "$scratch/slow.json" --time forward=1ms,backward=2ms
+claim "fixed times do not depend on how slow the cluster computes" ended 0
+
 run "$lesson" --data "$text" --trace none --steps 1 --compare 0 --parity off --quiet --save "$scratch/good.safetensors"
 claim "a good run is good" ended 0
 claim "a good run that is --quiet says nothing" says_nothing

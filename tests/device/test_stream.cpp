@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/device/stream.h"
 
 using namespace lockstep;
@@ -111,6 +112,16 @@ TEST_CASE("fixed times replace the cost of a range's contents") {
     action(Category::backward);
   });
   CHECK(bench.stream.now() == 6 * ms);
+}
+
+TEST_CASE("a modelled time above 46 days is refused, at the latest by the next kernel") {
+  Bench bench{{}, DeviceKind::meta};
+  bench.compute(3e18);
+  CHECK_THROWS_AS(bench.compute(3e18), UsageError);
+  Bench fixed{FixedTimes::parse("forward=1000000s")};
+  for (int i = 0; i < 20; ++i)
+    fixed.stream.range({.name = "action", .category = Category::forward}, [] {});
+  CHECK_THROWS_AS(fixed.compute(1), UsageError);
 }
 
 TEST_CASE("waiting takes the later of two times, and is recorded as a span if it takes any time") {

@@ -155,6 +155,16 @@ TEST_CASE("times that do not fit the schedule are named") {
                        "GPipe: boundary_bytes is -1; it may not be negative", ScheduleError);
 }
 
+TEST_CASE("a step above 46 days is refused, computing or sending") {
+  PipelineTimes times = free_times(2);
+  times.stages[0].forward = longest_time / 2;
+  CHECK_THROWS_AS(simulate(gpipe(2, 4), times), UsageError);
+  times = free_times(2);
+  times.cluster.within = {0, 1};
+  times.boundary_bytes = std::int64_t{1} << 50;
+  CHECK_THROWS_AS(simulate(gpipe(2, 1), times), UsageError);
+}
+
 TEST_CASE("a thousand stages and a thousand microbatches: two million actions") {
   constexpr int n = 1024;
   const Schedule schedule = one_f_one_b(n, n);

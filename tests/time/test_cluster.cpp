@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/time/cluster.h"
+#include "core/time/message_times.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
 
@@ -235,6 +236,22 @@ TEST_CASE("a cost is rounded once, to the nearest picosecond") {
     const auto cost_of = static_cast<double>(any.compute(cost));
     CHECK(std::abs(cost_of - exact) <= 0.5 + exact * 1e-15);
   }
+}
+
+TEST_CASE("a modelled time above 46 days is refused, however large the terms are") {
+  const Cluster slow{.name = "slow", .flops = 1.5, .within = {0, 1}};
+  CHECK(slow.after(latest_time - 1, 1) == latest_time);
+  for (const auto& [start, duration] : {std::pair{latest_time, Picoseconds{1}},
+                                        {longest_time, Picoseconds{0}},
+                                        {Picoseconds{0}, longest_time},
+                                        {longest_time, longest_time},
+                                        {plus(longest_time, 2 * longest_time), longest_time}})
+    CHECK(unlike(complaint_of<UsageError>([&, s = start, d = duration] { slow.after(s, d); }),
+                 {"'slow'", "1.5 FLOP/s", "46 days", "--cluster"}) == "");
+  Picoseconds free = latest_time;
+  const auto bytes = std::int64_t{1} << 50;  // at 1 B/s
+  CHECK_THROWS_AS(depart(slow, 0, 1, bytes, 0, free), UsageError);
+  CHECK_THROWS_AS(arrive(slow, 0, 1, bytes, latest_time, free), UsageError);
 }
 
 TEST_CASE("a cluster file describes a whole cluster") {

@@ -75,7 +75,8 @@ bool StepPlayer::play_in_switch(std::vector<MetaMember>& members) const {
   Picoseconds start = 0;
   for (const MetaMember& each : members)
     start = std::max({start, each.ready, each.send_free, each.receive_free});
-  const Picoseconds end = start + held + picoseconds(link.latency_seconds);
+  const Picoseconds end =
+      cluster_.after(cluster_.after(start, held), picoseconds(link.latency_seconds));
   for (std::size_t i = 0; i < members.size(); ++i) {
     MetaMember& each = members[i];
     if (each.steps[0].bytes != bytes)

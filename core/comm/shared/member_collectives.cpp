@@ -51,7 +51,7 @@ void MemberCollectives::add_in_switch(Picoseconds start) {
   const std::int64_t bytes = call.steps->front().bytes;
   const Link::Segment link = links_.in_switch->at(bytes);
   const Picoseconds held = picoseconds(static_cast<double>(bytes) / link.bandwidth);
-  end_ = ready_ = start + held + picoseconds(link.latency_seconds);
+  end_ = ready_ = links_.after(links_.after(start, held), picoseconds(link.latency_seconds));
   if (call.keeps_passages) passages_ = {{start, start + held}, {end_ - held, end_}};
   receiving_ = true;
   network_.at(end_, *this, 0);

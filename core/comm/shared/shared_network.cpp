@@ -153,7 +153,7 @@ std::optional<Picoseconds> SharedNetwork::next() {
 void SharedNetwork::advance() {
   const auto time = next();
   if (!time) return;
-  now_ = std::max(now_, *time);
+  now_ = cluster_.after(std::max(now_, *time), 0);
   bool happened = false;
   if (const auto flows = fluid_.next(); flows && *flows <= now_) {
     happened = true;

@@ -47,7 +47,7 @@ std::optional<StageBalance> observe_balance(const Timeline& timeline, int step,
   if (std::ranges::count(seen.times, 0) > 0) return {};
   for (Picoseconds& time : seen.times) time /= microbatches;
   seen.slowest = static_cast<int>(std::ranges::max_element(seen.times) - seen.times.begin());
-  seen.mean = std::accumulate(seen.times.begin(), seen.times.end(), Picoseconds{0}) / stages;
+  seen.mean = std::accumulate(seen.times.begin(), seen.times.end(), Picoseconds{0}, plus) / stages;
   return seen;
 }
 
