@@ -62,6 +62,23 @@ Speed speed_of(const Plan& plan, int rank) {
 
 }  // namespace
 
+std::string untimed_halves(const Plan& plan, const Schedule& schedule) {
+  if (!plan.modelled) return {};
+  const FixedTimes& times = plan.modelled->times;
+  const auto whole = times.of(Category::backward);
+  const bool splits = std::ranges::any_of(schedule.actions, [](const std::vector<Action>& row) {
+    return std::ranges::any_of(row, [](const Action& each) {
+      return each.op == Op::backward_input || each.op == Op::backward_weight;
+    });
+  });
+  if (!splits || !whole || times.of(Category::backward_input)) return {};
+  const double half = seconds(*whole) * 1e3 / 2;
+  return fmt::format(
+      "--time backward={0:g}ms: {1} splits backward passes, whose halves would take no time; add "
+      "theirs, such as backward_input={2:g}ms,backward_weight={2:g}ms",
+      2 * half, schedule.name, half);
+}
+
 PipelineTimes pipeline_times(const Plan& plan, int microbatches) {
   // A stage's times depend on the parameters of each unit, on whether the unit is the first or last
   // of the model, and on the speed of its rank.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "core/pipeline/balance.h"
 #include "core/pipeline/schedule.h"
@@ -14,6 +15,10 @@ namespace lockstep {
 /// step with m microbatches. Runs the model on the meta device, which computes nothing but charges
 /// all costs to the clock. All times are zero on the wall clock.
 StageTimes stage_times(const Plan& plan, int stage, int microbatches);
+
+/// Returns why the plan's fixed times (--time) do not fit the schedule, which splits backward
+/// passes while only whole ones have a time, and what would fit; empty if they fit.
+std::string untimed_halves(const Plan& plan, const Schedule& schedule);
 
 /// Returns the inputs of simulate(): the times of all stages, the boundary's bytes, and the links
 /// of the first replica's pipeline. Of several stages with the same layers, runs only one. Ignores

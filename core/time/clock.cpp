@@ -58,6 +58,13 @@ FixedTimes FixedTimes::parse(const std::string& text) {
     times.set(timed_category(part.substr(0, equals), text),
               duration(part.substr(equals + 1), text));
   }
+  const bool input = times.of(Category::backward_input).has_value();
+  const bool weight = times.of(Category::backward_weight).has_value();
+  if (input != weight || (input && !times.of(Category::backward)))
+    throw UsageError(fmt::format(
+        "--time {}: gives only some of backward, backward_input and backward_weight, so "
+        "the others would take no time; give all three",
+        text));
   return times;
 }
 

@@ -42,6 +42,6 @@ int main(int argc, char** argv) {
       }
     }
     lesson.finish(rank, stages.parameters(), optimizer);
-    if (rank.id == 0 && !lesson.options().output.quiet) print_side_by_side(rank.plan);
+    if (rank.id == 0 && !lesson.options().output.quiet) print_side_by_side(rank.plan, flags);
   });
 }

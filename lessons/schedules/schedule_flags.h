@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "core/pipeline/pipeline_prediction.h"
 #include "core/pipeline/validate.h"
 #include "core/run/lesson.h"
+#include "core/run/options/nearest.h"
 #include "lessons/schedules/csv_file.h"
 #include "lessons/schedules/registry.h"
 
@@ -45,8 +47,9 @@ class ScheduleFlags {
       : lesson_(lesson),
         times_(std::move(times)),
         words_(lesson.flag("--schedule", schedules,
-                           "the schedules to follow, one after another: " + all_words() +
-                               ", or a CSV file in PyTorch's format")),
+                           fmt::format("the schedules to follow, one after another: {}, or a CSV "
+                                       "file in PyTorch's format",
+                                       fmt::join(all_words(), ", ")))),
         chunks_(lesson.flag("--chunks", 0,
                             "chunks (stages) per rank; 0: as few as the schedules take")),
         memory_limit_(lesson.flag("--memory-limit", 0,
@@ -66,14 +69,22 @@ class ScheduleFlags {
   std::vector<std::pair<Schedule, Phase>> phases() const {
     return lesson_.phases_for(schedules_, [](const Schedule& each) { return each.name; });
   }
+  /// Returns the size of a pipeline that follows this schedule, with the chunks of --chunks.
+  PipelineSize size_of(const KnownSchedule& known, const Plan& plan) const {
+    return {plan.mesh.size(Axis::pp), chunks_ > 0 ? chunks_ : known.least_chunks,
+            plan.batch.microbatches};
+  }
+  /// Generates this schedule in this size, within --memory-limit if it is searched for.
+  Schedule generated(const KnownSchedule& known, const Plan& plan, const PipelineSize& size) const {
+    return known.generate(request_for(known, plan, size, memory_limit_, times_));
+  }
   /// Returns the value of --schedule, once the lesson has parsed its flags.
   const std::string& words() const { return words_; }
 
  private:
-  static std::string all_words() {
-    std::string words;
-    for (const KnownSchedule& known : known_schedules())
-      words += fmt::format("{}{}", words.empty() ? "" : ", ", known.word);
+  static std::vector<std::string> all_words() {
+    std::vector<std::string> words;
+    for (const KnownSchedule& known : known_schedules()) words.emplace_back(known.word);
     return words;
   }
 
@@ -86,6 +97,9 @@ class ScheduleFlags {
       schedules_.push_back(named(words_.substr(at, end - at), options));
       at = end + 1;
     }
+    for (const Schedule& each : schedules_)
+      if (const std::string why = untimed_halves(options.plan, each); !why.empty())
+        throw UsageError(why);
     if (check_) std::ranges::for_each(schedules_, check_);
     const Schedule& first = schedules_.front();
     for (const Schedule& each : schedules_)
@@ -113,19 +127,17 @@ class ScheduleFlags {
     const KnownSchedule* known = find_schedule(word);
     if (known == nullptr)
       throw UsageError(fmt::format(
-          "--schedule '{}': there is no schedule '{}'; use one or several of {}, or a file whose "
+          "--schedule '{}': there is no schedule '{}'; {}use one or several of {}, or a file whose "
           "name ends with .csv",
-          words_, word, all_words()));
-    const PipelineSize size{options.plan.mesh.size(Axis::pp),
-                            chunks_ > 0 ? chunks_ : known->least_chunks, microbatches};
+          words_, word, did_you_mean(word, all_words()), fmt::join(all_words(), ", ")));
+    const PipelineSize size = size_of(*known, options.plan);
     const std::string given = chunks_ > 0 ? fmt::format(" --chunks {}", chunks_) : "";
     if (const std::string why = refusal(*known, size); !why.empty())
       throw UsageError(fmt::format("--schedule {}{}: {}", known->word, given, why));
     check_layers(options, size.stages(), std::string{known->name});
     searches_ = searches_ || known->searched;
     if (known->searched) lesson_.chosen_by_time("--schedule " + word);
-    Schedule schedule =
-        known->generate(request_for(*known, options.plan, size, memory_limit_, times_));
+    Schedule schedule = generated(*known, options.plan, size);
     validate(schedule);
     return schedule;
   }

@@ -77,6 +77,35 @@ lesson_refuses --schedule "$scratch/lost.csv" --ranks 2 --microbatches 1 -- '1RE
 lesson_refuses --schedule zb-v --chunks 3 -- 'ZB-V has 2 chunks per rank' '--chunks 2'
 lesson_refuses --schedule dualpipe-v --microbatches 7 --batch 7 -- 'at least 8 microbatches' '--microbatches 8'
 lesson_refuses --schedule zb-h1 --memory-limit 3 -- '--memory-limit 3' '--schedule automatic'
+lesson_refuses --schedule dualpipev -- "there is no schedule 'dualpipev'; did you mean dualpipe-v?" 'automatic, dualpipe-v'
+lesson_refuses --time forward=1ms,backward=2ms -- '--time backward=2ms' 'ZB-H1' 'backward_input=1ms,backward_weight=1ms'
+
+# The table beside the run: `in_table NAME COLUMN`, from the end.
+in_table() { grep "^  $1 " <<<"$out" | awk -v back="$2" '{ print $(NF - 2 * back - 1) }'; }
+halves=forward=1ms,backward=2ms,backward_input=1ms,backward_weight=1ms
+same_as_run() { # the automatic row's longest window and peak activations
+  local step peak
+  step=$(sed -n 's/^automatic: a step takes \([^ ]*\) ms.*/\1/p' <<<"$out")
+  peak=$(awk '/^  ranks? [0-9]/ && $0 ~ /B =/ { print $6 }' <<<"$out" | sort -n | tail -n 1)
+  [[ -n $step && $(in_table automatic 2) == "$step" && $(in_table automatic 0) == "$peak" ]]
+}
+for limit in 3 4 5 7; do
+  lesson --device meta --schedule automatic --memory-limit "$limit" --cluster free --time "$halves" --steps 2
+  claim "lesson 11's table shows the automatic schedule of --memory-limit $limit" same_as_run
+done
+lesson --device meta --schedule zb-h1 --chunks 2 --cluster free --steps 1
+claim "... and ZB-H1 with --chunks 2" grep -q '^  ZB-H1 *2 ' <<<"$out"
+claim "... but 1F1B with the chunk that it has" grep -q '^  1F1B *1 ' <<<"$out"
+cat >"$scratch/slow.json" <<END
+{"name": "slow", "nodes": 1, "ranks_per_node": 4, "flops": 1, "memory_bandwidth": 1, "launch_seconds": 0,
+ "within": {"latency_seconds": 0, "bandwidth": null}, "between": {"latency_seconds": 0, "bandwidth": null}}
+END
+lesson --device meta --schedule zb-h1 --cluster "$scratch/slow.json" --time "$halves" --steps 1
+claim "with fixed times, no rank's prediction depends on how slow the cluster computes" ended 0
+lesson --device meta --schedule 1f1b --cluster free --time forward=1ms,backward=2ms --steps 1
+claim "... and none that splits backward passes if the halves have no time" \
+  [ -n "$(in_table 1F1B 2)" -a -z "$(in_table ZB-H1 2)" ]
+
 lesson_refuses --export-schedule "$scratch/no/such.csv" -- '--export-schedule' "can't write"
 
 # Checkpoints do not depend on the placement.

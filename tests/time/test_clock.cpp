@@ -58,6 +58,14 @@ TEST_CASE("an invalid time gives one line that names the flag, the part and a va
                {"'1h'", "1.5ms"}) == "");
 }
 
+TEST_CASE(
+    "the halves of a backward pass have times only together, and with those of whole passes") {
+  for (const char* text : {"backward_input=1ms,backward_weight=1ms", "backward_weight=0s",
+                           "backward=2ms,backward_input=1ms", "backward=2ms,backward_weight=1ms"})
+    CHECK(unlike(complaint_of<UsageError>([&] { FixedTimes::parse(text); }),
+                 {std::string{"--time "} + text, "give all three"}) == "");
+}
+
 TEST_CASE("the wall clock returns the time since its start") {
   Clock clock = Clock::wall();
   CHECK_FALSE(clock.is_modelled());

@@ -8,40 +8,18 @@
 
 #include "core/base/error.h"
 #include "core/run/options/given.h"
+#include "core/run/options/nearest.h"
 
 namespace lockstep {
 
 namespace {
 
-/// The edit distance between two words (Levenshtein): the number of letters inserted, removed or
-/// replaced.
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-/// The flag closest to `word`, which is probably a misspelling of it; empty if none is close.
-std::string nearest_flag(const CLI::App& app, const std::string& word) {
-  const std::string asked = word.substr(0, word.find('='));
-  std::string nearest;
-  std::size_t least = asked.size() > 6 ? 3 : 2;  // so at most one or two letters differ
+/// Returns "did you mean --flag? " if `word` is probably a misspelling of this flag.
+std::string near_flag(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
-    if (const std::string name = option->get_name();
-        !option->get_group().empty() && distance(asked, name) < least) {
-      least = distance(asked, name);
-      nearest = name;
-    }
-  return asked.starts_with("--") ? nearest : "";
+    if (!option->get_group().empty()) names.push_back(option->get_name());
+  return word.starts_with("--") ? did_you_mean(word.substr(0, word.find('=')), names) : "";
 }
 
 }  // namespace
@@ -101,10 +79,9 @@ bool CommandLine::parse(int argc, const char* const* argv,
   } catch (const CLI::CallForHelp&) {
     return false;
   } catch (const CLI::ExtrasError&) {
-    const std::string near = nearest_flag(app, app.remaining().front());
     throw UsageError(fmt::format("{}: no such flag; {}--help lists all flags",
                                  fmt::join(app.remaining(), " "),
-                                 near.empty() ? "" : fmt::format("did you mean {}? ", near)));
+                                 near_flag(app, app.remaining().front())));
   } catch (const CLI::ValidationError& error) {
     // Turns "--steps: 0: must be ..." into "--steps 0: must be ...".
     std::string what = error.what();

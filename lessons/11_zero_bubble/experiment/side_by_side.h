@@ -36,20 +36,23 @@ inline std::vector<std::string> row_of(const Plan& plan, const Schedule& schedul
           human_bytes(bytes)};
 }
 
-/// Prints all schedules that the run's ranks, layers and microbatches allow, each with the fewest
-/// chunks that it accepts. On the wall clock, there are no costs to simulate with. With --time,
-/// every stage takes the same time, so only schedules with the run's number of stages do the same
-/// work; with --split, only these have stages of the given sizes.
-inline void print_side_by_side(const Plan& plan) {
+/// Prints all schedules that the run's ranks, layers and microbatches allow, as a run with these
+/// flags would follow them; those that do not accept the chunks of --chunks have the fewest that
+/// they do. On the wall clock, there are no costs to simulate with. With --time, every stage takes
+/// the same time, so only schedules with the run's number of stages do the same work; with --split,
+/// only these have stages of the given sizes.
+inline void print_side_by_side(const Plan& plan, const ScheduleFlags& flags) {
   if (!plan.modelled) return;
   TableRows rows{{"simulated", "chunks", "a step takes", "bubble", "longest window",
                   "internal bubble", "peak activations"}};
   for (const KnownSchedule& known : known_schedules()) {
-    const PipelineSize size{plan.mesh.size(Axis::pp), known.least_chunks, plan.batch.microbatches};
+    PipelineSize size = flags.size_of(known, plan);
+    if (!refusal(known, size).empty()) size.chunks = known.least_chunks;
     if (!refusal(known, size).empty() || size.stages() > plan.model().layers) continue;
     const bool same_stages = plan.modelled->times.any() || !plan.split.empty();
     if (same_stages && size.stages() != plan.stages()) continue;
-    rows.push_back(row_of(plan, known.generate(request_for(known, plan, size))));
+    const Schedule schedule = flags.generated(known, plan, size);
+    if (untimed_halves(plan, schedule).empty()) rows.push_back(row_of(plan, schedule));
   }
   fmt::print("\n{}", table(rows));
   fmt::print(

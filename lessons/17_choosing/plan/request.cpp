@@ -14,6 +14,7 @@
 #include "core/plan/model_presets.h"
 #include "core/run/options/command_line.h"
 #include "core/run/options/given.h"
+#include "core/run/options/nearest.h"
 #include "lessons/17_choosing/plan/rerun.h"
 
 namespace lockstep {
@@ -180,8 +181,9 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   std::istringstream words{schedules + ","};
   for (std::string word; std::getline(words, word, ',');) {
     if (std::ranges::count(schedule_words(), word) == 0)
-      throw UsageError(fmt::format("--schedules {}: there is no schedule '{}'; use some of {}",
-                                   schedules, word, fmt::join(schedule_words(), ", ")));
+      throw UsageError(fmt::format("--schedules {}: there is no schedule '{}'; {}use some of {}",
+                                   schedules, word, did_you_mean(word, schedule_words()),
+                                   fmt::join(schedule_words(), ", ")));
     space.schedules.push_back(word);
   }
   if (!explain.empty()) {
