@@ -1,6 +1,7 @@
 #include "core/explain/counterfactual_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -58,8 +59,11 @@ std::string counterfactual_table(const Counterfactuals& found) {
          (estimated
               ? "  rough estimates: medians and ranges over the phase's steps; they ignore how "
                 "one rank's wait delays others\n"
-              : "  each is a replay of the run's operations with only that changed "
-                "(./lockstep retime)\n");
+              : fmt::format("  each is a replay of the run's operations with only that changed "
+                            "(./lockstep retime){}\n",
+                            found.choices.empty() ? ""
+                                                  : fmt::format("; the choice by {} is kept",
+                                                                fmt::join(found.choices, ", "))));
 }
 
 }  // namespace lockstep

@@ -173,7 +173,10 @@ std::vector<Sentence> Counterfactuals::sentences() const {
                   "single steps of this phase).",
                   each.what, milliseconds(each.step), less, milliseconds(each.least),
                   milliseconds(each.most))
-            : fmt::format("With {}, the step would take {}, {}.", each.what,
+            : fmt::format("With {}{}, the step would take {}, {}.", each.what,
+                          choices.empty() || each.claim == Claim::alternative_run
+                              ? ""
+                              : fmt::format(" and the same choice by {}", fmt::join(choices, ", ")),
                           milliseconds(each.step), less);
     sentence.values.insert(sentence.values.end(),
                            {{"step", seconds(length)}, {"changed", seconds(each.step)}});
@@ -187,7 +190,7 @@ std::vector<Sentence> Counterfactuals::sentences() const {
 Counterfactuals what_would_help(const RunOperations& run, const Scenario& base, int step,
                                 const std::vector<AlternativeRun>& alternatives) {
   const Replay recorded{run, base};
-  Counterfactuals found{.step = step, .length = recorded.step_time(step)};
+  Counterfactuals found{.step = step, .length = recorded.step_time(step), .choices = run.choices};
   std::vector<Counterfactual> changes = changes_of(run, StepWork{recorded, step}, found.left_out);
   std::size_t operations = 1;
   for (const auto& rank : run.ranks)

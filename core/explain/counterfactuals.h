@@ -40,6 +40,7 @@ struct Counterfactuals {
   /// The number of changes that were not tried, because only the slowest ranks and stages are tried
   /// one by one, and replays of a large run take long.
   std::size_t left_out = 0;
+  std::vector<std::string> choices{};  ///< RunOperations::choices, which the replays keep
 
   Picoseconds saving(const Counterfactual& each) const { return length - each.step; }
   /// Removes the changes that do not shorten the step, and sorts the others.

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
       lesson.flag("--largest", largest_by_default, "bytes of the sweep's largest array");
   lesson.check([&](const Options& options) {
     check_algorithm(options, name);
+    if (name == "auto") lesson.chosen_by_time("--algorithm auto");
     check_sizes(options, elements, sweep, largest);
   });
 

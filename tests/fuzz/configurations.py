@@ -208,6 +208,7 @@ FAMILIES = {
 }
 
 
+MOST_BYTES_OF_EXPERTS = 2**30
 REPLAYED = [kind for kind, family in FAMILIES.items() if family.replays]
 
 
@@ -244,7 +245,21 @@ def draw_configuration(kind, seed, launches, model=None):
         flags['--slow'] = f'{draw.randrange(configuration.ranks)}={draw.uniform(0.5, 3):.2g}'
     if family.trains:
         _make_llama(random.Random(f'model {kind} {seed}'), axes, flags, model)
+    for width in (8, 4, 2):
+        if bytes_of_experts(configuration) > MOST_BYTES_OF_EXPERTS:
+            flags['--hidden'] = width * flags['--heads']
+            if '--mlp-width' in flags:
+                flags['--mlp-width'] = axes.get('tp', 1) * max(1, flags['--hidden'] // axes.get('tp', 1))
     return configuration
+
+
+def bytes_of_experts(configuration):
+    """Returns the bytes of all experts' parameters, gradients and moments, in f32 and on all ranks together."""
+    flags, axes = configuration.flags, configuration.axes
+    hidden = flags.get('--hidden', 0)
+    width = 3 * flags['--mlp-width'] if '--mlp-width' in flags else 2 * 4 * hidden    # of all matrices
+    copies = axes.get('dp', 1) * axes.get('cp', 1) // flags.get('--ep', 1)
+    return 16 * flags.get('--layers', 0) * flags.get('--experts', 0) * hidden * width * copies
 
 
 def _make_llama(draw, axes, flags, model):
