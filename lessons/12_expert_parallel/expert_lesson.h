@@ -48,7 +48,14 @@ struct RoutingFlags {
 /// The values of the lesson's own flags.
 struct ExpertFlags : RoutingFlags {
   const std::string& over;
+  const std::string& balance_over;
   const int& follow;
+
+  MixtureOfExperts settings(const Options& options) const {
+    MixtureOfExperts moe = RoutingFlags::settings(options);
+    moe.balance_over_batch = balance_over == "batch";
+    return moe;
+  }
 };
 
 /// Adds the flags of a mixture of experts. `otherwise` is the default of --experts, and `experts`
@@ -75,6 +82,9 @@ inline ExpertFlags expert_flags(Lesson& lesson) {
                       "the ranks that divide the experts: data-parallel ranks, each with "
                       "its own tokens (--ep), or the tensor-parallel group, whose ranks "
                       "have the same tokens (--tp)"),
+          lesson.flag("--balance-over", std::string{"microbatch"}, {"microbatch", "batch"},
+                      "the tokens whose statistics the load-balance loss takes: those of one "
+                      "microbatch on one rank, or of the whole batch"),
           lesson.flag("--follow", -1,
                       "shows the way of this token of rank 0, counted from 0, through the last "
                       "microbatch of the run; by default, of none")};
@@ -131,6 +141,12 @@ inline void check_expert_lesson(const Options& options, const ExpertFlags& flags
                       tp));
   }
   check_routing(options, flags, over_tp ? Axis::tp : Axis::ep, over_tp ? tp : ep);
+  if (flags.balance_over == "batch" && flags.capacity > 0)
+    throw UsageError(fmt::format(
+        "--capacity {} with --balance-over batch: a capacity counts the tokens of one microbatch "
+        "on one rank, so the run would not equal one device that takes the whole batch at once; "
+        "use --capacity 0, or --balance-over microbatch",
+        flags.capacity));
   if (flags.follow < 0) return;
   const Plan& plan = options.plan;
   int microbatches = plan.batch.microbatches;  // the most in any phase

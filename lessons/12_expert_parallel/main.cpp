@@ -1,6 +1,7 @@
 #include "core/run/lesson.h"
 #include "lessons/12_expert_parallel/experiment/expert_load.h"
 #include "lessons/12_expert_parallel/experiment/one_token.h"
+#include "lessons/12_expert_parallel/experiment/whole_batch.h"
 #include "lessons/12_expert_parallel/expert_lesson.h"
 #include "lessons/12_expert_parallel/expert_parallel.h"
 #include "lessons/12_expert_parallel/expert_training.h"
@@ -26,7 +27,8 @@ int main(int argc, char** argv) {
     quiet = options.output.quiet;
     if (flags.follow >= 0) log.follow(flags.follow);
     if (options.output.parity)
-      log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches);
+      log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches,
+                     /*context_ranks=*/1, /*whole_batch=*/flags.balance_over == "batch");
     return builder(flags.settings(options), log);
   });
   constexpr std::int64_t bucket = 200'000;
@@ -37,12 +39,17 @@ int main(int argc, char** argv) {
     log.end_replay();
     return different_choices(log);
   });
+  lesson.reference("one device that takes the whole batch at once",
+                   [&](const ReferenceRun& run) -> std::optional<Reference> {
+                     if (flags.balance_over != "batch") return {};
+                     return train_in_one_microbatch(run);
+                   });
   const int exit_code = lesson.run([&](Rank& rank) {
-    ExpertTraining training{rank, bucket};
+    const MixtureOfExperts moe = flags.settings(lesson.options());
+    ExpertTraining training{rank, moe, bucket};
     const std::vector<Parameter*>& parameters = training.model().parameters();
     lesson.load(rank, parameters, training.adamw());
 
-    const MixtureOfExperts moe = flags.settings(lesson.options());
     std::vector<std::int32_t> last;
     for (const Phase& phase : lesson.phases()) {
       const Predicted predicted =

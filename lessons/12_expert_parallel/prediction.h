@@ -28,7 +28,7 @@ inline DryFigures dry_run_experts(const Plan& plan, const Place& place, MixtureO
   for (int i = 0; i < m; ++i) forward.push_back({Op::forward, 0, i});
   const int steps = routed.give(forward, /*again=*/false, given);
   return dry_run(as_routed, place, [&](DryRank& rank) {
-    ExpertTraining training{rank, bucket_bytes};
+    ExpertTraining training{rank, moe, bucket_bytes};
     rank.run(
         m, [&](const Batch& mine) { training.step(mine); }, steps);
   });
@@ -64,7 +64,7 @@ inline RunOperations with_equal_rows(const Plan& plan, MixtureOfExperts moe,
   Plan balanced = plan;
   set_builder(balanced, builder(moe, ignored));
   return record_dry_run(balanced, [&](DryRank& rank) {
-    ExpertTraining training{rank, bucket_bytes};
+    ExpertTraining training{rank, moe, bucket_bytes};
     for (const Phase& phase : phases)
       rank.run(
           phase.microbatches, [&](const Batch& mine) { training.step(mine); }, phase.steps);

@@ -25,6 +25,9 @@ struct MixtureOfExperts {
   double capacity_factor = 0;  ///< 0: dropless
   /// The coefficient of the load-balance loss (Fedus 2021, "Switch Transformers", section 2.2).
   double balance = 0.01;
+  /// Whether the load-balance loss takes the statistics of the whole batch, instead of those of one
+  /// microbatch on one rank.
+  bool balance_over_batch = false;
   std::int64_t batch_tokens = 1;  ///< tokens of the whole batch, over all ranks and microbatches
   SyntheticRouting synthetic = SyntheticRouting::balanced;  ///< used on the meta device only
   std::uint64_t seed = 1;                                   ///< of the synthetic routing

@@ -144,7 +144,8 @@ FAMILIES = {
         '--experts': lambda draw, model: draw.choice((120, 240)),    # any number of ranks divides it
         '--top-k': lambda draw, model: draw.randint(1, 4),
         '--capacity': lambda draw, model: draw.choice((0, 0, 0.1, 1, 1.25, 2)),
-        '--balance': lambda draw, model: draw.choice((0, 0.01, 0.1))}, by_data=('all_to_all', 'activations', 'communication')),
+        '--balance': lambda draw, model: draw.choice((0, 0.01, 0.1)),
+        '--balance-over': lambda draw, model: draw.choice(('microbatch', 'microbatch' if model['--capacity'] else 'batch'))}, by_data=('all_to_all', 'activations', 'communication')),
     'GPipe': Family('lesson_08_gpipe', {'pp': FEW}, {
         '--executor': lambda draw, model: draw.choice(('scheduled', 'scheduled', 'naive'))}, precisions=(), clips=True, sweeps=True),
     '1F1B': Family('lesson_09_1f1b', {'pp': FEW}, {

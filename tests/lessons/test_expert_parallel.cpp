@@ -83,6 +83,17 @@ TEST_CASE("experts over the tensor-parallel group: near one device, bytes and me
   check_twice(2, 1, {.experts = 4, .top_k = 1}, {}, 2);
 }
 
+TEST_CASE("the batch's load-balance loss: near one device that takes the batch in one microbatch") {
+  const MixtureOfExperts moe{.experts = 4, .top_k = 2, .balance = 0.5, .balance_over_batch = true};
+  const auto in = [](int microbatches) {
+    return [=](Options& options) { options.plan.batch.microbatches = microbatches; };
+  };
+  check_twice(4, 4, moe);
+  check_twice(1, 1, moe, in(4));
+  check_twice(4, 2, moe, in(2));
+  check_twice(2, 1, moe, in(2), /*tp=*/2);
+}
+
 TEST_CASE("expert parallelism in bf16") {
   for (const double capacity : {0.0, 1.0})
     check_twice(2, 2, {.experts = 4, .top_k = 2, .capacity_factor = capacity},
@@ -216,16 +227,18 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
       FlagParser parser{expert_lesson()};
       int experts = 8, top_k = 2, follow = -1;
       double capacity = 0, balance = 0.01;
-      std::string routing = "learned", over = "dp";
+      std::string routing = "learned", over = "dp", balance_over = "microbatch";
       parser.add("--experts", experts, "");
       parser.add("--top-k", top_k, "");
       parser.add("--capacity", capacity, "");
       parser.add("--balance", balance, "");
       parser.add("--routing", routing, "");
       parser.add("--experts-over", over, "");
+      parser.add("--balance-over", balance_over, "");
       const auto options = parser.parse(static_cast<int>(words.size()), words.data());
-      check_expert_lesson(*options,
-                          ExpertFlags{experts, top_k, capacity, balance, routing, over, follow});
+      check_expert_lesson(
+          *options,
+          ExpertFlags{{experts, top_k, capacity, balance, routing}, over, balance_over, follow});
     });
   };
   CHECK(complaint({"--experts", "6"}) ==
@@ -240,6 +253,10 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
         "--top-k 8");
   CHECK(complaint({"--capacity", "-1"}).starts_with("--capacity -1: the factor must be from 0"));
   CHECK(complaint({"--balance", "-1"}).starts_with("--balance -1: a coefficient is at least 0"));
+  CHECK(
+      complaint({"--balance-over", "batch", "--capacity", "1.25"})
+          .starts_with("--capacity 1.25 with --balance-over batch: a capacity counts the tokens of "
+                       "one microbatch on one rank"));
   CHECK(complaint({"--routing", "zipf"}) ==
         "--routing zipf: only the meta device needs it; use --device meta, or --routing learned");
   CHECK(complaint({"--ep", "3"}) ==

@@ -1,5 +1,8 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <mutex>
 #include <random>
 
 #include "lessons/12_expert_parallel/experiment/one_token.h"
@@ -32,6 +35,48 @@ struct Oracle {
   }
   std::vector<std::int64_t> chosen, kept;
   std::vector<bool> accepted;
+};
+
+/// A router's probabilities and choices, and its load-balance loss over all tokens, from the
+/// formulas alone.
+struct BalanceOracle {
+  std::vector<double> probabilities(const std::vector<float>& weight, std::size_t token) const {
+    std::vector<double> p(experts);
+    double sum = 0;
+    for (std::size_t e = 0; e < experts; ++e) {
+      double logit = 0;
+      for (std::size_t i = 0; i < hidden; ++i)
+        logit += static_cast<double>(x[token * hidden + i]) * weight[i * experts + e];
+      sum += p[e] = std::exp(logit);
+    }
+    for (double& each : p) each /= sum;
+    return p;
+  }
+  /// The share of the choices that fall on each expert.
+  std::vector<double> shares(const std::vector<float>& weight) const {
+    std::vector<double> f(experts);
+    for (std::size_t token = 0; token < tokens(); ++token) {
+      const std::vector<double> p = probabilities(weight, token);
+      for (std::size_t e = 0; e < experts; ++e)
+        if (std::ranges::count_if(p, [&](double other) { return other > p[e]; }) <
+            static_cast<std::ptrdiff_t>(k))
+          f[e] += 1.0 / static_cast<double>(tokens() * k);
+    }
+    return f;
+  }
+  double loss(const std::vector<float>& weight, const std::vector<double>& f) const {
+    double sum = 0;
+    for (std::size_t token = 0; token < tokens(); ++token) {
+      const std::vector<double> p = probabilities(weight, token);
+      for (std::size_t e = 0; e < experts; ++e) sum += f[e] * p[e];
+    }
+    return coefficient * static_cast<double>(experts) * sum / static_cast<double>(tokens());
+  }
+  std::size_t tokens() const { return x.size() / hidden; }
+
+  std::size_t experts, k, hidden;
+  double coefficient;
+  std::vector<float> x;  ///< (tokens, hidden)
 };
 
 /// Sets the parameters so that every token chooses the experts in the order e, e + 1, ...
@@ -294,6 +339,73 @@ TEST_CASE("a choice that differs without a near-tie is a difference; a near-tie 
   CHECK(different_choices(log) ==
         "for 2 of 192 choices (tokens x layers), the ranks and one device chose different experts, "
         "and not because of a near-tie");
+}
+
+TEST_CASE("the gradient of the batch's load-balance loss matches finite differences") {
+  constexpr int ranks = 2, microbatches = 3;
+  constexpr std::int64_t tokens = 10;  // per microbatch
+  ExpertRun run{ranks, ranks, {.experts = 4, .top_k = 2, .balance = 0.7}};
+  run.moe.balance_over_batch = true;
+  run.moe.batch_tokens = ranks * microbatches * tokens;
+  BalanceOracle oracle{.experts = 4,
+                       .k = 2,
+                       .hidden = static_cast<std::size_t>(run.options.plan.model().hidden),
+                       .coefficient = run.moe.balance,
+                       .x = {}};
+  std::mt19937 random{5};
+  std::normal_distribution<float> normal;
+  for (std::int64_t i = 0; i < run.moe.batch_tokens; ++i)
+    for (std::size_t j = 0; j < oracle.hidden; ++j)  // microbatches differ in what they prefer
+      oracle.x.push_back(
+          normal(random) +
+          static_cast<float>(static_cast<std::int64_t>(j % 6) == i / tokens ? 2 : 0));
+  std::vector<float> weight;
+  std::vector<double> gradient(oracle.hidden * oracle.experts);  // summed over the ranks
+  std::mutex mutex;
+  CHECK(on_all(run.options, [&](Rank& rank) -> std::string {
+          const LayerSite site{.config = rank.plan.model(),
+                               .device = rank.device,
+                               .seed = 1,
+                               .layer = 0,
+                               .groups = &rank.groups};
+          UnreadRoutingLog log;
+          Router router{site, run.moe, log.watch(site, run.moe, 0)};
+          std::vector<Parameter*> parameters;
+          router.collect(parameters);
+          std::fill_n(parameters[0]->gradient.f32(), parameters[0]->gradient.elements(), 0.0F);
+          const std::int64_t h = site.config.hidden;
+          std::vector<Router::Saved> saved(microbatches);
+          std::vector<Stash> stashes(microbatches);
+          std::vector<Routing> routings;
+          for (std::size_t i = 0; i < microbatches; ++i) {
+            Tensor x{rank.memory, {1, tokens, h}, MemoryCategory::activations};
+            const auto first = (static_cast<std::size_t>(rank.id) * microbatches + i) * tokens;
+            rank.device.compute.write(oracle.x.data() + first * oracle.hidden, x);
+            routings.push_back(router.forward(std::move(x), saved[i], stashes[i]));
+          }
+          Tensor dweights{rank.memory, {tokens, 2}, MemoryCategory::activations};
+          std::fill_n(dweights.f32(), dweights.elements(), 0.0F);
+          for (std::size_t i = 0; i < microbatches; ++i) {
+            router.backward_input(dweights, saved[i], routings[i], {1, tokens, h}, stashes[i]);
+            router.backward_weight(stashes[i]);
+          }
+          const std::lock_guard lock{mutex};
+          for (std::size_t i = 0; i < gradient.size(); ++i)
+            gradient[i] += static_cast<double>(parameters[0]->gradient.f32()[i]);
+          weight.assign(parameters[0]->value.f32(), parameters[0]->value.f32() + gradient.size());
+          return "";
+        }) == "");
+  const std::vector<double> f = oracle.shares(weight);
+  constexpr float step = 1.0F / 256;
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    CAPTURE(i);
+    std::vector<float> above = weight, below = weight;
+    above[i] += step;
+    below[i] -= step;
+    const double expected = (oracle.loss(above, f) - oracle.loss(below, f)) /
+                            (static_cast<double>(above[i]) - static_cast<double>(below[i]));
+    CHECK(gradient[i] == doctest::Approx(expected).epsilon(1e-3).scale(1e-2));
+  }
 }
 
 TEST_CASE("synthetic routings: k choices per token, equal or by popularity") {

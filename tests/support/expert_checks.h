@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lessons/12_expert_parallel/experiment/expert_load.h"
+#include "lessons/12_expert_parallel/experiment/whole_batch.h"
 #include "lessons/12_expert_parallel/experts_over_tp.h"
 #include "lessons/12_expert_parallel/prediction.h"
 #include "tests/support/copies_checks.h"
@@ -34,7 +35,8 @@ struct ExpertRun {
   void settle(bool replayed = true) {
     log = std::make_unique<RoutingRecord>();
     if (replayed)
-      log->set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches);
+      log->set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches,
+                      /*context_ranks=*/1, moe.balance_over_batch);
     moe.batch_tokens =
         static_cast<std::int64_t>(options.plan.batch.sequences) * options.plan.model().sequence;
     set_builder(options.plan, builder()(moe, *log));
@@ -81,7 +83,7 @@ class ExpertRank {
     model_.zero_gradients();
     Batch batch = corpus.batch(run_.options.plan.seed, step, rank_.plan.samples(rank_.place));
     move_to(rank_.device, batch);
-    const double loss = accumulate_gradients(model_, batch);
+    const double loss = expert_gradients(model_, batch, run_.moe);
     dense_.sum_gradients();
     experts_.sum_gradients();
     return loss;
@@ -138,7 +140,9 @@ inline std::vector<NamedValues> first_expert_gradients(const ExpertRun& run) {
   const Plan plan = options.plan.on_one_device();
   SoloDevice device{options.platform.on_gpus()};
   Gpt model{plan, plan.place(0), device};
-  const int pieces = options.plan.mesh.size(Axis::dp) * options.plan.batch.microbatches;
+  const int pieces = run.moe.balance_over_batch
+                         ? 1
+                         : options.plan.mesh.size(Axis::dp) * options.plan.batch.microbatches;
   Batch batch = copies_corpus(options.plan.model())
                     .batch(options.plan.seed, 0,
                            {.microbatches = pieces, .size = options.plan.batch.sequences / pieces});
@@ -203,9 +207,11 @@ inline std::string check_experts(Rank& rank, ExpertRun& run, Outcome* outcome = 
   if (run.options.plan.mesh.size(Axis::tp) == 1)
     wrong += check_conservation(rank.plan, run.moe, *run.log);
   const Options& options = run.options;
-  const Reference expected =
-      train_on_one_device(options, copies_corpus(options.plan.model()),
-                          {{"", 0, options.run.steps, options.plan.batch.microbatches}});
+  const Corpus corpus = copies_corpus(options.plan.model());
+  const std::vector<Phase> phases{{"", 0, options.run.steps, options.plan.batch.microbatches}};
+  const Reference expected = run.moe.balance_over_batch
+                                 ? train_in_one_microbatch({options, corpus, phases, {}, {}})
+                                 : train_on_one_device(options, corpus, phases);
   for (const Flip& flip : run.log->flips())
     if (!flip.adopted)
       complain(fmt::format("rank {}, layer {}, microbatch {}: token {} is {} from a tie",

@@ -59,11 +59,13 @@ class RoutingRecord : public RoutingLog {
 
   /// Call this before a run that a single-device run will replay. `replicas` is the number of
   /// data-parallel ranks, and `microbatches` the number of microbatches on each. `context_ranks`
-  /// ranks share the tokens of each microbatch.
-  void set_replay(int replicas, int microbatches, int context_ranks = 1) {
+  /// ranks share the tokens of each microbatch. With `whole_batch`, the single-device run takes
+  /// each batch in one microbatch.
+  void set_replay(int replicas, int microbatches, int context_ranks = 1, bool whole_batch = false) {
     replicas_ = replicas;
     microbatches_ = microbatches;
     context_ranks_ = context_ranks;
+    parts_ = whole_batch ? replicas * microbatches : 1;
     keeps_choices_ = replays_ = true;
   }
   /// Ends the comparison with one device: later models, such as the one that generates text,
@@ -77,6 +79,8 @@ class RoutingRecord : public RoutingLog {
     followed_ = token;
     keeps_choices_ = true;
   }
+  /// The number of the ranks' microbatches in a microbatch of the single-device run.
+  std::int64_t parts() const { return parts_; }
   /// The number of the token that the record follows; -1 if there is none.
   std::int64_t followed() const { return followed_; }
   /// The followed token's probabilities of all experts of a layer, in the last microbatch so far.
@@ -91,8 +95,8 @@ class RoutingRecord : public RoutingLog {
     int replica = 0;
     std::int64_t call = 0;
   };
-  /// Returns the routing that a rank recorded for the single-device run's microbatch `call`. In
-  /// each step, that run takes all microbatches of the first data-parallel rank, then those of the
+  /// Returns the routing that a rank recorded for microbatch `call` of all ranks. In each step, the
+  /// single-device run takes all microbatches of the first data-parallel rank, then those of the
   /// second, and so on. `context_rank` selects one of the ranks that share the microbatch's tokens.
   /// None without a replay, and after its end.
   Recorded recorded(int layer, std::int64_t call, int context_rank = 0) const {
@@ -126,7 +130,7 @@ class RoutingRecord : public RoutingLog {
  private:
   mutable std::mutex mutex_;
   std::map<std::array<int, 3>, Calls> calls_;  ///< by replica, layer and part
-  int replicas_ = 1, microbatches_ = 1, context_ranks_ = 1;
+  int replicas_ = 1, microbatches_ = 1, context_ranks_ = 1, parts_ = 1;
   bool keeps_choices_ = false, replays_ = false;
   std::vector<Flip> flips_;
   std::int64_t compared_ = 0;
@@ -208,8 +212,15 @@ class ReplayedRouter : public RouterWatch {
   bool chosen(std::vector<std::int32_t>& choices, View probabilities, View gaps) override {
     flips_.clear();
     compared_ = 0;
-    const RoutingRecord::Recorded theirs = record_.recorded(layer_, microbatches_, context_rank_);
-    if (theirs.routing == nullptr || theirs.routing->choices.size() != choices.size()) return false;
+    const std::int64_t parts = record_.parts();
+    std::vector<RoutingRecord::Recorded> recorded;  // by part of this microbatch
+    for (std::int64_t part = 0; part < parts; ++part) {
+      recorded.push_back(record_.recorded(layer_, microbatches_ * parts + part, context_rank_));
+      const RoutedMicrobatch* const routing = recorded.back().routing;
+      if (routing == nullptr ||
+          routing->choices.size() * static_cast<std::size_t>(parts) != choices.size())
+        return false;
+    }
     std::vector<float> from_ties(static_cast<std::size_t>(gaps.elements()));
     compute_.read(gaps, from_ties.data());
     compared_ = gaps.elements();
@@ -219,7 +230,10 @@ class ReplayedRouter : public RouterWatch {
     std::vector<float> on_host;  // the probabilities
     for (std::int64_t token = 0; token < tokens; ++token) {
       const std::span mine{choices.data() + token * k, static_cast<std::size_t>(k)};
-      const std::span other{theirs.routing->choices.data() + token * k, mine.size()};
+      const RoutingRecord::Recorded& theirs =
+          recorded[static_cast<std::size_t>(token * parts / tokens)];
+      const std::int64_t of_part = token % (tokens / parts);
+      const std::span other{theirs.routing->choices.data() + of_part * k, mine.size()};
       if (std::ranges::is_permutation(mine, other)) continue;
       if (on_host.empty()) {
         on_host.resize(static_cast<std::size_t>(probabilities.elements()));
@@ -232,7 +246,7 @@ class ReplayedRouter : public RouterWatch {
             const float* const p = on_host.data() + token * experts;
             distance = std::max(distance, p[a] - p[b]);
           }
-      flips_.push_back({theirs.replica, layer_, theirs.call, token, distance, distance <= near_});
+      flips_.push_back({theirs.replica, layer_, theirs.call, of_part, distance, distance <= near_});
       if (distance <= near_) std::ranges::copy(other, mine.begin());
     }
     return std::ranges::any_of(flips_, &Flip::adopted);
