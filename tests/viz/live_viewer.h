@@ -35,6 +35,7 @@ class FakeRank {
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   }
+  int socket() const { return socket_; }
   /// Sends all bytes, but gives up if the viewer reads nothing for a minute.
   void send(std::string_view bytes) const {
     while (!bytes.empty()) {

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <fstream>
 #include <future>
 #include <vector>
@@ -152,11 +153,14 @@ TEST_CASE("the kernel says who is at the other end of a connection") {
     REQUIRE(::connect(client, reinterpret_cast<sockaddr*>(&address), size) == 0);
     const int accepted = ::accept(listener.socket, nullptr, nullptr);
     REQUIRE(accepted >= 0);
-    SocketTable sockets;
-    CHECK(sockets.users_of_peers({&accepted, 1}).front() == ::getuid());
+    SocketOwners asked, from_tables{/*may_ask=*/false};
+    for (SocketOwners* owners : {&asked, &from_tables})
+      CHECK(owners->users_of_peers({&accepted, 1}).front() == ::getuid());
     ::close(client);
-    CHECK_FALSE(sockets.users_of_peers({&accepted, 1})
-                    .front());  // not root, although the kernel's table says so
+    for (SocketOwners* owners : {&asked, &from_tables})
+      CHECK_FALSE(
+          owners->users_of_peers({&accepted, 1}).front());  // not root, although the kernel says so
+    CHECK(from_tables.table_passes() == 2);
     ::close(accepted);
     ::close(listener.socket);
   }
@@ -200,6 +204,54 @@ TEST_CASE("a storm of hellos of another user is refused unread, in few passes ov
   CHECK(work.hellos == 0);
   CHECK(work.most_waiting <= 128);
   CHECK(work.table_passes <= 2 + storm / 32);
+}
+
+TEST_CASE("a rank's data is read before the bytes of older connections that have said no hello") {
+  std::promise<void> all_have_sent;
+  std::shared_future<void> released = all_have_sent.get_future().share();
+  std::atomic<const LiveServer*> server{nullptr};
+  std::atomic<bool> holds{false};
+  std::atomic<int> news{0}, refused_before{-1};  // the second news
+  LiveServer listening{
+      {.host = "127.0.0.1", .port = 0}, {.hello_within = std::chrono::hours{1}}, [&, released] {
+        if (!holds) return;
+        released.wait();
+        if (++news == 2) refused_before = server.load()->refused();
+      }};
+  server = &listening;
+  std::vector<FakeRank> strangers;
+  for (int i = 0; i < 100; ++i) strangers.emplace_back(listening.endpoint().port);
+  const FakeRank rank{listening.endpoint().port}, other{listening.endpoint().port};
+  for (int i = 0; i < 2; ++i) {
+    const FakeRank& each = i == 0 ? rank : other;
+    each.send(sample_hello(sample, i));
+    REQUIRE(each.line() == "resume 0");
+  }
+  while (listening.take()) {
+  }
+  holds = true;
+  other.send("[\n");  // the news of it blocks the server's thread until all have sent
+  for (int i = 0; i < 1000 && !listening.waiting(); ++i)
+    std::this_thread::sleep_for(milliseconds{10});
+  for (const FakeRank& each : strangers) each.send("no hello\n");
+  rank.send("[\n");
+  all_have_sent.set_value();
+  for (const FakeRank& each : strangers) CHECK(each.is_closed());
+  CHECK(refused_before == 0);  // so the second news was of `rank`
+}
+
+TEST_CASE("a storm of connections causes no pass over the kernel's tables of sockets") {
+  Viewer viewer;
+  CHECK(answer_to(viewer, sample_hello(sample, 0)) == "resume 0");
+  std::vector<FakeRank> held;
+  for (int i = 0; i < 300; ++i) held.emplace_back(viewer.port());
+  CHECK(answer_to(viewer, sample_hello(sample, 1)) == "resume 0");
+  SocketOwners owners;
+  const int newest = held.back().socket();
+  owners.users_of_peers({&newest, 1});
+  const bool kernel_answers = owners.table_passes() == 0;
+  CHECK((!kernel_answers || viewer.server.work().table_passes == 0));
+  CHECK(viewer.server.refused() >= 300 - 128);  // dropped without a hello
 }
 
 TEST_CASE("a user who holds many connections keeps no other user's rank out" *

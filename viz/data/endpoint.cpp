@@ -1,6 +1,9 @@
 #include "viz/data/endpoint.h"
 
 #include <fmt/format.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -83,8 +86,7 @@ struct TableAddress {
 /// each pair's result.
 using Wanted = std::unordered_map<std::string, std::size_t>;
 
-/// Finds the owners of sockets. After its process has closed a socket, the socket stays in the
-/// table for a while without an inode, as if root owned it.
+/// Finds the owners of sockets in a table.
 void find_owners(std::ifstream& table, const Wanted& wanted,
                  std::vector<std::optional<uid_t>>& users) {
   if (wanted.empty()) return;
@@ -173,7 +175,59 @@ std::string address_of_peer(int socket) {
   return host;
 }
 
-std::vector<std::optional<uid_t>> SocketTable::users_of_peers(std::span<const int> sockets) {
+SocketOwners::SocketOwners(bool may_ask) {
+  if (may_ask) kernel_ = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+}
+
+SocketOwners::~SocketOwners() {
+  if (kernel_ >= 0) ::close(kernel_);
+}
+
+/// Asks the kernel for the owner of the socket with these addresses.
+std::optional<uid_t> SocketOwners::ask(const sockaddr_storage& local,
+                                       const sockaddr_storage& remote) {
+  struct {
+    nlmsghdr header{.nlmsg_len = sizeof(nlmsghdr) + sizeof(inet_diag_req_v2),
+                    .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                    .nlmsg_flags = NLM_F_REQUEST,
+                    .nlmsg_seq = 0};
+    inet_diag_req_v2 body{};
+  } question;
+  question.header.nlmsg_seq = ++asked_;
+  question.body.sdiag_family = static_cast<__u8>(local.ss_family);
+  question.body.sdiag_protocol = IPPROTO_TCP;
+  question.body.idiag_states = ~0U;
+  inet_diag_sockid& id = question.body.id;
+  const auto copy = [](const sockaddr_storage& from, __be16& port, __be32(&address)[4]) {
+    if (from.ss_family == AF_INET) {
+      const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(from);
+      port = ipv4.sin_port;
+      address[0] = ipv4.sin_addr.s_addr;
+    } else {
+      const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(from);
+      port = ipv6.sin6_port;
+      std::memcpy(address, &ipv6.sin6_addr, sizeof address);
+    }
+  };
+  copy(local, id.idiag_sport, id.idiag_src);
+  copy(remote, id.idiag_dport, id.idiag_dst);
+  id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  if (::send(kernel_, &question, sizeof question, 0) < 0) return {};
+  alignas(nlmsghdr) char answer[4096];
+  const ssize_t size = ::recv(kernel_, answer, sizeof answer, MSG_DONTWAIT);
+  const auto& header = reinterpret_cast<const nlmsghdr&>(answer);
+  if (size < static_cast<ssize_t>(sizeof header + sizeof(inet_diag_msg)) ||
+      header.nlmsg_type != SOCK_DIAG_BY_FAMILY || header.nlmsg_seq != asked_)
+    return {};
+  answers_ = true;
+  const auto& socket = reinterpret_cast<const inet_diag_msg&>(answer[sizeof header]);
+  // After its process has closed a socket, the kernel keeps it for a while without an inode, as if
+  // root owned it. The tables do so, too.
+  if (socket.idiag_inode == 0) return {};
+  return socket.idiag_uid;
+}
+
+std::vector<std::optional<uid_t>> SocketOwners::users_of_peers(std::span<const int> sockets) {
   std::vector<std::optional<uid_t>> users(sockets.size());
   Wanted in_tcp, in_tcp6;
   for (std::size_t i = 0; i < sockets.size(); ++i) {
@@ -182,10 +236,15 @@ std::vector<std::optional<uid_t>> SocketTable::users_of_peers(std::span<const in
     if (::getsockname(sockets[i], reinterpret_cast<sockaddr*>(&ours), &size) != 0) continue;
     size = sizeof theirs;
     if (::getpeername(sockets[i], reinterpret_cast<sockaddr*>(&theirs), &size) != 0) continue;
+    if (kernel_ >= 0) users[i] = ask(theirs, ours);
+    // A kernel that can't describe sockets answers as if there were no such socket.
+    if (answers_) continue;
     const TableAddress remote{ours}, local{theirs};
     if (local.is_ipv4) in_tcp.emplace(local.in_tcp() + " " + remote.in_tcp(), i);
     in_tcp6.emplace(local.in_tcp6() + " " + remote.in_tcp6(), i);
   }
+  if (in_tcp6.empty()) return users;
+  ++table_passes_;
   find_owners(tcp6_, in_tcp6, users);
   find_owners(tcp_, in_tcp, users);
   return users;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <fstream>
 #include <optional>
 #include <span>
@@ -34,16 +36,31 @@ Listener listen_at(const Endpoint& endpoint, bool has_token);
 /// Returns the address at the other end of a connection, without the port.
 std::string address_of_peer(int socket);
 
-/// The kernel's tables of TCP sockets (proc_net(5)). They stay open, so that reading them needs no
-/// new descriptor. They list all connections of this machine, whoever made them, so
-/// one pass over them looks for many sockets.
-class SocketTable {
+/// The owners of this machine's TCP sockets. The kernel answers a question about one socket in
+/// microseconds (sock_diag(7)). If it has not answered any, its tables are read instead
+/// (proc_net(5)), which list all sockets of this machine, so one pass over them looks for many. All
+/// files stay open, so that a look-up needs no new descriptor.
+class SocketOwners {
  public:
+  /// Without `may_ask`, only reads the tables.
+  explicit SocketOwners(bool may_ask = true);
+  ~SocketOwners();
+  SocketOwners(const SocketOwners&) = delete;
+  SocketOwners& operator=(const SocketOwners&) = delete;
+
   /// Returns, for each of these connections within this machine, the user who owns the other end;
-  /// or nothing if that end is already closed or the tables can't be read.
+  /// or nothing if that end is already closed or the kernel does not say.
   std::vector<std::optional<uid_t>> users_of_peers(std::span<const int> sockets);
+  /// Returns the number of passes over the tables so far.
+  int table_passes() const { return table_passes_; }
 
  private:
+  std::optional<uid_t> ask(const sockaddr_storage& local, const sockaddr_storage& remote);
+
+  int kernel_ = -1;          ///< a netlink socket; -1 if there is none
+  std::uint32_t asked_ = 0;  ///< questions so far
+  bool answers_ = false;     ///< whether the kernel has described a socket
+  int table_passes_ = 0;
   std::ifstream tcp_{"/proc/net/tcp"}, tcp6_{"/proc/net/tcp6"};
 };
 

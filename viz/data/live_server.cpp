@@ -123,8 +123,10 @@ void LiveServer::serve() {
   while (!stop_) {
     drop_late_strangers();
     std::erase_if(connections_, [](const auto& each) { return each->closed; });
-    connected_ = static_cast<int>(std::count_if(connections_.begin(), connections_.end(),
-                                                [](const auto& each) { return each->rank >= 0; }));
+    // Ranks come first, so that strangers never delay their data.
+    const auto strangers = std::ranges::stable_partition(
+        connections_, [](const auto& each) { return each->rank >= 0; });
+    connected_ = static_cast<int>(strangers.begin() - connections_.begin());
     const bool accepts = Clock::now() >= accept_again_;
     polled.assign({{wake_pipe_[0], POLLIN, 0}, {accepts ? listener_ : -1, POLLIN, 0}});
     for (const auto& each : connections_) {
@@ -160,7 +162,7 @@ void LiveServer::accept_some() {
       Connection* oldest = evictable();
       if (oldest == nullptr) accept_again_ = begin + accept_pause;  // the listener stays readable
       if (oldest == nullptr || oldest->since >= begin) break;
-      oldest->close();
+      drop(*oldest);
       continue;
     }
     const int on = 1;
@@ -171,7 +173,7 @@ void LiveServer::accept_some() {
   auto strangers = std::ranges::count_if(
       connections_, &Connection::is_stranger, [](const auto& each) -> auto& { return *each; });
   for (; static_cast<std::size_t>(strangers) > admission_.most_strangers; --strangers)
-    evictable()->close();
+    drop(*evictable());
   most_waiting_ = std::max<int>(most_waiting_, static_cast<int>(strangers));
 }
 
@@ -185,7 +187,7 @@ void LiveServer::identify(std::span<const std::unique_ptr<Connection>> fresh) {
   std::vector<int> sockets;
   for (const auto& each : fresh) sockets.push_back(each->socket);
   const auto users = sockets_.users_of_peers(sockets);
-  ++table_passes_;
+  table_passes_ = sockets_.table_passes();
   const std::string advice = "; give the viewer and the run the same token";
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     fresh[i]->peer = users[i] ? std::to_string(*users[i]) : "unknown";
@@ -209,8 +211,15 @@ LiveServer::Connection* LiveServer::evictable() const {
 void LiveServer::drop_late_strangers() {
   const auto late = Clock::now() - admission_.hello_within;
   for (const auto& each : connections_) {
-    if (each->is_stranger() && each->since < late) each->close();
+    if (each->is_stranger() && each->since < late) drop(*each);
   }
+}
+
+/// Closes a connection that has sent no hello.
+void LiveServer::drop(Connection& connection) {
+  ++refused_;
+  connection.close();
+  wake_();
 }
 
 void LiveServer::read(Connection& connection) {

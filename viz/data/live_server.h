@@ -72,13 +72,13 @@ class LiveServer {
   /// Returns the number of ranks connected now.
   int connected() const { return connected_; }
   /// Returns the number of connections refused because of a wrong token or user, an invalid hello,
-  /// or an old run.
+  /// or an old run, and of those dropped without a hello.
   int refused() const { return refused_; }
 
   /// Counts the work that the connections have caused so far.
   struct Work {
     int hellos = 0;        ///< parsed; those of other users are refused unread
-    int table_passes = 0;  ///< over the kernel's table of sockets
+    int table_passes = 0;  ///< over the kernel's tables of sockets
     int most_waiting = 0;  ///< connections without a hello at the same time
   };
   Work work() const;
@@ -96,6 +96,7 @@ class LiveServer {
   void identify(std::span<const std::unique_ptr<Connection>> fresh);
   Connection* evictable() const;
   void drop_late_strangers();
+  void drop(Connection& connection);
   void read(Connection& connection);
   bool greet(Connection& connection);
   void refuse(Connection& connection, const std::string& why);
@@ -107,11 +108,12 @@ class LiveServer {
   const Admission admission_;
   std::function<void()> wake_;
   int listener_ = -1;
-  SocketTable sockets_;
+  SocketOwners sockets_;
   int wake_pipe_[2] = {-1, -1};  ///< take() and the destructor write to it, the thread polls it
-  std::vector<std::unique_ptr<Connection>> connections_;  ///< oldest first
-  Clock::time_point accept_again_{};                      ///< set if accept ran out of descriptors
-  std::string run_;                                       ///< the run being shown
+  /// The ranks' come first when a turn begins; strangers are sorted, oldest first.
+  std::vector<std::unique_ptr<Connection>> connections_;
+  Clock::time_point accept_again_{};      ///< set if accept ran out of descriptors
+  std::string run_;                       ///< the run being shown
   std::deque<std::string> past_runs_;     ///< reconnecting ranks of these runs are refused
   std::map<int, std::int64_t> received_;  ///< bytes received of each rank's file
   std::atomic<int> run_number_{0};
