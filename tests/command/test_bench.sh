@@ -11,6 +11,15 @@ run "$bench" --benchmark_filter=threads_send_1MB --benchmark_out_format=json --b
 claim "the benchmark runs" ended 0
 claim "and writes its figure" grep -q '"value": ' "$scratch/one.json"
 
+# `./lockstep bench` refuses a filter that matches none of the names in names.txt. `all` builds one of the programs,
+# `./lockstep test --all` builds all of them.
+names=$(dirname "${BASH_SOURCE[0]}")/../bench/names.txt
+for program in "$(dirname "$bench")"/bench_*; do
+  run "$program" --benchmark_list_tests
+  claim "${program##*/} lists its benchmarks" [ -n "$out" ]
+  claim "names.txt has those of ${program##*/}" [ -z "$(grep -vxFf "$names" <<<"$out")" ]
+done
+
 cat >"$scratch/two.json" <<'END'
 {"context": {"num_cpus": 3}, "benchmarks": [
   {"name": "good/iterations:1", "real_time": 5.0, "time_unit": "ns", "value": 2.5, "at_least": 2.0},

@@ -180,7 +180,23 @@ lockstep --preset $'no such\nrelease' test; claim "a preset of two lines is refu
 claim "a preset of two lines is refused in one line" has_lines 1
 lockstep lesson nonsense; claim "an unknown lesson is refused" ended 2
 claim "an unknown lesson is named" says "no lesson 'nonsense'"
-claim "and the lessons are listed" says '09_1f1b'
+claim "an unknown lesson is refused in one line" has_lines 1
+claim "and the verb that lists them is named" says "'./lockstep lesson' lists them"
+lockstep diff 99; claim "so is one that diff names" has_lines 1
+for words in tset 'lesson X' 'diff X' 'lesson 9 --what-if X' 'test X' 'bench a X' '--preset X test'; do
+  word=$'\e[31m\n\x01\x7f'
+  read -ra list <<<"$words"
+  lockstep "${list[@]/#X/$word}"
+  [[ $words != *X* ]] || claim "'$words' with control characters is refused" ended 2
+  [[ $words != *X* ]] || claim "'$words' with control characters: they are escaped" says '\x1b[31m\n\x01\x7f'
+  claim "'$words' with control characters: in one line" has_lines 1
+done
+for words in lesson 'lesson --what-if' help 'diff 9'; do
+  # shellcheck disable=SC2086  # several words
+  out=$(cd "$house" && ./lockstep $words 2>&1 >/dev/full); code=$?
+  claim "'$words' with a full device as stdout fails" ended 1
+  claim "'$words' with a full device as stdout: one line" has_lines 1
+done
 
 # Lessons.
 lockstep lesson; claim "lesson lists, with heading and question" says $'08_gpipe\n      GPipe\n      How many microbatches fill a pipeline?'
@@ -380,6 +396,13 @@ lockstep bench --json "$scratch/x.json"; claim "--json names the file" says 'int
 BENCH_FAILS=1 lockstep bench; claim "a benchmark that fails is named" says 'bench_bad failed: no memory'
 claim "the others are shown" says 'table of 1 into'
 claim "and it is no success" ended 1
+rm -rf "$house/build"
+printf 'all_reduce/iterations:1\n' >"$house/tests/bench/names.txt"
+lockstep bench nothing; claim "a filter that no name matches is refused" ended 2
+claim "a filter that no name matches is named" says "no benchmark matches 'nothing'"
+claim "a filter that no name matches: nothing was built" [ ! -e "$house/build" ]
+lockstep bench '^all_.*(reduce|x)/it'; claim "a filter that matches a name runs" ended 0
+rm "$house/tests/bench/names.txt"
 NO_MATCH=1 lockstep bench nothing; claim "a filter that nothing matches is refused" ended 2
 claim "and named" says "no benchmark matches 'nothing'"
 lockstep measure --launch mpi --output 'a file'; claim "measure passes its flags on" says 'lockstep_measure with <--launch> <mpi> <--output> <a file>'
