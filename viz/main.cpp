@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.h"
-#include "core/base/printable.h"
+#include "core/base/program.h"
 #include "core/base/token.h"
 #include "viz/app/app.h"
 #include "viz/app/export.h"
@@ -34,37 +33,33 @@ void use_virtual_display(const lockstep::viz::ViewerOptions& options, int argc, 
   ::execvp(arguments.front(), arguments.data());
 }
 
+int view(int argc, char** argv) {
+  const auto parsed = lockstep::viz::parse_options(argc, argv);
+  if (parsed.exit_code) return *parsed.exit_code;
+  if (!parsed.options.exports.empty()) {
+    lockstep::viz::export_files(parsed.options);
+    return 0;
+  }
+  if (parsed.options.summary) {
+    std::fputs(lockstep::viz::summary_of(parsed.options).c_str(), stdout);
+    return 0;
+  }
+  use_virtual_display(parsed.options, argc, argv);
+  auto app = std::make_unique<lockstep::viz::App>(parsed.options);
+  for (;;) {
+    const int code = app->run();
+    const auto chosen = app->take_chosen();
+    if (!chosen) return code;
+    try {
+      app = std::make_unique<lockstep::viz::App>(*chosen, app.get());
+    } catch (const std::exception& error) {
+      app->report(error.what());
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const auto parsed = lockstep::viz::parse_options(argc, argv);
-    if (parsed.exit_code) return *parsed.exit_code;
-    if (!parsed.options.exports.empty()) {
-      lockstep::viz::export_files(parsed.options);
-      return 0;
-    }
-    if (parsed.options.summary) {
-      std::fputs(lockstep::viz::summary_of(parsed.options).c_str(), stdout);
-      return 0;
-    }
-    use_virtual_display(parsed.options, argc, argv);
-    auto app = std::make_unique<lockstep::viz::App>(parsed.options);
-    for (;;) {
-      const int code = app->run();
-      const auto chosen = app->take_chosen();
-      if (!chosen) return code;
-      try {
-        app = std::make_unique<lockstep::viz::App>(*chosen, app.get());
-      } catch (const std::exception& error) {
-        app->report(error.what());
-      }
-    }
-  } catch (const lockstep::UsageError& error) {
-    std::fprintf(stderr, "lockstep_view: %s\n", lockstep::printable(error.what()).c_str());
-    return 2;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "lockstep_view: %s\n", lockstep::printable(error.what()).c_str());
-    return 1;
-  }
+  return lockstep::run_program([&] { return view(argc, argv); }, "lockstep_view: ");
 }

@@ -172,6 +172,7 @@ double JsonReader::number() {
   const std::string_view text = skip();
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) unfit(text, "a number that a double can hold");
   if (error != std::errc{} || end != text.data() + text.size()) unfit(text, "a number");
   return value;
 }

@@ -16,14 +16,14 @@ bool is_control(std::string_view character) {
   return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
 }
 
-std::string escaped(std::string_view text, bool one_line) {
+std::string escaped(std::string_view text, bool on_one_line) {
   std::string shown;
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
     const std::string_view character = text.substr(0, std::max<std::size_t>(length, 1));
     text.remove_prefix(character.size());
     if (character == "\n" || character == "\t")
-      shown += !one_line ? character : character == "\n" ? "\\n" : "\\t";
+      shown += !on_one_line ? character : character == "\n" ? "\\n" : "\\t";
     else if (length > 0 && !is_control(character))
       shown += character;
     else
@@ -56,16 +56,19 @@ std::size_t utf8_length(std::string_view text) {
 }
 
 std::string printable(std::string_view text) {
-  return escaped(text, /*one_line=*/false);
+  return escaped(text, /*on_one_line=*/false);
+}
+
+std::string one_line(std::string_view text) {
+  return escaped(text, /*on_one_line=*/true);
 }
 
 std::string excerpt(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return escaped(text, /*one_line=*/true);
+  if (text.size() <= most) return one_line(text);
   // Drops a character that the limit would cut in two.
   std::size_t end = most;
   while (end > 0 && most - end < 3 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return fmt::format("{}... ({} bytes)", escaped(text.substr(0, end), /*one_line=*/true),
-                     text.size());
+  return fmt::format("{}... ({} bytes)", one_line(text.substr(0, end)), text.size());
 }
 
 }  // namespace lockstep

@@ -17,6 +17,9 @@ std::size_t utf8_length(std::string_view text);
 /// Newlines and tabs stay.
 std::string printable(std::string_view text);
 
+/// Returns the text in one line: printable, newlines and tabs as \n and \t.
+std::string one_line(std::string_view text);
+
 /// Returns the text for quotation within a line: printable, newlines and tabs as \n and \t. If the
 /// text has more than `most` bytes, returns its beginning, followed by "... (1000000 bytes)".
 std::string excerpt(std::string_view text, std::size_t most = 80);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/print.h"
 #include "core/base/printable.h"
+#include "core/base/program.h"
 #include "core/explain/counterfactual_table.h"
 #include "core/operations/operations_file.h"
 #include "core/replay/critical_path.h"
@@ -52,10 +52,13 @@ Flags parse(int argc, char** argv) {
       throw UsageError(
           fmt::format("{}: no such flag; there are --cluster, --change, --report", excerpt(word)));
     if (value.empty()) throw UsageError(word + ": wants a value");
-    if (word == "--change")
+    if (word == "--change") {
       flags.changes.push_back(value);
-    else
-      (word == "--cluster" ? flags.cluster : flags.report) = value;
+      continue;
+    }
+    std::string& once = word == "--cluster" ? flags.cluster : flags.report;
+    if (!once.empty()) throw UsageError(word + ": was given more than once; give it once");
+    once = value;
   }
   if (flags.run.empty()) throw UsageError("retime: name a run's folder, such as runs/latest");
   std::error_code error;
@@ -155,19 +158,8 @@ void retime(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  open_standard_streams();
-  try {
+  return run_program([&] {
     retime(parse(argc, argv));
-  } catch (const UsageError& error) {
-    print_error("{}\n", printable(error.what()));
-    return 2;
-  } catch (const std::exception& error) {
-    print_error("{}\n", printable(error.what()));
-    return 1;
-  }
-  if (const std::string why = lost_output(); !why.empty()) {
-    print_error("{}\n", cannot_print(why));
-    return 1;
-  }
-  return 0;
+    return 0;
+  });
 }

@@ -17,7 +17,7 @@ constexpr Axis all_axes[] = {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
 std::array<Axis, axis_count> parse_order(const std::string& text) {
   std::array<Axis, axis_count> order{};
   std::array<bool, axis_count> seen{};
-  std::istringstream parts{text};
+  std::istringstream parts{text + ","};  // so that an empty last part is refused, too
   std::size_t count = 0;
   for (std::string part; std::getline(parts, part, ','); ++count) {
     const auto* axis = std::find_if(std::begin(all_axes), std::end(all_axes),
@@ -63,7 +63,8 @@ Mesh::Mesh(int ranks, std::array<int, axis_count> sizes, const std::string& orde
       ++open;
     } else {
       product *= size;
-      if (size > 1) asked += fmt::format(" --{} {}", name_of(axis), size);
+      if (size > 1)
+        asked += fmt::format("{} --{} {}", asked.empty() ? " with" : "", name_of(axis), size);
     }
   }
   if (open == 1 && ranks % product == 0) {

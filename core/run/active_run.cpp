@@ -28,9 +28,10 @@ ActiveRun::ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& c
       recording(console),
       ranks(options.plan.mesh.ranks()) {}
 
-void ActiveRun::lock_save() {
+void ActiveRun::lock_outputs() {
   if (!options.output.save.empty()) save_lock_.emplace("--save", options.output.save);
   if (!options.output.export_to.empty()) export_lock_.emplace("--export", options.output.export_to);
+  report_lock_ = lock_report(options.output.report);
 }
 
 void ActiveRun::open(RunFolder folder) {

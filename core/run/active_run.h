@@ -63,10 +63,10 @@ struct ActiveRun {
   ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_,
             std::function<std::string()> difference_);
 
-  /// Keeps other runs from writing to this run's --save and --export until this object is
-  /// destroyed. Only one of the run's processes calls this. Throws UsageError if another run holds
-  /// the lock.
-  void lock_save();
+  /// Keeps other runs from writing to this run's --save, --export and --report until this
+  /// object is destroyed. Only one of the run's processes calls this. Throws UsageError if another
+  /// run holds a lock.
+  void lock_outputs();
   /// Starts writing the run's output, including the trace, to `folder`.
   void open(RunFolder folder);
   /// Runs one rank from start to end.
@@ -93,6 +93,7 @@ struct ActiveRun {
 
  private:
   std::optional<SaveLock> save_lock_, export_lock_;
+  std::unique_ptr<const SaveLock> report_lock_;
 };
 
 }  // namespace lockstep

@@ -41,10 +41,15 @@ namespace {
 /// ranks' messages. Without such a process, one rank per host reports usage errors for all ranks on
 /// that host.
 void report_failure(RankMessage::Kind kind, const std::string& what) {
-  if (!under_mpi())
-    print_error("{}\n", printable(what));
-  else if (messages_are_collected() || mpi_first_on_host() || kind == RankMessage::Kind::failure)
-    write_message({kind, mpi_rank_from_environment(), host_name(), what});
+  try {
+    if (under_mpi()) {
+      if (messages_are_collected() || mpi_first_on_host() || kind == RankMessage::Kind::failure)
+        write_message({kind, mpi_rank_from_environment(), host_name(), what});
+      return;
+    }
+  } catch (const UsageError&) {  // the launcher's variables are malformed
+  }
+  print_error("{}\n", kind == RankMessage::Kind::usage_error ? one_line(what) : printable(what));
 }
 
 /// Starts the ranks under mpirun and waits for them.
@@ -55,6 +60,7 @@ int launch_processes(const Options& options, const std::string& lesson, int argc
   // These locks are only a check; rank 0 will hold its own.
   if (!output.save.empty()) SaveLock{"--save", output.save};
   if (!output.export_to.empty()) SaveLock{"--export", output.export_to};
+  lock_report(output.report);
   const RunFolder folder = RunFolder::create(output.trace, lesson);
   folder.pass_on();
   Console::detect().pass_on();
@@ -107,7 +113,7 @@ int Lesson::run_watched(const std::function<void(Rank&)>& body) {
       for (const int signal : {end_traces_signal, save_signal, SIGCONT}) watch.add(signal);
     return run_checked(body, watch);
   } catch (const UsageError& error) {
-    report_failure(RankMessage::Kind::usage_error, error.what());
+    report_failure(RankMessage::Kind::usage_error, flags_.with_origins(error.what()));
     return 2;
   } catch (const std::exception& error) {
     report_failure(RankMessage::Kind::failure, words_of(error));

@@ -14,7 +14,7 @@ namespace {
 
 /// Rank 0's process takes the locks, and prepares the folder that all ranks write to.
 RunFolder claim_folder(ActiveRun& run) {
-  run.lock_save();
+  run.lock_outputs();
   RunFolder folder = RunFolder::create(run.options.output.trace, run.info.name);
   folder.begin();
   return folder;

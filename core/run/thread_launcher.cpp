@@ -116,7 +116,7 @@ int ThreadLauncher::fail(ActiveRun& run) {
     throw;
   } catch (const UsageError&) {
     code = 2;
-    print_error("{}\n", failure);
+    print_error("{}\n", one_line(fabric_.failure()));
   } catch (...) {
     print_error("the run failed: {}\nthe last operations of each rank, newest last:\n{}",
                 with_epilogue(failure, run.recording.folder.where_the_trace_is() +

@@ -55,8 +55,11 @@ FixedTimes FixedTimes::parse(const std::string& text) {
     const auto equals = part.find('=');
     if (equals == std::string::npos)
       throw UsageError(fmt::format("--time {}: '{}' wants the form forward=1ms", text, part));
-    times.set(timed_category(part.substr(0, equals), text),
-              duration(part.substr(equals + 1), text));
+    const Category category = timed_category(part.substr(0, equals), text);
+    if (times.of(category))
+      throw UsageError(
+          fmt::format("--time {}: {} is there twice; give it once", text, name_of(category)));
+    times.set(category, duration(part.substr(equals + 1), text));
   }
   const bool input = times.of(Category::backward_input).has_value();
   const bool weight = times.of(Category::backward_weight).has_value();
@@ -91,7 +94,7 @@ std::map<int, double> parse_slow(const std::string& text, int ranks) {
       throw UsageError(
           fmt::format("--slow {}: there is no rank {}; ranks are 0 to {}", text, rank, ranks - 1));
     if (!slow.emplace(rank, factor).second)
-      throw UsageError(fmt::format("--slow {}: rank {} is there twice", text, rank));
+      throw UsageError(fmt::format("--slow {}: rank {} is there twice; give it once", text, rank));
   }
   return slow;
 }

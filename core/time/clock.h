@@ -20,7 +20,7 @@ enum class ClockKind { wall, modelled };
 /// no time.
 class FixedTimes {
  public:
-  /// Throws UsageError for an unknown category or a unit other than s, ms, us, ns.
+  /// Throws UsageError for an unknown or repeated category or a unit other than s, ms, us, ns.
   static FixedTimes parse(const std::string& text);
 
   bool any() const { return any_; }

@@ -1,19 +1,16 @@
 #pragma once
 
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "core/base/error.h"
 #include "exercises/command/progress.h"
 
 namespace lockstep::exercises {
 
-/// Thrown when the user requests something impossible; the program exits with code 2. (Not core's
-/// UsageError: this program is built within seconds, without core.)
-struct Refusal : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
+/// Thrown when the user requests something impossible; the program exits with code 2.
+using Refusal = UsageError;
 
 /// An exercise: the folder exercises/NN_name of the source tree.
 struct Exercise {

@@ -16,6 +16,7 @@
 #include <fstream>
 #include <optional>
 
+#include "core/base/program.h"
 #include "exercises/command/exercises.h"
 #include "exercises/command/processes.h"
 #include "exercises/command/progress_report.h"
@@ -328,16 +329,12 @@ int Command::run() {
 
 int main(int count, char** given) {
   const Words words{given, given + count};
-  try {
-    if (words.size() < 4) throw Refusal("check_command ROOT BUILD COMMAND WORD...");
-    watch_signals();
-    const Place place{words[1], words[2], words[3]};
-    return Command{place, parse({words.begin() + 4, words.end()}, place.command)}.run();
-  } catch (const Refusal& error) {
-    say("lockstep: {}", error.what());
-    return refused_code;
-  } catch (const std::exception& error) {
-    say("lockstep: {}", error.what());
-    return 1;
-  }
+  return lockstep::run_program(
+      [&] {
+        if (words.size() < 4) throw Refusal("check_command ROOT BUILD COMMAND WORD...");
+        watch_signals();
+        const Place place{words[1], words[2], words[3]};
+        return Command{place, parse({words.begin() + 4, words.end()}, place.command)}.run();
+      },
+      "lockstep: ");
 }

@@ -11,6 +11,8 @@
 #include <string_view>
 
 #include "core/base/error.h"
+#include "core/base/print.h"
+#include "core/base/printable.h"
 #include "core/comm/mpi/environment.h"
 #include "exercises/frame/ranks.h"
 #include "exercises/frame/report.h"
@@ -131,7 +133,7 @@ int main(int argc, char** argv) {
     const std::unique_ptr<Ranks> ranks = thread_ranks(device);
     return conclude(reporter, verdict_of_check(*ranks, reporter, seed, trace));
   } catch (const UsageError& error) {
-    if (!reporter.has_supervisor()) fmt::print(stderr, "{}\n", error.what());
+    if (!reporter.has_supervisor()) print_error("{}\n", one_line(error.what()));
     reporter.give_verdict(refused_code, error.what());
     return refused_code;
   }

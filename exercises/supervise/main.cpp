@@ -28,6 +28,8 @@
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/print.h"
+#include "core/base/program.h"
 #include "core/comm/mpi/environment.h"
 #include "core/run/files/rank_message.h"
 #include "core/run/launch/launch.h"
@@ -111,7 +113,7 @@ int launch(const std::string& reports_path, const std::string& output_path, cons
   try {
     return run_under_mpirun(most_ranks, static_cast<int>(words.size()), arguments.data());
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
+    print_error("{}\n", printable(error.what()));
     return refused_code;
   }
 }
@@ -217,13 +219,12 @@ int supervise(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Words words(argv + 1, argv + argc);
-  try {
-    if (words.size() > 3 && words.front() == "--rank")
-      return run_rank(words[1], words[2], {words.begin() + 3, words.end()});
-    return supervise(parse(words));
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "lockstep: {}\n", error.what());
-    return refused_code;
-  }
+  const Words words(argv + 1, argv + argc);
+  return run_program(
+      [&] {
+        if (words.size() > 3 && words.front() == "--rank")
+          return run_rank(words[1], words[2], {words.begin() + 3, words.end()});
+        return supervise(parse(words));
+      },
+      "lockstep: ");
 }

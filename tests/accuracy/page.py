@@ -9,6 +9,7 @@ Prints the page; with --update, writes README.md beside this script; with --chec
 
 import argparse
 import difflib
+import os
 import pathlib
 import sys
 
@@ -44,6 +45,15 @@ def sections_of(text):
     return {'': parts[0], **{part.splitlines()[0]: part for part in parts[1:]}}
 
 
+def show(text):
+    """Prints a text. If it is lost, ends this program with one line and exit code 1, as the lessons do."""
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python tries again at its end
+        sys.exit(f"can't write to stdout: {error.strerror}")
+
+
 class Parser(argparse.ArgumentParser):
     """Refuses wrong flags in one line, as the lessons do."""
 
@@ -77,17 +87,17 @@ def main():
             before, after = old.get(title, '').rstrip('\n'), text.rstrip('\n')
             if before != after:
                 pair = before.splitlines(), after.splitlines()
-                print('\n'.join(difflib.unified_diff(*pair, str(PAGE), 'now', lineterm='', n=0)))
+                show('\n'.join(difflib.unified_diff(*pair, str(PAGE), 'now', lineterm='', n=0)))
                 status = 1
         if status:
-            print("The page is not what the lessons give: './lockstep accuracy --update' writes it anew.")
+            show("The page is not what the lessons give: './lockstep accuracy --update' writes it anew.")
         return status
     page = {**old, **new} if chosen.update else new
     text = '\n'.join(('## ' if title else '') + body.rstrip('\n') + '\n' for title, body in page.items())
     if chosen.update:
         PAGE.write_text(text)
     else:
-        print(text, end='')
+        show(text.rstrip('\n'))
     return 0
 
 

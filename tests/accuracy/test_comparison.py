@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Tests which published rows are set beside a modelled one, and which are refused."""
 
+import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -73,6 +75,16 @@ class Comparison(unittest.TestCase):
         row = published_runs.torchtitan('8B', 1, published_runs.FSDP_8B, 'bf16', 'selective')
         setup = {**published_runs.TORCHTITAN_SETUP, 'machine': comparison.MODELLED['h100']['machine']}
         self.assertEqual(refused('h100', setup, [row]), {'8B': []})
+
+
+class LostOutput(unittest.TestCase):
+    """A page that can't be printed."""
+
+    def test_one_line_says_so(self):
+        with open('/dev/full', 'w') as full:
+            shown = subprocess.run([sys.executable, '-Bc', 'import page; page.show("text")'], stdout=full,
+                                   stderr=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parent)
+        self.assertEqual((shown.returncode, shown.stderr), (1, "can't write to stdout: No space left on device\n"))
 
 
 if __name__ == '__main__':

@@ -12,9 +12,11 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/program.h"
 #include "core/comm/mpi/environment.h"
 #include "core/model/ops.h"
 #include "core/run/files/run_folder.h"
@@ -40,6 +42,7 @@ struct Flags {
 
 Flags parse(int argc, char** argv) {
   Flags flags;
+  std::set<std::string> seen;
   for (int i = 1; i < argc; ++i) {
     std::string flag = argv[i];
     std::string value;
@@ -53,6 +56,8 @@ Flags parse(int argc, char** argv) {
       throw UsageError(
           fmt::format("{}: no such flag; there are --launch, --ranks, --output", flag));
     if (value.empty()) throw UsageError(flag + ": wants a value");
+    if (!seen.insert(flag).second)
+      throw UsageError(flag + ": was given more than once; give it once");
     if (flag == "--launch") {
       if (value != "threads" && value != "mpi")
         throw UsageError(fmt::format("--launch {}: wants one of threads, mpi", value));
@@ -332,13 +337,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  return run_program([&] { return run(argc, argv); });
 }

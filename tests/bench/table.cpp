@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/program.h"
+
 namespace {
 
 using nlohmann::json;
@@ -79,9 +81,7 @@ void print(const json& result) {
   flush();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int combine(int argc, char** argv) {
   json all = {{"context", nullptr}, {"benchmarks", json::array()}};
   for (int i = 2; i < argc; ++i) {
     std::ifstream file{argv[i]};
@@ -115,4 +115,10 @@ int main(int argc, char** argv) {
     return 1;
   }
   return failed ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return lockstep::run_program([&] { return combine(argc, argv); });
 }

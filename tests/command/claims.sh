@@ -62,6 +62,14 @@ is_refused() { # WHAT
   claim "$1 is refused in one line" complains_in_one_line
   claim "$1 is refused on stderr alone" says_nothing
 }
+# A command fails with one line if its output is lost.
+fails_on_full_stdout() { # WHAT COMMAND...
+  # shellcheck disable=SC2016  # expanded by the inner shell
+  run bash -c '"$@" >/dev/full' - "${@:2}"
+  claim "$1 with a full device as stdout fails" ended 1
+  claim "$1 with a full device as stdout: one line says so" complains_in_one_line
+  claim "$1 with a full device as stdout: and why" complains "can't write to stdout: "
+}
 # For scripts with a function `lesson`, which runs a lesson with flags: it refuses these, with a line that has all WORDS.
 lesson_refuses() { # FLAGS... -- WORDS...
   local flags=() word

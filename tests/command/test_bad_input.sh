@@ -67,6 +67,21 @@ refuse --compare -1 'at least 0'
 refuse --device tpu 'cpu, cuda, meta'
 refuse --launch 'mpi --device meta' '--device meta' '--launch threads'
 
+# Flags that nobody gave are named as defaults, or with the flag that sets them.
+refuse --batch 13 '--batch 13 with the default --microbatches 8: '
+refuse --microbatches 5 'the default --batch 16 with --microbatches 5: '
+refuse --model 'gpt3-175b' '--layers 96 --hidden 12288 --vocab 51200 of --model gpt3-175b: '
+refuse --model 'gpt3-175b --layers 64' '--layers 64 --hidden 12288 --vocab 51200 of --model gpt3-175b: '
+run "$lesson" --trace none --defaults '--batch 13'
+claim 'a value of --defaults is a default' complains 'the default --batch 13 with the default --microbatches 8: '
+
+# An argument of two lines, or with an escape sequence, is quoted in one line.
+for flag in --schedule --model --order --slow --nope; do
+  run "$lesson" --trace none "$flag" $'\e[31mred\nline'
+  is_refused "$flag with control characters"
+  claim "$flag with control characters: they are escaped" complains '\x1b[31mred\nline'
+done
+
 has_no_escapes() { [[ $err != *[[:cntrl:]]* ]]; }
 
 # Input files.
@@ -96,6 +111,9 @@ refuse --cluster "$scratch/folder" 'folder'
 refuse --cluster "$scratch/words.json" 'words.json' 'not a cluster file'
 refuse --cluster "$scratch/missing.json" 'missing.json' "'ranks_per_node'"
 refuse --cluster "$scratch/half.json" 'half.json' "'nodes'" '2.5'
+sed 's/2.5/1e309/' "$scratch/half.json" >"$scratch/huge.json"
+refuse --cluster "$scratch/huge.json" 'huge.json' "'nodes': 1e309 is not a number that a double can hold"
+claim 'and in our own words' [ -z "$(grep json.exception <<<"$err")" ]
 
 # Modelled times that a clock can't hold.
 sed 's/2.5/2/; s/1e12/1.5/' "$scratch/half.json" >"$scratch/slow.json"
@@ -170,6 +188,12 @@ for flag in --save --export --report; do refuse_words "$flag ''" 'empty' 'leave'
 refuse --report "$scratch/none/report.json" 'no folder'
 refuse --report "$scratch/folder" 'name of a file'
 refuse --report /proc/report.json '/proc/report.json'
+"$lesson" --data "$text" --trace none --parity off --quiet --steps 1000000 --report "$scratch/one.json" &
+first=$!
+claim 'a run locks its report' within 60 test -s "$scratch/.one.json.lock"
+refuse --report "$scratch/one.json" "process $first on " 'a run that writes there too'
+kill $first
+wait $first 2>/dev/null
 refuse --save "$scratch/none/a.safetensors" 'no folder'
 refuse --save /proc/a.safetensors '/proc/a.safetensors'
 mkdir "$scratch/full"
@@ -177,7 +201,8 @@ echo mine >"$scratch/full/notes.txt"
 refuse --save "$scratch/full" 'notes.txt' 'no part of a checkpoint'
 refuse --save "$text" 'this is a file'
 refuse --export "$scratch/none/a" 'no folder'
-refuse --export "$scratch/a.safetensors" 'names a file'
+refuse --export "$scratch/none/a.safetensors" 'no folder'
+refuse --export "$scratch/b.safetensors --save $scratch/b.safetensors" 'both would write this file'
 refuse --export "$scratch/full" 'notes.txt' 'no part of a checkpoint'
 refuse --export "$scratch/both --save $scratch/both" 'holds nothing else'
 refuse --trace "$scratch/full" 'notes.txt' 'no run'
@@ -222,6 +247,8 @@ claim 'no mpirun leaves no folder' [ ! -e "$trace" ]
 
 if [[ -n $viewer ]]; then
   "$lesson" --data "$text" --trace "$scratch/shown" --steps 6 --parity off --quiet
+  fails_on_full_stdout 'view --summary' "$viewer" "$scratch/shown" --summary
+  fails_on_full_stdout 'view --help' "$viewer" --help
   run "$viewer" "$scratch/none.json"
   is_refused 'viewing a file that is not there'
   claim 'it is named' complains 'none.json'

@@ -36,6 +36,7 @@ claim "a bound that is missed" row '^slow +1.5 +<= 1.25 +MISSED$'
 claim "what else is known" row '^ +sheep 7$'
 claim "a plain benchmark has its time" row '^plain +5 ns'
 claim "all are in the JSON" [ "$(grep -c '"name":' "$scratch/all.json")" = 4 ]
+fails_on_full_stdout 'the table' "$table" "$scratch/all.json" "$scratch/two.json"
 
 echo '{"context": {}, "benchmarks": [{"name": "bad", "error_occurred": true, "error_message": "why"}]}' >"$scratch/bad.json"
 run "$table" "$scratch/all.json" "$scratch/bad.json"

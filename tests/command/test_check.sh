@@ -77,6 +77,9 @@ claim 'an unknown flag: builds nothing a second time' [ "$(wc -l <<<"$out")" = 1
 lockstep check list
 claim 'list: both, none solved' [ "$out" = \
   $'  01_two                      The number two\n  02_three                    The number three' ]
+out=$(cd "$house" && ./lockstep check list 2>&1 >/dev/full) code=$?
+claim 'list: a full device as stdout: exit code 1' ended 1
+claim 'list: a full device as stdout: one line' [ "$out" = "lockstep: can't write to stdout: No space left on device" ]
 lockstep check list THREE
 claim 'list: searched' [ "$out" = '  02_three                    The number three' ]
 printf '# lessons\n00_first - 02_three\n01_last 00 01_two\n' >"$house/lessons/course.txt"

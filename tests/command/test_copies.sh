@@ -96,6 +96,9 @@ lesson_refuses 05_zero_3 --prefetch 0,x -- '--prefetch 0,x' "'x'"
 lesson_refuses 05_zero_3 --prefetch -1 -- '--prefetch'
 lesson 05_zero_3 --ranks 4 --steps 6 --prefetch 1 --quiet --export "$scratch/weights"
 claim "a run exports its weights" ended 0
+lesson 05_zero_3 --ranks 4 --steps 6 --prefetch 1 --quiet --export "$scratch/weights.safetensors"
+claim "a run exports its weights to a single file" ended 0
+claim "which equals the one in the folder" cmp "$scratch/weights.safetensors" "$scratch/weights/model.safetensors"
 lesson 05_zero_3 --ranks 2 --steps 3 --load "$scratch/weights/model.safetensors"
 claim "weights without an optimizer are a model to begin from" ended 0
 conclude

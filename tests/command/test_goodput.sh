@@ -105,4 +105,6 @@ refuses 'a flag of another strategy' 'does not use it' --spares 3
 refuses 'a flag beside published runs' 'their own values' --published llama3 --ranks 8
 refuses 'an unknown publication' 'must be one of' --published gpt5
 refuses 'a report into nowhere' "can't be written" --report "$scratch/no/such/folder"
+fails_on_full_stdout goodput "$program" --ranks 8
+fails_on_full_stdout 'goodput --help' "$program" --help
 conclude

@@ -37,6 +37,7 @@ refuse() { # FLAG...
 }
 refuse --fast 1
 refuse --output
+refuse --ranks 4 --ranks 4
 refuse --output "$scratch"
 refuse --output "$scratch/no/such/folder/x.json"
 refuse --launch processes

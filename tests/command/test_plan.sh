@@ -71,4 +71,28 @@ refuses 'an unknown schedule' "there is no schedule 'foo'" --schedules foo
 refuses 'a size that is none' 'such as 80GB' --memory lots
 refuses 'a report into nowhere' "can't be written" "${small[@]}" --replays 1 --report "$scratch/no/such/folder"
 refuses 'an unknown cluster' 'nowhere' --cluster nowhere
+# A folder of transformers sets the sequence, and what Lockstep does not compute is refused.
+mkdir "$scratch/model"
+config() { # FIELDS
+  printf '{"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "max_position_embeddings": 2048, "vocab_size": 1000%s}' "$1" >"$scratch/model/config.json"
+}
+loaded=(--load "$scratch/model" --ranks 2 --batch 4 --top 1 --replays 1)
+config ''
+plan "${loaded[@]}"
+claim "the longest sequence of config.json is assumed, in so many words" \
+  says '--sequence 2048 (the maximum of its config.json)'
+plan "${loaded[@]}" --sequence 512
+claim "not if --sequence is given" [ "$code $(grep -c 'maximum of its' <<<"$out")" = '0 0' ]
+refuses "a flag that nobody gave" "--tp 3 with --heads 4 of --load $scratch/model: " "${loaded[@]}" --tp 3
+refuses "a default" 'with the default --heads 64: ' --tp 3
+refuses "a schedule given twice" '1f1b is there twice' --schedules 1f1b,zb-h1,1f1b
+config ', "sliding_window": 1024'
+refuses "a sliding window" 'sliding_window 1024' "${loaded[@]}"
+config ', "layer_types": ["chunked_attention"]'
+refuses "another kind of attention" 'layer_types "chunked_attention"' "${loaded[@]}"
+printf '{"model_type": "gpt2", "n_embd": 768, "n_inner": 2048}' >"$scratch/model/config.json"
+refuses "a narrow MLP" 'n_inner 2048' "${loaded[@]}"
+fails_on_full_stdout 'plan --help' "$folder/lockstep_plan" --help
+fails_on_full_stdout plan "$folder/lockstep_plan" "${small[@]}" --top 1 --replays 1
 conclude

@@ -64,6 +64,8 @@ refuse() { # WORD FLAG...
 refuse --fast "$scratch/a" --fast 1
 refuse --change "$scratch/a" --change
 refuse 'one run' "$scratch/a" "$scratch/b"
+refuse 'more than once' "$scratch/a" --cluster a100 --cluster h100
+refuse 'more than once' "$scratch/a" --report "$scratch/x.json" --report="$scratch/x.json"
 refuse 'no such preset' "$scratch/a" --cluster nowhere
 refuse quick "$scratch/a" --change within=quick
 refuse 'choose within' "$scratch/a" --change moon=free
@@ -72,4 +74,5 @@ refuse 'name a run'
 refuse 'has no operations' "$scratch"
 echo '{"lockstep_operations":1' >"$scratch/half.json"
 refuse 'not a file of operations' "$scratch/half.json"
+fails_on_full_stdout retime "$retime" "$scratch/a"
 conclude

@@ -288,6 +288,16 @@ TEST_CASE("one run at a time holds a place for its checkpoint") {
   CHECK(names_in(folder.path()) == std::vector<std::string>{".run.lock"});
   CHECK_NOTHROW(SaveLock("--save", run));
   CHECK(names_in(folder.path()).empty());
+  {
+    const auto lock = lock_report(folder / "report.json");
+    CHECK(unlike(complaint_of<UsageError>([&] { lock_report(folder / "report.json"); }),
+                 {"--report", "report.json", "process " + std::to_string(::getpid())}) == "");
+    CHECK_NOTHROW(lock_report(folder / "other.json"));
+  }
+  CHECK_NOTHROW(lock_report(folder / "report.json"));
+  CHECK(names_in(folder.path()).empty());
+  CHECK(lock_report("") == nullptr);
+  CHECK(lock_report("/dev/null") == nullptr);
   // SaveLock does not follow a symbolic link.
   fs::create_symlink(folder / "elsewhere", folder / ".run.lock");
   CHECK(unlike(complaint_of<UsageError>([&] { SaveLock("--save", run); }), {"--save " + run}) ==

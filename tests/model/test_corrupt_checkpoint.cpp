@@ -90,6 +90,15 @@ TEST_CASE("a corrupted file gives one line that says what is wrong, and nothing 
     CHECK(contains(text, "ln_f.bias"));
     CHECK(contains(text, "ln_f.weight"));
   }
+  SUBCASE("bytes after the last tensor") {
+    file.data += std::string(12, '\0');
+    CHECK(contains(file.message(), "12 bytes after its last tensor belong to no tensor"));
+  }
+  SUBCASE("bytes between tensors") {
+    file.header.erase("transformer.h.0.mlp.c_fc.bias");
+    CHECK(contains(file.message(), "128 bytes before tensor transformer.h.0."));
+    CHECK(contains(file.message(), "belong to no tensor"));
+  }
   SUBCASE("an unknown dtype") {
     file["ln_f.bias"]["dtype"] = "F31";
     CHECK(contains(file.message(), "ln_f.bias: unknown dtype F31"));
@@ -103,7 +112,13 @@ TEST_CASE("a corrupted file gives one line that says what is wrong, and nothing 
     CHECK(contains(file.message(), "ln_f.bias has shape [2, 4], not [8]"));
   }
   SUBCASE("a missing tensor") {
+    const auto gone = file["h.0.mlp.c_fc.bias"]["data_offsets"].get<std::vector<std::uint64_t>>();
     file.header.erase("transformer.h.0.mlp.c_fc.bias");
+    for (auto& entry : file.header)
+      if (entry.contains("data_offsets") && entry["data_offsets"][0] >= gone[1])
+        for (auto& offset : entry["data_offsets"])
+          offset = offset.get<std::uint64_t>() - (gone[1] - gone[0]);
+    file.data.erase(gone[0], gone[1] - gone[0]);
     CHECK(contains(file.message(), "transformer.h.0.mlp.c_fc.bias is missing"));
   }
   SUBCASE("an unknown tensor") {

@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
+#include <map>
+
 #include "tests/model/checkpoint_files.h"
+#include "tests/support/complaints.h"
 
 // The config.json of a Llama, in the spellings of several versions of transformers.
 
 using namespace lockstep;
 using namespace lockstep::test;
+using lockstep::testing::unlike;
 using nlohmann::json;
 
 namespace {
@@ -138,4 +142,48 @@ TEST_CASE("a model that trains on shorter sequences keeps the longest one of its
   const ConfigFile file{config};
   CHECK(file.good["max_position_embeddings"] == 4096);
   CHECK(described_model(file.path).sequence == 4096);
+}
+
+TEST_CASE("a field that changes what the model computes is refused with its value") {
+  const ConfigFile gpt{tiny(true)};  // with 8 columns
+  CHECK(unlike(gpt.refusal("n_inner", 16), {"n_inner 16", "4 * n_embd = 32"}) == "");
+  CHECK(unlike(gpt.refusal("pruned_heads", {{"0", {1}}}), {"pruned_heads", "{}"}) == "");
+  for (const auto& [key, same] : std::map<std::string, json>{{"n_inner", nullptr},
+                                                             {"n_inner", 32},
+                                                             {"pruned_heads", json::object()},
+                                                             {"quantization_config", nullptr},
+                                                             {"reorder_and_upcast_attn", true}})
+    CHECK(gpt.with(key, same) == gpt.read(gpt.good));
+
+  const ConfigFile llama;
+  CHECK(unlike(llama.refusal("layer_types", {"full_attention", "chunked_attention"}),
+               {"layer_types \"chunked_attention\"", "\"full_attention\""}) == "");
+  CHECK(unlike(llama.refusal("rope_parameters",
+                             {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}),
+               {"partial_rotary_factor 0.5", "1.0"}) == "");
+  for (const ConfigFile* file : {&gpt, &llama})
+    CHECK(unlike(file->refusal("quantization_config", {{"bits", 4}}), {"quantization_config"}) ==
+          "");
+  for (const auto& [key, same] :
+       std::map<std::string, json>{{"layer_types", nullptr},
+                                   {"layer_types", {"full_attention", "full_attention"}},
+                                   {"sliding_window", nullptr},
+                                   {"pretraining_tp", 2},
+                                   {"rope_parameters", {{"partial_rotary_factor", 1}}}})
+    CHECK(llama.with(key, same) == llama.read(llama.good));
+}
+
+TEST_CASE("a sliding window limits the sequence, unless no layer uses it") {
+  const ConfigFile file;
+  const auto window = [&](const json& fields) {
+    json changed = file.good;
+    changed.update(fields);
+    return file.read(changed).window;
+  };
+  CHECK(window({{"sliding_window", 16}}) == 16);
+  CHECK(window({{"sliding_window", 16}, {"use_sliding_window", true}}) == 16);
+  CHECK(window({{"sliding_window", 16}, {"use_sliding_window", false}}) == std::nullopt);
+  CHECK(window({{"sliding_window", 16}, {"layer_types", {"full_attention"}}}) == std::nullopt);
+  CHECK(window({{"sliding_window", 16},
+                {"layer_types", {"sliding_attention", "full_attention"}}}) == 16);
 }

@@ -68,7 +68,7 @@ TEST_CASE("rows of dp ranks share one copy of the states, columns have the same 
 
 TEST_CASE("an omitted axis gets the remaining ranks; an impossible mesh is an error") {
   CHECK(Mesh(8, sizes(2, 1, 0, 2)).size(Axis::dp) == 2);
-  CHECK_THROWS_WITH_AS(Mesh(8, sizes(3, 1, 1, 0)), doctest::Contains("--ranks 8 --tp 3"),
+  CHECK_THROWS_WITH_AS(Mesh(8, sizes(3, 1, 1, 0)), doctest::Contains("--ranks 8 with --tp 3"),
                        UsageError);
   CHECK_THROWS_WITH_AS(Mesh(8, sizes(2, 1, 1, 2)), doctest::Contains("multiply to 8"), UsageError);
   CHECK_THROWS_AS(Mesh(1, sizes(1, 1, 1, 1), "tp,tp,dp,pp"), UsageError);

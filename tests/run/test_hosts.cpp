@@ -37,6 +37,8 @@ class Environment {
                                         "SLURM_PROCID",
                                         "SLURM_NTASKS",
                                         "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_STEP_TASKS_PER_NODE",
+                                        "SLURM_NODEID",
                                         "SLURM_LOCALID"};
 };
 
@@ -80,6 +82,21 @@ TEST_CASE("unusable hosts give one line with the reason and a remedy") {
   CHECK(unlike(of_file("a\n-oProxyCommand=x slots=2\n", 1),
                {"line 2", "'-oProxyCommand=x' is not a host"}) == "");
   CHECK(unlike(of_file("a slots=many\n", 1), {"line 1", "'slots=many'", "at least 1"}) == "");
+  // MPICH's form; an IPv6 address has several colons.
+  CHECK(unlike(of_file("node1:4\nnode2:4\n", 4),
+               {"--hostfile", "line 1", "'node1:4' is MPICH's form", "'node1 slots=4'"}) == "");
+  CHECK(unlike(of_file("a\nnode2:\n", 1), {"line 2", "'node2:'", "'node2 slots=4'"}) == "");
+  CHECK_NOTHROW((HostChoice{.hostfile = folder.file("hosts", "fe80::1 slots=4\n")}).check(4));
+  CHECK(unlike(of_file("a slots=2\r\nb slots=2\r\n", 4), {"line 1", "CR LF", "sed -i"}) == "");
+  CHECK(unlike(of_file("\r\na slots=4\n", 4), {"line 1", "CR LF"}) == "");
+  // mpirun overflows its stack.
+  const std::string longest(100000, 'a');
+  for (const std::string& complaint :
+       {of_file(longest + " slots=4\n", 4), refusal({.hosts = longest + ":4"}, 4),
+        of_file("a " + longest + "\n", 4)}) {
+    CHECK(unlike(complaint, {"(1000", "bytes)"}) == "");
+    CHECK(complaint.size() < 400);
+  }
   CHECK(unlike(refusal({.hosts = "a:2,b:1"}, 4), {"--hosts a:2,b:1", "3 slots for --ranks 4"}) ==
         "");
   for (const std::string wrong :
@@ -136,5 +153,39 @@ TEST_CASE("a rank finds its number in its launcher's variables") {
     CHECK_FALSE(under_mpi());
     CHECK(mpi_rank_from_environment() == 0);
     CHECK(mpi_size_from_environment() == 1);
+  }
+}
+
+TEST_CASE("the number of ranks on a node comes from Slurm's list") {
+  const auto ranks_on = [](const std::string& list, const std::string& node) {
+    const Environment srun{{{"PMIX_RANK", "0"},
+                            {"SLURM_PROCID", "0"},
+                            {"SLURM_STEP_NUM_TASKS", "7"},
+                            {"SLURM_NODEID", node},
+                            {"SLURM_STEP_TASKS_PER_NODE", list}}};
+    return mpi_local_size_from_environment();
+  };
+  for (const std::string node : {"0", "1", "2"}) CHECK(ranks_on("2(x3),1", node) == 2);
+  CHECK(ranks_on("2(x3),1", "3") == 1);
+  CHECK(ranks_on("4", "0") == 4);
+  CHECK(ranks_on("1,12(x2),3", "2") == 12);
+  CHECK(ranks_on("1,12(x2),3", "3") == 3);
+
+  for (const std::string wrong : {"", "x", "2(x3", "2(3)", "2(x)", "2(x0)", "0(x3)", "-2(x3)",
+                                  "2;1", "2(x2),", "2(x2)", "9999999999(x3)"})
+    CHECK(unlike(complaint_of<UsageError>([&] { ranks_on(wrong, "2"); }),
+                 {"SLURM_STEP_TASKS_PER_NODE=" + wrong, "2(x3),1", "node 2"}) == "");
+  CHECK(unlike(complaint_of<UsageError>([&] { ranks_on("2(x3),1", "first"); }),
+               {"SLURM_NODEID=first", "at least 0"}) == "");
+}
+
+TEST_CASE("a launcher's variables that are no numbers are refused by name") {
+  for (const std::string wrong : {"", "x", "0", "-3", "8x", "99999999999"}) {
+    const Environment size{{{"OMPI_COMM_WORLD_SIZE", wrong}}};
+    CHECK(unlike(complaint_of<UsageError>(mpi_size_from_environment),
+                 {"OMPI_COMM_WORLD_SIZE=" + wrong, "at least 1"}) == "");
+    const Environment local{{{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", wrong}}};
+    CHECK(unlike(complaint_of<UsageError>(mpi_local_size_from_environment),
+                 {"OMPI_COMM_WORLD_LOCAL_SIZE=" + wrong, "at least 1"}) == "");
   }
 }

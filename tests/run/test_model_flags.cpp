@@ -137,4 +137,13 @@ TEST_CASE("a folder's config.json sets the model, and --model may only confirm i
     CAPTURE(wrong.flags);
     CHECK(unlike(refusal(wrong.flags), wrong.words) == "");
   }
+  // A sliding window does not matter for sequences that are not longer.
+  std::string windowed = config_json(saved);
+  windowed.insert(1, "\"sliding_window\": 16,");
+  std::filesystem::create_directory(folder.path() / "windowed");
+  folder.file("windowed/config.json", windowed);
+  const std::string path = folder.path() / "windowed";
+  CHECK(unlike(refusal({"--load", path}), {"--load " + path, "sliding_window 16", "--sequence 20",
+                                           "use --sequence 16"}) == "");
+  CHECK(parse({"--load", path, "--sequence", "16"})->plan.model().sequence == 16);
 }

@@ -71,14 +71,15 @@ TEST_CASE("a lesson's own sizes of its axes apply if no flag gives a size") {
   is({"--ranks", "16", "--batch", "64"}, 4, 2, 2);
   is({"--tp", "4"}, 2, 1, 4);
   is({"--dp", "4"}, 4, 1, 1);
-  CHECK(refusal({"--ranks", "10"}, three_axes) ==
-        "--ranks 10 --tp 2 --pp 2: 10 ranks have no such layout; the sizes must divide 10; use "
-        "--ranks 8 or --ranks 12");
+  CHECK(
+      refusal({"--ranks", "10"}, three_axes) ==
+      "--ranks 10 with --tp 2 --pp 2: 10 ranks have no such layout; the sizes must divide 10; use "
+      "--ranks 8 or --ranks 12");
   CHECK(refusal({"--ranks", "8", "--dp", "2", "--pp", "2", "--tp", "3"}, three_axes) ==
-        "--ranks 8 --tp 3 --dp 2 --pp 2: 8 ranks have no such layout; the sizes must multiply to "
-        "8; use --ranks 12");
+        "--ranks 8 with --tp 3 --dp 2 --pp 2: 8 ranks have no such layout; the sizes must multiply "
+        "to 8; use --ranks 12");
   CHECK(refusal({"--tp", "4", "--pp", "4"}, three_axes) ==
-        "--ranks 8 --tp 4 --pp 4: 8 ranks have no such layout; the sizes must divide 8; use "
+        "--ranks 8 with --tp 4 --pp 4: 8 ranks have no such layout; the sizes must divide 8; use "
         "--ranks 16");
 }
 
@@ -219,6 +220,13 @@ TEST_CASE("an impossible request gives one line with the flag, the value and a r
       {{"--tp", "4"}, {"--tp 4", "pp", "leave it out"}},
       {{"--pp", "3", "--ranks", "4"}, {"--ranks 4", "--pp 3"}},
       {{"--order", "tp,dp"}, {"--order tp,dp", "tp,cp,dp,pp"}},
+      {{"--order", "tp,cp,dp,pp,"}, {"--order tp,cp,dp,pp,: ", "once each"}},
+      {{"--order", "tp,cp,dp,tp"}, {"--order tp,cp,dp,tp: ", "once each"}},
+      {{"--time", "forward=1ms,forward=2ms"},
+       {"--time forward=1ms,forward=2ms", "forward is there twice"}},
+      {{"--slow", "1=2,1=3", "--device", "meta"}, {"--slow 1=2,1=3", "rank 1 is there twice"}},
+      {{"--slow", "1=2,", "--device", "meta"}, {"--slow 1=2,: ", "RANK=FACTOR"}},
+      {{"--split", "2,2,2,2,"}, {"--split 2,2,2,2,: "}},
       {{"--launch", "ssh"}, {"--launch ssh", "threads, mpi"}},
       {{"--device", "tpu"}, {"--device tpu", "cpu"}},
       {{"--tf32"}, {"--tf32", "--device cuda"}},
@@ -511,4 +519,38 @@ TEST_CASE("a lesson's own flags are checked like the shared ones") {
   };
   CHECK(unlike(answer({"--compare", "-1"}), {"--compare -1", "at least 0"}) == "");
   CHECK(unlike(answer({"--overlap", "all"}), {"--overlap all", "none, bucket"}) == "");
+}
+
+TEST_CASE("a refusal names the flags that nobody gave as defaults, or with what sets them") {
+  const auto named = [](const std::vector<std::string>& flags, const std::string& refusal) {
+    FlagParser parser{tensor_lesson};
+    std::vector<const char*> words{"lesson", "--device", "meta"};
+    for (const std::string& flag : flags) words.push_back(flag.c_str());
+    parser.parse(static_cast<int>(words.size()), words.data());
+    return parser.with_origins(refusal);
+  };
+  const std::string batch = "--batch 16 with --microbatches 8 and --tp 4: no; use --batch 8";
+  CHECK(named({}, batch) ==
+        "the default --batch 16 with the default --microbatches 8 and the default --tp 4: no; use "
+        "--batch 8");
+  CHECK(named({"--batch", "16", "--ranks", "4"}, batch) ==
+        "--batch 16 with the default --microbatches 8 and --tp 4 of --ranks 4: no; use --batch 8");
+  CHECK(named({"--batch", "16", "--microbatches", "8", "--tp", "4"}, batch) == batch);
+  CHECK(named({"--defaults", "--batch 16 --microbatches 8", "--tp", "4"}, batch) ==
+        "the default --batch 16 with the default --microbatches 8 and --tp 4: no; use --batch 8");
+  // Flags in a row are named once.
+  const std::string large = "--layers 80 --hidden 8192 --vocab 32000 with --batch 16: no";
+  CHECK(named({}, large) ==
+        "the default --layers 80 --hidden 8192 --vocab 32000 with the default --batch 16: no");
+  CHECK(
+      named({"--model", "llama2-70b"}, large) ==
+      "--layers 80 --hidden 8192 --vocab 32000 of --model llama2-70b with the default --batch 16: "
+      "no");
+  CHECK(named({"--model", "llama2-70b", "--hidden", "8192"}, large) ==
+        "--layers 80 of --model llama2-70b --hidden 8192 --vocab 32000 of --model llama2-70b with "
+        "the default --batch 16: no");
+  CHECK(named({"--model", "llama2-70b"}, "--batch 16 with --tied: no") ==
+        "the default --batch 16 with --tied of --model llama2-70b: no");
+  for (const std::string other : {"--steps: no", "--tf32: no", "--nope 3: no", "no --batch 16", ""})
+    CHECK(named({}, other) == other);
 }

@@ -46,6 +46,9 @@ TEST_CASE("an invalid time gives one line that names the flag, the part and a va
                            "Forward=1ms",
                            "forward=1ms;backward=2ms",
                            "forward=1ms,forward",
+                           "forward=1ms,",
+                           "forward=1ms,forward=2ms",
+                           "forward=0ms,backward=2ms,forward=0ms",
                            ",",
                            ""}) {
     CAPTURE(std::string{text});

@@ -34,8 +34,8 @@ std::vector<FlagControl> parse_declared_flags(const std::string& json) {
       control.value = control.standard;
       controls.push_back(std::move(control));
     }
-  } catch (const nlohmann::json::exception& error) {
-    throw RunError(std::string{"the lesson's list of flags is malformed: "} + error.what());
+  } catch (const nlohmann::json::exception&) {
+    throw RunError("the lesson's list of flags is malformed; build the lesson again");
   }
   return controls;
 }

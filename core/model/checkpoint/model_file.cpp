@@ -43,18 +43,25 @@ class ConfigReader {
  private:
   ModelDescription gpt2() {
     ModelDescription model{.tied = true};  // the default in transformers
+    std::optional<int> mlp_width;
     in_.object({size("n_layer", model.layers),
                 size("n_embd", model.hidden),
                 size("n_head", model.heads),
                 size("n_positions", model.sequence),
                 size("vocab_size", model.vocabulary),
+                size_or_null("n_inner", mlp_width),
                 {"tie_word_embeddings", [&] { model.tied = in_.boolean(); }, Use::optional},
                 ours("activation_function", "\"gelu_new\""),
                 ours("layer_norm_epsilon", "1e-5"),
                 ours("scale_attn_weights", "true"),
                 ours("scale_attn_by_inverse_layer_idx", "false"),
-                ours("add_cross_attention", "false")});
+                ours("add_cross_attention", "false"),
+                ours("pruned_heads", "{}"),
+                ours("quantization_config", "null")});
     in_.end();
+    if (mlp_width && model.hidden && *mlp_width != std::int64_t{4} * *model.hidden)
+      refuse("n_inner", std::to_string(*mlp_width),
+             fmt::format("4 * n_embd = {}", std::int64_t{4} * *model.hidden));
     return model;
   }
 
@@ -64,6 +71,7 @@ class ConfigReader {
     std::optional<int> kv_heads, mlp_width = 11008, head_width;
     LlamaConfig settings{.theta = 10000, .epsilon = 1e-6};
     std::optional<Rope> older, newer;
+    Window window;
     in_.object({size("num_hidden_layers", model.layers),
                 size("hidden_size", model.hidden),
                 size("num_attention_heads", model.heads),
@@ -77,11 +85,16 @@ class ConfigReader {
                 {"rope_theta", [&] { settings.theta = positive(); }, Use::optional},
                 {"rope_scaling", [&] { older = rope(); }, Use::optional},
                 {"rope_parameters", [&] { newer = rope(); }, Use::optional},
+                size_or_null("sliding_window", window.size),
+                {"use_sliding_window", [&] { window.is_on = in_.boolean(); }, Use::optional},
+                {"layer_types", [&] { read_layer_types(window); }, Use::optional},
                 ours("partial_rotary_factor", "1.0"),
                 ours("hidden_act", "\"silu\""),
                 ours("attention_bias", "false"),
-                ours("mlp_bias", "false")});
+                ours("mlp_bias", "false"),
+                ours("quantization_config", "null")});
     in_.end();
+    if (window.is_on && window.some_layer) model.window = window.size;
     if (!kv_heads) kv_heads = model.heads;
     if (head_width && model.hidden && model.heads &&
         std::int64_t{*head_width} * *model.heads != *model.hidden)
@@ -95,6 +108,27 @@ class ConfigReader {
     settings.mlp_width = *mlp_width;
     model.llama = settings;
     return model;
+  }
+
+  /// The sliding window of attention.
+  struct Window {
+    std::optional<int> size;
+    bool is_on = true;
+    bool some_layer = true;  ///< whether a layer uses it
+  };
+
+  /// Reads "layer_types": a list of the kinds of attention, or null. Only layers of the kind
+  /// "sliding_attention" use the window.
+  void read_layer_types(Window& window) {
+    if (in_.kind() == JsonReader::Kind::null) return void(in_.skip());
+    window.some_layer = false;
+    in_.elements([&] {
+      const std::string type = in_.string();
+      if (type == "sliding_attention")
+        window.some_layer = true;
+      else if (type != "full_attention")
+        refuse("layer_types", '"' + type + '"', "\"full_attention\"");
+    });
   }
 
   /// The values of "rope_parameters" or of "rope_scaling", its older name.
@@ -119,7 +153,8 @@ class ConfigReader {
                 number("factor", rope.factor),
                 number("low_freq_factor", rope.low_factor),
                 number("high_freq_factor", rope.high_factor),
-                number("original_max_position_embeddings", rope.original)});
+                number("original_max_position_embeddings", rope.original),
+                ours("partial_rotary_factor", "1.0")});
     return rope;
   }
 
@@ -150,6 +185,13 @@ class ConfigReader {
                                      .low_frequency_factor = *rope.low_factor,
                                      .high_frequency_factor = *rope.high_factor,
                                      .original_sequence = *rope.original};
+  }
+
+  [[noreturn]] void refuse(const char* key, std::string_view theirs, std::string_view ours) const {
+    throw UsageError{
+        fmt::format("--load {}: its config.json has {} {}, but Lockstep's model has {}; load "
+                    "another model",
+                    path_, key, excerpt(theirs), ours)};
   }
 
   double positive() {
@@ -183,10 +225,7 @@ class ConfigReader {
               if (is_number ? expected.kind() != JsonReader::Kind::number ||
                                   again.number() != expected.number()
                             : theirs != value)
-                throw UsageError{fmt::format(
-                    "--load {}: its config.json has {} {}, but Lockstep's model has {}; load "
-                    "another model",
-                    path_, key, excerpt(theirs), value)};
+                refuse(key, theirs, value);
             },
             Use::optional};
   }

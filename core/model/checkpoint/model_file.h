@@ -13,6 +13,9 @@ struct ModelDescription {
   std::optional<bool> tied;
   /// Set if the model is a Llama. Its kv_heads are 0 if the file specifies no heads.
   std::optional<LlamaConfig> llama{};
+  /// The number of positions to which attention is limited in some layers. Lockstep's attention is
+  /// not limited, so sequences may not be longer.
+  std::optional<int> window{};
   bool operator==(const ModelDescription&) const = default;
 };
 

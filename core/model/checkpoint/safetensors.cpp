@@ -169,6 +169,15 @@ void SafetensorsFile::parse(const std::string& header, std::uint64_t data_bytes)
   std::ranges::sort(by_name_, {}, &Entry::name);
   const auto twice = std::ranges::adjacent_find(by_name_, {}, &Entry::name);
   if (twice != by_name_.end()) unfit(fmt::format("has tensor {} twice", (*twice)->name));
+  std::uint64_t end = 0;  // of the tensors so far
+  for (const Entry& entry : entries_) {
+    if (entry.begin > end)
+      unfit(fmt::format("{} bytes before tensor {} belong to no tensor", entry.begin - end,
+                        entry.name));
+    end = entry.end;
+  }
+  if (end < data_bytes)
+    unfit(fmt::format("{} bytes after its last tensor belong to no tensor", data_bytes - end));
 } catch (const JsonError& error) {
   unfit(fmt::format("its header is damaged: {}", error.what()));
 }

@@ -19,8 +19,8 @@ namespace lockstep {
 /// than 1000 bytes.
 bool is_tensor_name(const std::string& name);
 
-/// A file open for reading. The constructor checks the whole header: each tensor lies inside the
-/// file, overlaps no other, and has as many bytes as its dtype and shape require.
+/// A file open for reading. The constructor checks the whole header: each tensor has as many bytes
+/// as its dtype and shape require, and together they fill the file without overlaps or gaps.
 class SafetensorsFile {
  public:
   struct Entry {

@@ -79,4 +79,14 @@ SaveLock::~SaveLock() {
   ::close(descriptor_);
 }
 
+std::unique_ptr<const SaveLock> lock_report(const std::string& file) {
+  if (file.empty()) return nullptr;
+  const std::filesystem::path path = resolved_folder(file);
+  std::error_code error;
+  const bool is_other =
+      std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error);
+  if (is_other || ::access(path.parent_path().c_str(), W_OK) != 0) return nullptr;
+  return std::make_unique<SaveLock>("--report", file);
+}
+
 }  // namespace lockstep

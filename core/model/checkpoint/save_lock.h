@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 namespace lockstep {
@@ -11,8 +12,8 @@ namespace lockstep {
 /// support locks, does nothing.
 class SaveLock {
  public:
-  /// `flag` names `path`: --save or --export. Throws UsageError if another run holds the lock,
-  /// naming that run's process and host.
+  /// `flag` names `path`: --save, --export or --report. Throws UsageError if another run holds the
+  /// lock, naming that run's process and host.
   SaveLock(const std::string& flag, const std::string& path);
   /// Like the constructor above, but locks `file`.
   SaveLock(const std::string& flag, const std::string& path, std::string file);
@@ -24,5 +25,9 @@ class SaveLock {
   std::string file_;
   int descriptor_ = -1;
 };
+
+/// Locks the file of --report, like SaveLock. Returns null, without a lock, if `file` is "" or not
+/// a regular file, such as /dev/stdout, or if its folder is not writable.
+std::unique_ptr<const SaveLock> lock_report(const std::string& file);
 
 }  // namespace lockstep

@@ -64,7 +64,8 @@ std::optional<RankMessage> RankMessage::from_line(const std::string& line) {
 }
 
 std::string RankMessage::shown() const {
-  const std::string safe = printable(text);  // it may quote a file or an exception
+  // It may quote a file or an exception.
+  const std::string safe = kind == Kind::usage_error ? one_line(text) : printable(text);
   switch (kind) {
     case Kind::location:
     case Kind::already_reported:

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/printable.h"
+
 namespace lockstep {
 
 Aftermath::Aftermath(int ranks, double notice_seconds, const std::string& host)
@@ -28,7 +30,7 @@ std::optional<std::string> Aftermath::line(const std::string& text) {
         // All ranks may have reported the same error.
         if (std::find(refusals_.begin(), refusals_.end(), message->text) != refusals_.end()) break;
         refusals_.push_back(message->text);
-        return message->text;
+        return one_line(message->text);
       case RankMessage::Kind::failure:
         failed_ = true;
         causes_.push_back(*message);

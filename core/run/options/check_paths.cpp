@@ -53,8 +53,6 @@ bool is_mount_point(const std::string& folder) {
 void check_save(const std::string& flag, const std::string& save) {
   const Refusal refuse{flag, save};
   const bool is_file = save.ends_with(".safetensors");
-  if (is_file && flag == "--export")
-    refuse("names a file; name a folder, or give --save this name");
   const std::string path = is_file ? fs::absolute(save).string() : resolved_folder(save);
   const fs::path around = fs::path{path}.parent_path();
   std::error_code error;
@@ -82,9 +80,10 @@ void check_save(const std::string& flag, const std::string& save) {
                       path, foreign));
 }
 
-/// The folder of --save or --export must contain nothing else, such as a trace or a report.
+/// The folder of --save or --export must contain nothing else, such as a trace or a report, and a
+/// file must be written only once.
 void check_apart(const Output& output, const std::string& of, const std::string& folder) {
-  if (folder.empty() || folder.ends_with(".safetensors")) return;
+  if (folder.empty()) return;
   for (const auto& [flag, file] : {std::pair{"--trace", output.trace},
                                    {"--report", output.report},
                                    {"--save", output.save},
@@ -92,10 +91,10 @@ void check_apart(const Output& output, const std::string& of, const std::string&
     if (file.empty() || file == "none" || flag == of) continue;
     const std::string inner = resolved_folder(file) + "/", outer = resolved_folder(folder);
     if (inner.starts_with(outer + "/"))
-      throw UsageError(
-          fmt::format("{} {} with {} {}: a checkpoint's folder holds nothing else; name "
-                      "another place for one of them",
-                      flag, file, of, folder));
+      throw UsageError(fmt::format(
+          "{} {} with {} {}: {}; name another place for one of them", flag, file, of, folder,
+          folder.ends_with(".safetensors") ? "both would write this file"
+                                           : "a checkpoint's folder holds nothing else"));
   }
 }
 

@@ -70,6 +70,38 @@ void CommandLine::choice(const std::string& flag, std::string& value,
       });
 }
 
+std::string CommandLine::with_origins(const std::string& refusal) const {
+  const std::size_t colon = refusal.find(": ");
+  if (colon == std::string::npos) return refusal;
+  const std::string blamed = refusal.substr(0, colon);
+  std::string text;
+  std::size_t copied = 0;
+  std::optional<std::string> origin;  // of the flag that ends at `copied`
+  for (std::size_t at = 0; at < blamed.size();) {
+    const std::size_t end = std::min(blamed.find(' ', at), blamed.size());
+    const CLI::Option* option = app.get_option_no_throw(blamed.substr(at, end - at));
+    const bool takes_value = option != nullptr && option->get_expected_max() > 0;
+    const bool has_value = takes_value && end < blamed.size();
+    const std::size_t flag_end =
+        has_value ? std::min(blamed.find(' ', end + 1), blamed.size()) : end;
+    const auto found = option != nullptr ? origins.find(option->get_name()) : origins.end();
+    if (option != nullptr && (option->count() == 0 || assumed.contains(option->get_name())) &&
+        (has_value || (!takes_value && found != origins.end()))) {
+      const std::string ours = found != origins.end() ? found->second : "";
+      const bool continues = origin == ours && at == copied + 1;
+      if (!continues && origin && !origin->empty()) text += " of " + *origin;
+      text += blamed.substr(copied, at - copied);
+      if (!continues && ours.empty()) text += "the default ";
+      text += blamed.substr(at, flag_end - at);
+      copied = flag_end;
+      origin = ours;
+    }
+    at = flag_end + 1;
+  }
+  if (origin && !origin->empty()) text += " of " + *origin;
+  return text + blamed.substr(copied) + refusal.substr(colon);
+}
+
 bool CommandLine::parse(int argc, const char* const* argv,
                         const std::vector<std::string>& may_be_empty,
                         const std::function<void()>& then) {

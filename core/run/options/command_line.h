@@ -4,8 +4,11 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "core/base/error.h"
 
 namespace lockstep {
 
@@ -33,6 +36,25 @@ struct CommandLine {
   std::map<std::string, std::vector<std::string>> words_of{};
   /// The smallest value of each number(), by flag.
   std::map<std::string, int> least_of{};
+
+  /// What sets flags that are not given, such as "--model llama2-70b" for --layers, by flag. Flags
+  /// that are neither given nor listed here have their defaults.
+  std::map<std::string, std::string> origins{};
+  /// Flags that have values although the user did not give them (--defaults).
+  std::set<std::string> assumed{};
+  /// Returns a refusal that says which of its flags nobody gave. The flags that a refusal blames
+  /// precede its first colon: "--batch 16 with --dp 3: ..." becomes "the default --batch 16 with
+  /// --dp 3: ..." or, if `origins` lists a flag, "--layers 80 of --model llama2-70b: ...".
+  std::string with_origins(const std::string& refusal) const;
+  /// Calls `work` and returns its result. Its UsageErrors get with_origins().
+  template <class Work>
+  auto naming_origins(Work&& work) const {
+    try {
+      return work();
+    } catch (const UsageError& error) {
+      throw UsageError(with_origins(error.what()));
+    }
+  }
 
   /// Parses the flags, and returns false if they ask for help. Calls `then`, if given, before it
   /// refuses empty values; only the flags in `may_be_empty` accept these.

@@ -199,6 +199,7 @@ void FlagParser::Impl::apply_defaults() {
     if (CLI::Option* option = app.get_option(flag); option->count() == 0) {
       option->add_result(value);
       option->run_callback();
+      assumed.insert(flag);
     }
 }
 
@@ -266,6 +267,10 @@ void FlagParser::add(const std::string& name, std::string& value,
   impl_->choice(name, value, words, help);
 }
 
+std::string FlagParser::with_origins(const std::string& refusal) const {
+  return impl_->with_origins(refusal);
+}
+
 std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
   CLI::App& app = impl_->app;
   if (!impl_->parse(argc, argv, {"--view"}, [&] { impl_->apply_defaults(); })) {
@@ -287,7 +292,11 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
                                   ? fmt::format("{}", fmt::join(option->results(), ","))
                               : option->get_expected_max() == 0 ? "false"
                                                                 : option->get_default_str());
-  if (impl_->info.model) impl_->given.shape.adopt(impl_->app, impl_->options->run.load);
+  if (impl_->info.model) impl_->given.shape.adopt(*impl_, impl_->options->run.load);
+  if (impl_->given.ranks)  // these axes take the remaining ranks
+    for (const Axis axis : {impl_->info.axes.front(), Axis::ep})
+      impl_->origins[fmt::format("--{}", name_of(axis))] =
+          fmt::format("--ranks {}", *impl_->given.ranks);
   settle(impl_->given, impl_->info, *impl_->options);
   return std::move(impl_->options);
 }

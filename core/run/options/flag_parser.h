@@ -32,6 +32,8 @@ class FlagParser {
   /// Throws UsageError for invalid or impossible values. For --help, prints the help and returns
   /// null; with --needs, it prints "help". For --declare, prints declared_flags() and returns null.
   std::unique_ptr<Options> parse(int argc, const char* const* argv);
+  /// CommandLine::with_origins()
+  std::string with_origins(const std::string& refusal) const;
 
  private:
   struct Impl;

@@ -36,6 +36,8 @@ std::vector<int> frozen_units(const std::string& text, int layers) {
       throw UsageError(fmt::format(
           "--freeze {}: '{}' is no part of the model; give blocks 0 to {}, embedding or head", text,
           part, layers - 1));
+    if (std::ranges::count(units, units.back()) > 1)
+      throw UsageError(fmt::format("--freeze {}: {} is there twice; give it once", text, part));
   }
   return units;
 }

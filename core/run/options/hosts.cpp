@@ -11,11 +11,16 @@
 #include <sstream>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
 #include "core/run/options/given.h"
 
 namespace lockstep {
 
 namespace {
+
+/// A name in the DNS has at most 253 characters, and a user's name on Linux 32. Longer ones
+/// overflow mpirun's stack.
+constexpr std::size_t longest_host = 300;
 
 /// Returns whether `host` can be a host's name or address. Rejects texts that mpirun or ssh would
 /// interpret as options.
@@ -24,8 +29,8 @@ bool is_host(const std::string& host) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '[' ||
            c == ']' || c == '@' || c == '%';
   };
-  return !host.empty() && host.front() != '-' && host.find("@-") == std::string::npos &&
-         std::ranges::all_of(host, may_be_in_it);
+  return !host.empty() && host.size() <= longest_host && host.front() != '-' &&
+         host.find("@-") == std::string::npos && std::ranges::all_of(host, may_be_in_it);
 }
 
 void check_slots(const std::string& flag, int slots, int ranks) {
@@ -50,14 +55,26 @@ void check_file(const std::string& file, int ranks) {
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
+    if (line.ends_with('\r'))
+      throw UsageError(fmt::format(
+          "{}: line {}: ends in CR LF, as on Windows, and mpirun takes the CR as part of the line; "
+          "convert the file: sed -i 's/\\r$//' {}",
+          flag, number, file));
     std::istringstream words{line.substr(0, line.find('#'))};
     std::string word;
     if (!(words >> word)) continue;
+    if (const auto colon = word.find(':');  // an IPv6 address has several, and MPICH's form one
+        colon != std::string::npos && colon == word.rfind(':') && is_host(word.substr(0, colon)))
+      throw UsageError(
+          fmt::format("{}: line {}: '{}' is MPICH's form; in OpenMPI's, a line has a host and its "
+                      "slots: '{} slots={}'",
+                      flag, number, excerpt(word), excerpt(word.substr(0, colon)),
+                      whole_number(word.substr(colon + 1), 1).value_or(4)));
     if (!is_host(word))
       throw UsageError(
           fmt::format("{}: line {}: '{}' is not a host; a line has a host and its slots, such as "
                       "'node1 slots=4'",
-                      flag, number, word));
+                      flag, number, excerpt(word)));
     ++hosts;
     bool known = false;
     while (words >> word) {
@@ -66,11 +83,11 @@ void check_file(const std::string& file, int ranks) {
         throw UsageError(
             fmt::format("{}: line {}: unexpected '{}'; a line has a host and its slots, such as "
                         "'node1 slots=4'",
-                        flag, number, word));
+                        flag, number, excerpt(word)));
       const auto count = whole_number(word.substr(word.find('=') + 1), 1);
       if (!count)
-        throw UsageError(
-            fmt::format("{}: line {}: '{}' needs a number of at least 1", flag, number, word));
+        throw UsageError(fmt::format("{}: line {}: '{}' needs a number of at least 1", flag, number,
+                                     excerpt(word)));
       if (word.front() != 's') continue;
       slots += *count;
       known = true;
@@ -93,10 +110,10 @@ void check_list(const std::string& list, int ranks) {
     if (!count || !is_host(part.substr(0, colon)))
       throw UsageError(fmt::format(
           "--hosts {}: '{}' is not a host; list hosts and their slots, such as node1:4,node2:4",
-          list, part));
+          excerpt(list), excerpt(part)));
     slots += *count;
   }
-  check_slots("--hosts " + list, slots, ranks);
+  check_slots("--hosts " + excerpt(list), slots, ranks);
 }
 
 }  // namespace

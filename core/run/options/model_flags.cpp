@@ -54,9 +54,11 @@ void ModelFlags::add_to(CommandLine& line) {
   line.app.add_flag("--tied", model.tied, "use the token embedding as the output head");
 }
 
-void ModelFlags::adopt(const CLI::App& app, const std::string& load) {
+void ModelFlags::adopt(CommandLine& line, const std::string& load) {
+  const CLI::App& app = line.app;
   GptConfig base = model_preset(name);
   bool is_described = false;
+  std::optional<int> window;
   if (!load.empty()) {
     const ModelDescription saved = described_model(load);
     base.layers = saved.layers.value_or(base.layers);
@@ -66,6 +68,7 @@ void ModelFlags::adopt(const CLI::App& app, const std::string& load) {
     base.vocabulary = saved.vocabulary.value_or(base.vocabulary);
     base.tied = saved.tied.value_or(base.tied);
     is_described = saved != ModelDescription{};
+    window = saved.window;
     if (is_described) {
       base.llama = saved.llama;
       if (app.count("--model") > 0) check_model_name(name, load, base);
@@ -79,6 +82,16 @@ void ModelFlags::adopt(const CLI::App& app, const std::string& load) {
     if (app.count(flag) == 0) *value = theirs;
   if (app.count("--tied") == 0) model.tied = base.tied;
   model.llama = base.llama;
+  if (is_described || app.count("--model") > 0)
+    for (const char* flag : {"--layers", "--hidden", "--heads", "--kv-heads", "--mlp-width",
+                             "--sequence", "--vocab", "--tied"})
+      line.origins[flag] = is_described ? "--load " + load : "--model " + name;
+  if (window && model.sequence > *window)
+    throw UsageError(fmt::format(
+        "--load {}: its config.json has sliding_window {}, but Lockstep's attention has "
+        "no window, which matters for --sequence {}; use --sequence {}, or load "
+        "another model",
+        load, *window, model.sequence, *window));
   const auto only_in_llama = [&](const char* flag, std::optional<int> value, const char* why) {
     if (value && !model.llama)
       throw UsageError(fmt::format("{} {}: {}; {}leave {} out", flag, *value, why,

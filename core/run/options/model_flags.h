@@ -5,10 +5,6 @@
 
 #include "core/plan/gpt_config.h"
 
-namespace CLI {
-class App;
-}
-
 namespace lockstep {
 
 struct CommandLine;
@@ -22,9 +18,9 @@ struct ModelFlags {
   /// Adds the flags; this object must live until they are parsed.
   void add_to(CommandLine& line);
   /// Gives `model` the shape of the checkpoint `load` or, if `load` is empty, of --model; flags
-  /// that `app` was given take precedence. Throws UsageError for flags that the model does not
+  /// that `line` was given take precedence. Throws UsageError for flags that the model does not
   /// support.
-  void adopt(const CLI::App& app, const std::string& load);
+  void adopt(CommandLine& line, const std::string& load);
 };
 
 }  // namespace lockstep

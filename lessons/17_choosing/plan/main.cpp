@@ -8,6 +8,9 @@
 #include <future>
 
 #include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/program.h"
+#include "core/model/checkpoint/save_lock.h"
 #include "lessons/17_choosing/plan/explain.h"
 #include "lessons/17_choosing/plan/impossible.h"
 #include "lessons/17_choosing/plan/ranking.h"
@@ -40,8 +43,8 @@ std::string heading(const PlanRequest& request) {
   std::string text = fmt::format(
       "{}: {} parameters, {} blocks of width {}, {} tokens per sequence, {}{}\n"
       "{} GPUs of {}, {} to a node; {} sequences per step, {} tokens\n",
-      request.model, count_text(total_parameters(task)), task.model.layers, task.model.hidden,
-      task.model.sequence, name_of(task.model.dtype),
+      one_line(request.model), count_text(total_parameters(task)), task.model.layers,
+      task.model.hidden, task.model.sequence, name_of(task.model.dtype),
       task.moe.experts > 0 ? fmt::format(", {} experts per layer", task.moe.experts) : "",
       task.ranks, task.cluster.name, per_node, task.batch,
       count_text(std::int64_t{1} * task.batch * task.model.sequence));
@@ -170,6 +173,7 @@ std::pair<std::vector<RankedPlan>, std::vector<MetaRun>> print_plans(const PlanR
 int plan(int argc, char** argv) {
   const auto request = parse_request(argc, argv);
   if (!request) return 0;
+  const auto lock = lock_report(request->report);
   fmt::print("{}\n{}", heading(*request), decision_tree(request->task));
   std::fflush(stdout);
   Progress progress;
@@ -193,13 +197,5 @@ int plan(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return plan(argc, argv);
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  return run_program([&] { return plan(argc, argv); });
 }

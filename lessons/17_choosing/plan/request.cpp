@@ -94,7 +94,9 @@ void fix(SearchSpace& space, const std::string& list) {
   }
 }
 
-std::optional<PlanRequest> parse_request(int argc, char** argv) {
+namespace {
+
+std::optional<PlanRequest> request_from(CommandLine& line, int argc, char** argv) {
   PlanRequest request;
   TrainingTask& task = request.task;
   SearchSpace& space = request.space;
@@ -107,7 +109,6 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   int replays = 20, top = 10, zero = -1, bucket = static_cast<int>(task.bucket_bytes);
   task.moe.experts = 0;
 
-  CommandLine line;
   line.app.name("./lockstep plan");
   line.app.description(
       "Which layout should this model, this cluster and this batch have? Walks the decision tree, "
@@ -161,11 +162,12 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   }
   const bool asks_for_model = line.app.count("--model") > 0 || !load.empty();
   if (!load.empty() && line.app.count("--model") == 0) shape.name = "gpt2";
-  if (!load.empty() && described_model(load) == ModelDescription{})
+  const ModelDescription described = load.empty() ? ModelDescription{} : described_model(load);
+  if (!load.empty() && described == ModelDescription{})
     throw UsageError(fmt::format(
         "--load {}: there is no config.json of a GPT-2 or a Llama; give the folder of a model",
         load));
-  shape.adopt(line.app, load);
+  shape.adopt(line, load);
   task.model = shape.model;
   request.model = load.empty() ? shape.name : load;
   if (task.model.llama) complete_llama(task.model, 1);
@@ -184,6 +186,9 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
       throw UsageError(fmt::format("--schedules {}: there is no schedule '{}'; {}use some of {}",
                                    schedules, word, did_you_mean(word, schedule_words()),
                                    fmt::join(schedule_words(), ", ")));
+    if (std::ranges::count(space.schedules, word) > 0)
+      throw UsageError(
+          fmt::format("--schedules {}: {} is there twice; give it once", schedules, word));
     space.schedules.push_back(word);
   }
   if (!explain.empty()) {
@@ -260,7 +265,16 @@ std::optional<PlanRequest> parse_request(int argc, char** argv) {
   assumed(line.app.count("--cluster") > 0, "--cluster " + cluster);
   assumed(ranks.has_value() || space.dp.has_value(), fmt::format("--ranks {}", task.ranks));
   assumed(batch.has_value(), fmt::format("--batch {}", task.batch));
+  assumed(!described.sequence || line.app.count("--sequence") > 0,
+          fmt::format("--sequence {} (the maximum of its config.json)", task.model.sequence));
   return request;
+}
+
+}  // namespace
+
+std::optional<PlanRequest> parse_request(int argc, char** argv) {
+  CommandLine line;
+  return line.naming_origins([&] { return request_from(line, argc, argv); });
 }
 
 }  // namespace lockstep

@@ -83,7 +83,10 @@ MetaRun run_on_meta(const PlanRequest& request, const Configuration& configurati
   }
   if (status != 0) throw RunError("lesson 17 failed: " + lesson_flags(request, configuration));
   std::ifstream in{report};
-  const nlohmann::json result = nlohmann::json::parse(in);
+  const nlohmann::json result = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  if (result.is_discarded())
+    throw RunError(
+        fmt::format("{}: lesson 17's report is not a complete JSON document", report.string()));
   MetaRun run{.step_seconds = result["phases"][0]["last_step_seconds"]};
   for (const auto& rank : result["memory"])
     run.peak = std::max(run.peak, rank["peak_total"].get<std::int64_t>());

@@ -1,8 +1,6 @@
 // ./lockstep goodput: how much of its time does a job keep, if ranks die?
 
-#include <fmt/format.h>
-
-#include "core/base/error.h"
+#include "core/base/program.h"
 #include "lessons/20_when_ranks_die/goodput/published.h"
 #include "lessons/20_when_ranks_die/goodput/tables.h"
 
@@ -30,13 +28,5 @@ int goodput(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return goodput(argc, argv);
-  } catch (const UsageError& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 2;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return 1;
-  }
+  return run_program([&] { return goodput(argc, argv); });
 }

@@ -122,7 +122,9 @@ std::string name_of(Strategy strategy) {
   return strategy_words[static_cast<std::size_t>(strategy)];
 }
 
-std::optional<GoodputRequest> parse_goodput(int argc, char** argv) {
+namespace {
+
+std::optional<GoodputRequest> request_from(CommandLine& line, int argc, char** argv) {
   GoodputRequest request;
   std::string ranks = "8,64,512,4096,16384", strategy = "restart", law = "exponential", every;
   std::string device_mtbf;
@@ -131,7 +133,6 @@ std::optional<GoodputRequest> parse_goodput(int argc, char** argv) {
   const std::vector<std::string> laws{"exponential", "weibull"};
   std::string shape = "0.7";
 
-  CommandLine line;
   line.app.name("./lockstep goodput");
   line.app.description(
       "How much of its time does a job keep, if ranks die? Draws failures, simulates the job on "
@@ -215,6 +216,13 @@ std::optional<GoodputRequest> parse_goodput(int argc, char** argv) {
   check_used(line, request);
   check(request, line.app.count("--runs") > 0);
   return request;
+}
+
+}  // namespace
+
+std::optional<GoodputRequest> parse_goodput(int argc, char** argv) {
+  CommandLine line;
+  return line.naming_origins([&] { return request_from(line, argc, argv); });
 }
 
 }  // namespace lockstep
