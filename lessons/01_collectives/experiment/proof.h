@@ -59,7 +59,7 @@ inline void check_bits(Rank& rank, Group& group, View data, std::uint64_t seed, 
   fill_with_noise(rank, theirs, seed);
   start_together(rank);  // the ranks have exchanged results, which takes no modelled time
   ours(data);
-  group.all_reduce(theirs).wait();
+  group.all_reduce(theirs, Algorithm::ring).wait();
   const std::vector<float> sums = to_host(rank.device, data);
   if (like_the_group &&
       std::memcmp(to_host(rank.device, theirs).data(), sums.data(), data.bytes()) != 0)
