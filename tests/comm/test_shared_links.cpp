@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "core/base/error.h"
 #include "tests/comm/random_programs.h"
 #include "tests/support/meta_checks.h"
 #include "tests/support/portion.h"
@@ -137,6 +138,29 @@ TEST_CASE("shared links: a rank that receives what nobody sends is a deadlock") 
     });
     CHECK_MESSAGE(failure.starts_with("deadlock\n  rank 0 waits"), failure);
   }
+}
+
+TEST_CASE("a collective above 46 days of modelled time is an impossible request") {
+  for (const bool shares : {false, true})
+    for (const char* device : {"cpu", "meta"}) {
+      Cluster slow = sharing_cluster();
+      slow.within.bandwidth = 1e-5;
+      if (!shares) slow.shared.reset();
+      Options options = modelled_options(2, slow);
+      options.platform.device = device;
+      ThreadRun run{options};
+      std::exception_ptr first;
+      run.made.run(
+          [](Rank& rank) {
+            Tensor data{rank.memory, {100}, MemoryCategory::communication};
+            rank.world.all_reduce(data).wait();
+          },
+          [&](std::exception_ptr error) { first = std::move(error); });
+      CHECK_MESSAGE(run.fabric.failure().find("46 days") != std::string::npos,
+                    run.fabric.failure());
+      REQUIRE(first);
+      CHECK_THROWS_AS(std::rethrow_exception(first), UsageError);
+    }
 }
 
 TEST_CASE("shared links: a rank that leaves out a collective is named") {

@@ -5,8 +5,11 @@
 namespace lockstep {
 
 void ThreadFabric::Time::move_on() {
-  while (fabric_.failure_.empty() && !fabric_.graph_.any_runs() && network_.next())
-    network_.advance();
+  while (fabric_.failure_.empty() && !fabric_.graph_.any_runs() && network_.next()) try {
+      network_.advance();
+    } catch (const UsageError& error) {
+      fabric_.fail_locked(error.what(), /*impossible=*/true);
+    }
 }
 
 void ThreadFabric::Time::wait_until(int agent, Picoseconds time) {

@@ -148,7 +148,7 @@ const MetaOutcome& MetaRendezvous::Issued::wait() {
   std::unique_lock lock{fabric_.mutex_};
   if (done()) return round_->outcomes[member_];
   if (state().withdrawn && *state().withdrawn < number_) throw RunError(state().why);
-  if (!fabric_.failure_.empty()) throw RunError(fabric_.failure_);
+  if (!fabric_.failure_.empty()) fabric_.throw_failure();
   round_->waiters.push_back(agent());
   if (is(Round::State::gathering)) {
     fabric_.graph_.waits(agent(),
@@ -163,7 +163,7 @@ const MetaOutcome& MetaRendezvous::Issued::wait() {
   fabric_.graph_.runs(agent());
   std::erase(round_->waiters, agent());
   if (done()) return round_->outcomes[member_];
-  throw RunError(fabric_.failure_);
+  fabric_.throw_failure();
 }
 
 void MetaRendezvous::Issued::withdraw() {
@@ -309,16 +309,20 @@ void MetaRendezvous::Member::evaluate(std::unique_lock<std::mutex>& lock,
   round->state = Round::State::playing;
   lock.unlock();
   std::string failure;
+  bool impossible = false;
   try {
     group_->evaluate(*round);
   } catch (const Misfit& misfit) {
     failure = mismatch_of(*round, misfit);
+  } catch (const UsageError& error) {
+    failure = error.what();
+    impossible = true;
   } catch (const std::exception& error) {
     failure = error.what();
   }
   lock.lock();
   round->state = failure.empty() ? Round::State::done : Round::State::failed;
-  if (!failure.empty()) fabric_.fail_locked(failure);
+  if (!failure.empty()) fabric_.fail_locked(failure, impossible);
   for (const int agent : round->waiters) fabric_.sleeper(agent).wake.notify_all();
   if (!failure.empty()) return;
   round->calls.clear();

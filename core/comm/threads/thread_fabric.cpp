@@ -44,7 +44,7 @@ ThreadFabric::Time& ThreadFabric::time(const Cluster& cluster) {
 
 std::shared_ptr<ThreadFabric::Message> ThreadFabric::post(std::shared_ptr<Message> message) {
   std::unique_lock lock{mutex_};
-  if (!failure_.empty()) throw RunError(failure_);
+  if (!failure_.empty()) throw_failure();
   Unmatched& unmatched = unmatched_[message->key()];
   auto& others = message->is_send() ? unmatched.receives : unmatched.sends;
   if (others.empty()) {
@@ -125,7 +125,7 @@ void ThreadFabric::complete(Message& message) {
 void ThreadFabric::wait(Message& message) {
   std::unique_lock lock{mutex_};
   if (message.state == Message::State::done || message.kept) return;
-  if (!failure_.empty()) throw RunError(failure_);
+  if (!failure_.empty()) throw_failure();
   Sleeper& self = sleeper(message.agent);
   self.waits_for = &message;
   graph_.waits(message.agent,
@@ -140,7 +140,8 @@ void ThreadFabric::wait(Message& message) {
   self.waits_for = nullptr;
   graph_.runs(message.agent);
   if (message.state == Message::State::done) return;
-  throw RunError(failure_.empty() ? "the wait was cancelled" : failure_);
+  if (!failure_.empty()) throw_failure();
+  throw RunError("the wait was cancelled");
 }
 
 // Detects a stall. Only time slept here counts towards the time-out, so a program that is stopped
@@ -204,13 +205,14 @@ void ThreadFabric::finish(int rank) {
 
 void ThreadFabric::wait_for_time(std::unique_lock<std::mutex>& lock, int agent, const Route& route,
                                  const std::function<bool()>& known) {
-  if (!failure_.empty()) throw RunError(failure_);
+  if (!failure_.empty()) throw_failure();
   graph_.waits(agent, WaitGraph::ForTime{route});
   stopped(agent);
   sleep(lock, agent, [&] { return known() || sleeper(agent).gives_up || !failure_.empty(); });
   graph_.runs(agent);
   if (known()) return;
-  throw RunError(failure_.empty() ? "the wait was cancelled" : failure_);
+  if (!failure_.empty()) throw_failure();
+  throw RunError("the wait was cancelled");
 }
 
 void ThreadFabric::released(int agent) {
@@ -238,9 +240,17 @@ void ThreadFabric::check(const std::optional<Deadlock>& deadlock) {
   fail_locked(deadlock->text);
 }
 
-void ThreadFabric::fail_locked(const std::string& what) {
-  if (failure_.empty()) failure_ = what;
+void ThreadFabric::fail_locked(const std::string& what, bool impossible) {
+  if (failure_.empty()) {
+    failure_ = what;
+    impossible_ = impossible;
+  }
   for (auto& sleeper : sleepers_) sleeper->wake.notify_all();
+}
+
+void ThreadFabric::throw_failure() const {
+  if (impossible_) throw UsageError(failure_);
+  throw RunError(failure_);
 }
 
 std::string ThreadFabric::failure() const {

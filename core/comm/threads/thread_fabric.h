@@ -102,7 +102,9 @@ class ThreadFabric {
   void stopped_waiting(int agent);
   void withdraw(const std::shared_ptr<Message>& message);
   void complete(Message& message);
-  void fail_locked(const std::string& what);
+  /// Ends the run; `impossible` makes it a UsageError, such as for times that no clock can hold.
+  void fail_locked(const std::string& what, bool impossible = false);
+  [[noreturn]] void throw_failure() const;
   /// Call this when an agent has stopped running. Moves modelled time if links are shared. Fails
   /// the run if there is a deadlock that involves `agent` (or any deadlock, if `agent` is -1).
   void stopped(int agent = -1);
@@ -119,6 +121,7 @@ class ThreadFabric {
   std::vector<std::optional<BusyRank>> computing_;  ///< by rank
   std::vector<std::unique_ptr<Sleeper>> sleepers_;  ///< by agent
   std::string failure_;
+  bool impossible_ = false;           ///< whether the failure is a UsageError
   std::optional<Deadlock> deadlock_;  ///< set if it is the failure
   std::unique_ptr<Time> time_;        ///< null if messages never share a link
   MetaRendezvous rendezvous_{*this};
