@@ -55,7 +55,7 @@ claim "the meta device: padding is announced" says 'vocabulary padded from 257 t
 
 lesson_refuses --zero 4 -- '--zero 4' 'use --zero 3'
 lesson_refuses --zero -1 -- '--zero -1' 'at least 0'
-lesson_refuses --shard 2 -- '--shard 2 with --zero 0' 'leave --shard out'
+lesson_refuses --shard 2 -- '--shard 2 with the default --zero 0' 'leave --shard out'
 lesson_refuses --zero 3 --dp 6 --batch 24 --shard 4 -- '--shard 4 with --dp 6' 'use --shard 3 or --shard 6'
 lesson_refuses --zero 1 --dp 6 --batch 24 --shard 1 -- '--shard 1 with --dp 6' 'use --shard 2'
 lesson_refuses --zero 1 --dp 4 --shard 9 -- '--shard 9 with --dp 4' 'use --shard 4'
@@ -65,5 +65,5 @@ lesson_refuses --zero 2 --schedule zb-h1 -- '--zero 2 with --schedule zb-h1' 'us
 lesson_refuses --schedule interleaved --chunks 3 -- '--layers 4' 'use --layers 6'
 lesson_refuses --schedule dualpipe-v --microbatches 2 -- 'DualPipeV needs at least 4 microbatches' 'use --microbatches 4'
 lesson_refuses --bucket 0 -- '--bucket 0' 'at least 1 byte'
-lesson_refuses --dp 2 --pp 2 --tp 3 -- '--tp 3 with --heads 4' '--tp 2'
+lesson_refuses --dp 2 --pp 2 --tp 3 -- '--tp 3 with the default --heads 4' '--tp 2'
 conclude

@@ -87,16 +87,16 @@ claim "lesson 5 saves a checkpoint" ended 0
 lesson --steps 2 --experts 0 --load "$scratch/zero" --batch 16
 claim "... which goes on with all axes" ended 0
 
-lesson_refuses --ranks 12 -- '--ranks 12 --tp 2 --cp 2 --pp 2' '--ranks 8 or --ranks 16'
+lesson_refuses --ranks 12 -- '--ranks 12 with the default --tp 2 --cp 2 --pp 2' '--ranks 8 or --ranks 16'
 lesson_refuses --sequence 36 --tp 4 --cp 2 --dp 2 --pp 1 -- '--sequence 36 with --cp 2 --tp 4' '--sequence 32 or --sequence 40'
 lesson_refuses --experts 0 --sequence 30 --cp 4 --layout zigzag -- '--sequence 24 or --sequence 32'
-lesson_refuses --recompute none -- '--recompute none with --cp 2' '--recompute selective'
-lesson_refuses --method ulysses --cp 4 --tp 4 --dp 1 --pp 1 -- '--method ulysses with --cp 4, --tp 4 and --heads 4' '--heads 16' '--method ring'
-lesson_refuses --experts 0 --zero 1 --shard 3 -- '--shard 3 with --dp 2 --cp 2' 'use --shard 2 or --shard 4'
-lesson_refuses --experts 6 -- '--experts 6 with --ep 4' '--experts 4 or --experts 8'
+lesson_refuses --recompute none -- '--recompute none with the default --cp 2' '--recompute selective'
+lesson_refuses --method ulysses --cp 4 --tp 4 --dp 1 --pp 1 -- '--method ulysses with --cp 4, --tp 4 and the default --heads 4' '--heads 16' '--method ring'
+lesson_refuses --experts 0 --zero 1 --shard 3 -- '--shard 3 with the default --dp 2 --cp 2' 'use --shard 2 or --shard 4'
+lesson_refuses --experts 6 -- '--experts 6 with the default --ep 4' '--experts 4 or --experts 8'
 lesson_refuses --ep 3 -- '--ep 3' '16 ranks of dp and cp' 'use --ep 2 or --ep 4'
-lesson_refuses --zero 1 -- '--zero 1 with --experts 8' '--zero 0, or --experts 0'
-lesson_refuses --top-k 9 -- '--top-k 9 with --experts 8' '--top-k 8'
+lesson_refuses --zero 1 -- '--zero 1 with the default --experts 8' '--zero 0, or --experts 0'
+lesson_refuses --top-k 9 -- '--top-k 9 with the default --experts 8' '--top-k 8'
 lesson_refuses --routing zipf -- '--routing zipf' '--device meta'
 lesson_refuses --shard 2 --zero 0 -- '--shard 2 with --zero 0'
 lesson_refuses --layers 1 -- '--layers 1' '--pp 1'

@@ -21,6 +21,7 @@ valid_value() { # LESSON FLAG WORDS DEFAULT
   case $lesson$flag in
     18*--pp) echo "--pp 4 --method 1f1b" ;;
     20*--pp) echo "--pp 4" ;;
+    11*--time) echo "--time forward=1ms,backward=2ms,backward_input=1ms,backward_weight=1ms" ;;
     18*--time) echo "--time forward=1ms,backward=2ms --pp 4 --method 1f1b" ;;
     18*--steps) echo "--steps 20" ;;
     18*--split) echo "--pp 4 --method 1f1b --split 3,1,2,2" ;;
