@@ -36,7 +36,8 @@ double pipeline_blocks(const TrainingTask& task, bool within_node);
 /// Returns the tokens per rank from which ring attention hides the next block of keys and values
 /// behind the attention to this one: e F g / (W a), for g heads of keys and a of queries. With the
 /// zigzag layout, which the planner always uses, each rank attends to half of a block's pairs in
-/// every step of the ring; full blocks need half the tokens (Liu 2023: F / W for 2 bytes and g = a).
+/// every step of the ring; full blocks need half the tokens (Liu 2023: F / W for 2 bytes and g =
+/// a).
 double context_tokens(const TrainingTask& task, bool within_node);
 
 }  // namespace lockstep
