@@ -51,6 +51,7 @@ Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
       if (used_early_.empty()) used_early_ = operation_that_marked(number).value_or("");
     all.results.push_back(std::move(each.result));
     all.messages_sent.push_back(std::ssize(each.sent.blocks));
+    all.started.push_back(std::move(each.started));
     all.bytes_sent.push_back(each.bytes_sent);
     all.peak_bytes.push_back(each.peak_bytes);
     all.peak_sizes.push_back(std::move(each.peak_sizes));
@@ -96,6 +97,16 @@ void expect_counted(const std::string& what, const Outcome& outcome) {
                       what, r, count_of(static_cast<std::int64_t>(outcome.uncounted[r]), "number")),
           "What is whole must be in memory from world.allocate(), so that it is known how "
           "much of it there is at a time."};
+}
+
+void expect_nothing_empty(const std::string& what, const Outcome& outcome) {
+  for (std::size_t r = 0; r < outcome.started.size(); ++r)
+    for (const Started& each : outcome.started[r])
+      if (each.numbers == 0)
+        throw Wrong{fmt::format("{}: rank {}'s {} has no numbers", what, r, each.where),
+                    "The results are right, but a message costs a latency even if it is empty, and "
+                    "so does each message of a collective. Where nothing is to be said, start "
+                    "nothing."};
 }
 
 bool is_in_flight(World& world) {

@@ -36,12 +36,22 @@ struct Failure {
   bool waits_for_finished = false;  ///< a rank waits for one that has already returned
 };
 
+/// A message or a collective that a rank has asked for.
+struct Started {
+  std::string operation;  ///< "send", "receive", "all_reduce"
+  std::string where;      ///< "send() at line 9"
+  /// The numbers that this rank sends or receives, or on which it works in place. An all_to_all has
+  /// the larger of its two counts.
+  std::size_t numbers = 0;
+};
+
 /// The results of a run on several ranks.
 struct Outcome {
-  std::vector<std::vector<float>> results;  ///< by rank: what the body returned
-  std::vector<std::int64_t> bytes_sent;     ///< by rank
-  std::vector<std::int64_t> messages_sent;  ///< by rank: includes collectives' and empty messages
-  std::vector<std::int64_t> peak_bytes;     ///< by rank: the most that Buffers held at a time
+  std::vector<std::vector<float>> results;    ///< by rank: what the body returned
+  std::vector<std::int64_t> bytes_sent;       ///< by rank
+  std::vector<std::int64_t> messages_sent;    ///< by rank: includes collectives' and empty messages
+  std::vector<std::vector<Started>> started;  ///< by rank, in order
+  std::vector<std::int64_t> peak_bytes;       ///< by rank: the most that Buffers held at a time
   std::vector<std::vector<std::size_t>> peak_sizes;  ///< by rank: of the Buffers at that time
   /// By rank: the largest count of numbers that a collective has written to memory outside all
   /// Buffers.
@@ -79,9 +89,9 @@ class Check {
   using Body = std::function<std::vector<float>(World&)>;
   using Diagnosis = std::function<std::string(const Failure&)>;
 
-  /// Runs `body` on each rank, at most 8 of them. `what` describes the case: "3 ranks, 5 elements".
-  /// Throws NotWritten if the answer is not written, and Wrong if the run fails, for example with a
-  /// deadlock; `diagnosis` then explains it.
+  /// Runs `body` on each rank, at most `most_ranks` of them (report.h). `what` describes the case:
+  /// "3 ranks, 5 elements". Throws NotWritten if the answer is not written, and Wrong if the run
+  /// fails, for example with a deadlock; `diagnosis` then explains it.
   Outcome run(const std::string& what, const Mesh& mesh, const Body& body,
               const Diagnosis& diagnosis);
   /// All ranks along one axis.
@@ -133,6 +143,8 @@ void expect_free(World& world, const std::string& user, std::span<const float> n
 bool is_in_buffer(World& world, std::span<const float> numbers);
 /// Throws Wrong if a collective has written to memory that is not counted.
 void expect_counted(const std::string& what, const Outcome& outcome);
+/// Throws Wrong if a rank has sent a message, or called a collective, that has no numbers.
+void expect_nothing_empty(const std::string& what, const Outcome& outcome);
 /// Returns whether an operation of this rank is in flight.
 bool is_in_flight(World& world);
 

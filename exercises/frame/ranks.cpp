@@ -158,6 +158,12 @@ std::string RankOutcome::to_bytes() const {
   bytes.put(uncounted);
   bytes.put(peak_sizes.size());
   for (const std::size_t each : peak_sizes) bytes.put(each);
+  bytes.put(started.size());
+  for (const Started& each : started) {
+    bytes.put_text(each.operation);
+    bytes.put_text(each.where);
+    bytes.put(each.numbers);
+  }
   bytes.put(end);
   for (const Row* row : {&computed, &sent}) {
     bytes.put(row->blocks.size());
@@ -180,6 +186,12 @@ RankOutcome RankOutcome::from_bytes(const std::string& text) {
   outcome.uncounted = bytes.take<std::size_t>();
   outcome.peak_sizes.resize(bytes.take<std::size_t>());
   for (std::size_t& each : outcome.peak_sizes) each = bytes.take<std::size_t>();
+  outcome.started.resize(bytes.take<std::size_t>());
+  for (Started& each : outcome.started) {
+    each.operation = bytes.take_text();
+    each.where = bytes.take_text();
+    each.numbers = bytes.take<std::size_t>();
+  }
   outcome.end = bytes.take<Picoseconds>();
   for (Row* row : {&outcome.computed, &outcome.sent}) {
     row->blocks.resize(bytes.take<std::size_t>());
@@ -257,6 +269,7 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
   outcome.peak_bytes = state.peak_bytes;
   outcome.peak_sizes = std::move(state.peak_sizes);
   outcome.uncounted = state.uncounted;
+  outcome.started = std::move(state.started);
   outcome.end = rank.compute.now() - start;
   take_rows(rank.trace, start, outcome.computed, outcome.sent);
   return outcome;

@@ -63,6 +63,7 @@ struct RankState {
   std::map<const float*, std::size_t> buffers;  ///< where the Buffers are, and their sizes
   std::vector<std::size_t> peak_sizes;          ///< of the Buffers when they held the most
   std::size_t uncounted = 0;                    ///< as in Outcome
+  std::vector<Started> started;                 ///< as in Outcome
   /// The first operation whose Work was destroyed before wait(): "receive() at line 9"; else "".
   std::string not_awaited;
   InFlight in_flight;
@@ -87,6 +88,7 @@ struct RankOutcome {
   std::int64_t bytes_sent = 0, peak_bytes = 0;
   std::vector<std::size_t> peak_sizes;
   std::size_t uncounted = 0;
+  std::vector<Started> started;
   Picoseconds end = 0;
   Row computed, sent;
 

@@ -15,7 +15,7 @@ namespace lockstep::exercises {
 constexpr int right_code = 0, refused_code = 2, not_written_code = 3, wrong_code = 4;
 
 /// No check uses more ranks than this.
-constexpr int most_ranks = 8;
+constexpr int most_ranks = 12;
 
 /// The report about one process of a check to the check's supervisor (exercises/supervise). The
 /// memory is shared with that process, which can therefore report even without open descriptors.

@@ -92,6 +92,8 @@ Work start_on(RankState& state, const Asked& asked, const HostNumbers& asked_num
   const InFlight::Handle operation = state.in_flight.start(asked, asked_numbers);
   if (asked.in_order_of != nullptr && !state.is_in_buffer(asked_numbers.written))
     state.uncounted = std::max(state.uncounted, asked_numbers.written.size());
+  state.started.push_back({asked.operation, asked.text(),
+                           std::max(asked_numbers.read.size(), asked_numbers.written.size())});
   const HostNumbers numbers = operation->copies();
   const Span span{.name = "message"};
   try {
