@@ -6,6 +6,7 @@
 #include <set>
 
 #include "exercises/frame/check.h"
+#include "exercises/frame/own_memory.h"
 
 namespace lockstep::exercises {
 
@@ -213,7 +214,10 @@ void check_one(Check& check, int N, std::size_t n) {
           world.compute("FB", microseconds_per_pass);
           std::ranges::copy(gradients[r], states.gradients.span().begin());
           updated = 0;
-          step(world, states);
+          {
+            const OwnMemory counted{world};
+            step(world, states);
+          }
           updates.push_back(static_cast<float>(updated));
           check_sizes(each, world.rank(), states);
           after.insert(after.end(), states.parameters.span().begin(),
@@ -270,6 +274,7 @@ void check_one(Check& check, int N, std::size_t n) {
                   "Nothing else needs to be allocated: reduce_scatter and all_gather work in "
                   "place."};
   }
+  if (N > 1) expect_in_buffers(each.what, outcome, each.shard(), "one shard is");
   if (N == 4 && n == 10)
     check.show(
         "Your three steps on 4 ranks: after each pass, 3 rounds of a reduce-scatter and 3 of an "
@@ -290,7 +295,9 @@ void check(Check& check) {
                              {3, 8},
                              {8, 64},
                              {8, 57},
-                             {8, 1}})
+                             {8, 1},
+                             {12, 30},
+                             {4, 4'000}})
     check_one(check, N, static_cast<std::size_t>(n));
 }
 

@@ -29,7 +29,8 @@ ModelStates allocate_states(World& world, std::size_t n);
 /// except in the padding.
 ///
 /// A rank updates only its own shard, with adamw(). Each rank sends 2 (N - 1)/N · P numbers, in at
-/// most 2 (N - 1) messages. No memory is needed beyond the states that allocate_states() returns.
+/// most 2 (N - 1) messages. No memory is needed beyond the states that allocate_states() returns:
+/// at any time, a rank holds no other Buffers, and elsewhere at most one more shard.
 void step(World& world, ModelStates& states);
 
 }  // namespace lockstep::exercises

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "exercises/frame/check.h"
+#include "exercises/frame/own_memory.h"
 
 namespace lockstep::exercises {
 
@@ -416,7 +417,10 @@ std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bo
   std::vector<Saved> saved(blocks.size());
   Buffer x = buffer_of(blocks[0].x);
   for (std::size_t b = 0; b < blocks.size(); ++b) {
-    x = mlp_forward(world, parts[b], std::move(x), saved[b]);
+    {
+      const OwnMemory counted{world};
+      x = mlp_forward(world, parts[b], std::move(x), saved[b]);
+    }
     expect_shard("mlp_forward()'s result", x);
   }
   std::vector<float> results(x.span().begin(), x.span().end());
@@ -433,7 +437,10 @@ std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bo
     Gradients of_block{std::vector<float>(parts[b].gain.size()),
                        std::vector<float>(parts[b].A.size()),
                        std::vector<float>(parts[b].B.size())};
-    dy = mlp_backward(world, parts[b], std::move(dy), std::move(saved[b]), of_block);
+    {
+      const OwnMemory counted{world};
+      dy = mlp_backward(world, parts[b], std::move(dy), std::move(saved[b]), of_block);
+    }
     expect_shard("mlp_backward()'s result", dy);
     expect_size("the gradient by the gain", of_block.gain.size(), parts[b].gain.size(),
                 "The gradients have been allocated by the caller: leave their sizes as they are.");
@@ -629,6 +636,7 @@ void check_one(Check& check, const Case& sizes) {
     check_norms(what, outcome, sizes, backward);
     check_bytes(what, outcome, sizes, backward);
     check_memory(what, outcome, blocks[0], backward);
+    if (N > 1) expect_in_buffers(what, outcome, at(tokens / N) * at(features), "one shard is");
     if (N == 4 && backward && count == 1)
       check.show(
           "Your run on 4 ranks: forward an all-gather between the norm (N) and A, and a "
@@ -647,7 +655,9 @@ void check(Check& check) {
                             {4, 8, 2, 3, 1},  // one rank has no columns
                             {2, 2, 2, 2, 2},
                             {8, 8, 1, 11, 1},
-                            {3, 6, 3, 4, 3}})
+                            {3, 6, 3, 4, 3},
+                            {12, 24, 1, 13, 1},
+                            {8, 304, 1, 8, 1}})  // large enough to see where tensors are
     check_one(check, sizes);
   for (int trial = 0; trial < 3; ++trial) {
     const int N = check.number_from(1, 6);

@@ -60,7 +60,8 @@ void row_backward(World& world, const Mlp& block, std::span<const float> h,
 // rank sends more bytes or more messages than these collectives do. Each rank computes the norm of
 // its own tokens only, and only once. In either function, a rank holds at most two tensors of all
 // tokens (whole() numbers each), three shards, and hidden() numbers (in the backward pass, two
-// times hidden()). Tensors that other blocks have saved do not count.
+// times hidden()). Tensors that other blocks have saved do not count. All tensors are in Buffers,
+// except that at most one shard may be elsewhere.
 
 /// The forward pass. `x` is the shard of the block's input. Returns the shard of y, and leaves in
 /// `saved` what mlp_backward() needs.

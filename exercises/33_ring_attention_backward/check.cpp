@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "exercises/frame/check.h"
+#include "exercises/frame/own_memory.h"
 
 namespace lockstep::exercises {
 
@@ -295,6 +296,7 @@ std::string diagnose_failure(const Failure& failure) {
 void attend(const Sequence& sequence, World& world, std::vector<int>& seen,
             std::span<const float> D, std::span<const float> keys_values, std::span<float> dq,
             std::span<float> gradients) {
+  const Uncounted uncounted;
   const auto& [N, c, d] = sequence.sizes;
   const int r = world.rank();
   const std::size_t block = sequence.sizes.block();
@@ -332,6 +334,12 @@ void attend(const Sequence& sequence, World& world, std::vector<int>& seen,
 
 void check_seen(const std::vector<int>& seen, int r) {
   const int most = *std::ranges::max_element(seen);
+  if (most > 1 && seen[at(r)] == std::ssize(seen))
+    throw Wrong{fmt::format("rank {} has called attend() {} times, each time with its own keys and "
+                            "values",
+                            r, most),
+                "The gradients are those of attention to all keys, so each round takes the keys "
+                "and values that have arrived, not the rank's own again."};
   for (std::size_t owner = 0; owner < seen.size(); ++owner) {
     if (most > 1 ? seen[owner] < 2 : seen[owner] == 1) continue;
     throw Wrong{fmt::format("rank {} has called attend() {} with the keys and values of rank {}, "
@@ -437,13 +445,8 @@ void check_costs(const std::string& what, const Case& sizes, const Outcome& outc
         "let them travel one step behind, during the next attend(), which writes to a part of its "
         "own, and add both afterwards."};
   }
-  // With all hops overlapped, five blocks are in use: keys leave, keys arrive, sums leave, sums
-  // arrive, and a part is computed. Only one of them can be in the memory of the result.
-  for (int r = 0; r < N && N >= 4; ++r)
-    if (const std::int64_t held = outcome.peak_bytes[at(r)]; held < 4 * block)
-      throw Wrong{fmt::format("{}: rank {} holds {} B in Buffers, less than four blocks of {} B",
-                              what, r, held, block),
-                  "Blocks are in memory that is not counted: use world.allocate()."};
+  // D and the like need not be in Buffers.
+  expect_in_buffers(what, outcome, sizes.c * sizes.d + sizes.c, "half a block and D are");
 }
 
 void check_one(Check& check, const Case& sizes) {
@@ -459,11 +462,14 @@ void check_one(Check& check, const Case& sizes) {
         std::ranges::copy(sequence.blocks[at(r)], own.span().begin());
         std::vector<float> results(sequence.sizes.c * sequence.sizes.d);
         std::vector<float> gradients(sequence.sizes.block());
-        ring_attention_backward(
-            world,
+        const AttendBackward call =
             [&](std::span<const float> D, std::span<const float> keys_values, std::span<float> dq,
-                std::span<float> its) { attend(sequence, world, seen, D, keys_values, dq, its); },
-            sequence.queries(r), std::move(own), results, gradients);
+                std::span<float> its) { attend(sequence, world, seen, D, keys_values, dq, its); };
+        {
+          const OwnMemory counted{world};
+          ring_attention_backward(world, call, sequence.queries(r), std::move(own), results,
+                                  gradients);
+        }
         check_seen(seen, r);
         results.insert(results.end(), gradients.begin(), gradients.end());
         return results;
@@ -503,7 +509,7 @@ void check_one(Check& check, const Case& sizes) {
           why_not_gradients(parts, r, found.subspan(c * d), tolerance)};
   }
   check_costs(what, sizes, outcome);
-  if (N == 4 && check.picture().text.empty())
+  if (N == 4 && c == 4 && check.picture().text.empty())
     check.show(
         "Your run on 4 ranks: K2 is the backward pass of the attention to the keys of rank 2. "
         "Below, keys leave when it begins, and sums when it ends.",
@@ -518,8 +524,15 @@ void check(Check& check) {
   check_block(check, 2, 1);
   check_block(check, 3, 2);
   check_block(check, 5, 4);
-  for (const Case& sizes :
-       {Case{2, 1, 1}, {1, 3, 2}, {2, 2, 1}, {3, 2, 2}, {4, 4, 4}, {8, 3, 5}, {5, 1, 3}})
+  for (const Case& sizes : {Case{2, 1, 1},
+                            {1, 3, 2},
+                            {2, 2, 1},
+                            {3, 2, 2},
+                            {4, 4, 4},
+                            {8, 3, 5},
+                            {5, 1, 3},
+                            {4, 32, 16},
+                            {11, 2, 1}})
     check_one(check, sizes);
   for (int trial = 0; trial < 3; ++trial)
     check_one(check, {check.number_from(1, 7), static_cast<std::size_t>(check.number_from(1, 9)),

@@ -55,6 +55,7 @@ Outcome Check::run(const std::string& what, const Mesh& mesh, const Body& body,
     all.bytes_sent.push_back(each.bytes_sent);
     all.peak_bytes.push_back(each.peak_bytes);
     all.peak_sizes.push_back(std::move(each.peak_sizes));
+    all.own_bytes.push_back(each.own_bytes);
     all.uncounted.push_back(each.uncounted);
     end = std::max(end, each.end);
     if (!each.computed.blocks.empty())

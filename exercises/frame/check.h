@@ -53,6 +53,7 @@ struct Outcome {
   std::vector<std::vector<Started>> started;  ///< by rank, in order
   std::vector<std::int64_t> peak_bytes;       ///< by rank: the most that Buffers held at a time
   std::vector<std::vector<std::size_t>> peak_sizes;  ///< by rank: of the Buffers at that time
+  std::vector<std::int64_t> own_bytes;  ///< by rank: as counted by OwnMemory (own_memory.h)
   /// By rank: the largest count of numbers that a collective has written to memory outside all
   /// Buffers.
   std::vector<std::size_t> uncounted;

@@ -155,6 +155,7 @@ std::string RankOutcome::to_bytes() const {
   for (const float each : result) bytes.put(each);
   bytes.put(bytes_sent);
   bytes.put(peak_bytes);
+  bytes.put(own_bytes);
   bytes.put(uncounted);
   bytes.put(peak_sizes.size());
   for (const std::size_t each : peak_sizes) bytes.put(each);
@@ -183,6 +184,7 @@ RankOutcome RankOutcome::from_bytes(const std::string& text) {
   for (float& each : outcome.result) each = bytes.take<float>();
   outcome.bytes_sent = bytes.take<std::int64_t>();
   outcome.peak_bytes = bytes.take<std::int64_t>();
+  outcome.own_bytes = bytes.take<std::int64_t>();
   outcome.uncounted = bytes.take<std::size_t>();
   outcome.peak_sizes.resize(bytes.take<std::size_t>());
   for (std::size_t& each : outcome.peak_sizes) each = bytes.take<std::size_t>();
@@ -268,6 +270,7 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
   outcome.bytes_sent = all_bytes(rank.transport->bytes_sent()) - before;
   outcome.peak_bytes = state.peak_bytes;
   outcome.peak_sizes = std::move(state.peak_sizes);
+  outcome.own_bytes = state.own_bytes;
   outcome.uncounted = state.uncounted;
   outcome.started = std::move(state.started);
   outcome.end = rank.compute.now() - start;

@@ -60,6 +60,7 @@ struct RankState {
   std::vector<Group*> groups;  ///< by axis, and of all ranks; null until they are needed
   std::int64_t held_bytes = 0;
   std::int64_t peak_bytes = 0;
+  std::int64_t own_bytes = 0;                   ///< as in Outcome
   std::map<const float*, std::size_t> buffers;  ///< where the Buffers are, and their sizes
   std::vector<std::size_t> peak_sizes;          ///< of the Buffers when they held the most
   std::size_t uncounted = 0;                    ///< as in Outcome
@@ -85,7 +86,7 @@ struct RankState {
 /// One rank's results of a run: its part of an Outcome.
 struct RankOutcome {
   std::vector<float> result;
-  std::int64_t bytes_sent = 0, peak_bytes = 0;
+  std::int64_t bytes_sent = 0, peak_bytes = 0, own_bytes = 0;
   std::vector<std::size_t> peak_sizes;
   std::size_t uncounted = 0;
   std::vector<Started> started;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "exercises/frame/own_memory.h"
+
 namespace lockstep::exercises {
 
 namespace {
@@ -58,6 +60,7 @@ class Awaited final : public Task {
       : state_(state), work_(std::move(work)), operation_(operation) {}
   ~Awaited() override {
     if (finished_) return;
+    const Uncounted uncounted;
     if (std::uncaught_exceptions() == 0 && state_.not_awaited.empty())
       state_.not_awaited = operation_->asked.text();
     const OutOfTurn waiting{state_.turn};
@@ -66,6 +69,7 @@ class Awaited final : public Task {
   }
 
   Event finish() override {
+    const Uncounted uncounted;
     state_.check_memory();
     Event done;
     {
@@ -88,6 +92,7 @@ class Awaited final : public Task {
 
 Work start_on(RankState& state, const Asked& asked, const HostNumbers& asked_numbers,
               const std::function<Work(View, View)>& start) {
+  const Uncounted uncounted;
   state.check_memory();
   const InFlight::Handle operation = state.in_flight.start(asked, asked_numbers);
   if (asked.in_order_of != nullptr && !state.is_in_buffer(asked_numbers.written))

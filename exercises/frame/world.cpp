@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/comm/group.h"
+#include "exercises/frame/own_memory.h"
 #include "exercises/frame/staging.h"
 
 namespace lockstep::exercises {
@@ -53,6 +54,7 @@ Work World::receive(std::span<float> into, int from, std::source_location where)
 }
 
 void World::compute(const std::string& name, double microseconds) {
+  const Uncounted uncounted;
   state_.check_memory();
   const OutOfTurn computing{state_.turn};
   Stream& stream = state_.rank.compute;
@@ -62,10 +64,12 @@ void World::compute(const std::string& name, double microseconds) {
 }
 
 Buffer World::allocate(std::size_t numbers) {
+  const Uncounted uncounted;
   return Buffer{state_, numbers};
 }
 
 World World::along(Axis axis) {
+  const Uncounted uncounted;
   const OutOfTurn creating{state_.turn};
   return World{state_, state_.along(axis)};
 }

@@ -1,6 +1,6 @@
 #include "exercises/08_zero1/task.h"
 
-// A reduce-scatter in one round: each rank sends each chunk to its owner.
+// A reduce-scatter by direct messages: each rank sends each chunk to its owner.
 
 namespace lockstep::exercises {
 
@@ -17,17 +17,13 @@ ModelStates allocate_states(World& world, std::size_t n) {
 void step(World& world, ModelStates& states) {
   const int N = world.size(), r = world.rank();
   const auto mine = chunk(states.gradients.span(), r, N);
-  std::vector<std::vector<float>> arrived(static_cast<std::size_t>(N),
-                                          std::vector<float>(mine.size()));
-  std::vector<Work> works;
+  std::vector<float> arrived(mine.size());
   for (int k = 1; k < N; ++k) {
-    works.push_back(world.send(chunk(states.gradients.span(), (r + k) % N, N), (r + k) % N));
-    works.push_back(
-        world.receive(arrived[static_cast<std::size_t>((r + N - k) % N)], (r + N - k) % N));
+    Work sent = world.send(chunk(states.gradients.span(), (r + k) % N, N), (r + k) % N);
+    world.receive(arrived, (r + N - k) % N).wait();
+    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += arrived[i];
+    sent.wait();
   }
-  for (Work& w : works) w.wait();
-  for (const auto& each : arrived)
-    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += each[i];
   const auto parameters = chunk(states.parameters.span(), r, N);
   for (std::size_t i = 0; i < mine.size(); ++i)
     adamw(parameters.subspan(i, 1), mine.subspan(i, 1), states.momentum.span().subspan(i, 1),

@@ -1,4 +1,4 @@
-// diagnosis: in memory that is not counted
+// diagnosis: it takes memory that is not counted
 #include "exercises/33_ring_attention_backward/task.h"
 
 #include <cmath>
