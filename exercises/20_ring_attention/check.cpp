@@ -312,7 +312,7 @@ void check(Check& check) {
                             {4, 4, 4, 2.5},
                             {8, 3, 5, 1.5},
                             {5, 1, 3, 0.5},
-                            {4, 32, 16, 6},  // large enough to see where blocks are
+                            {4, 64, 32, 20},  // large enough to see where blocks are
                             {11, 2, 1, 4}})
     check_one(check, sizes);
   for (int trial = 0; trial < 3; ++trial)

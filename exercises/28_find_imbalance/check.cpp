@@ -334,8 +334,8 @@ std::string diagnose_places(const Extremes& ranks) {
         ranks.more(d) > (ranks.packing.N - 1) * static_cast<std::int64_t>(tokens))
       is_striped = false;
   }
-  return "All ranks have the same number of tokens of each document, but a document's tokens do "
-         "not cost the same: the token at place i has i + 1 keys. " +
+  return "All ranks have the same number of tokens of each document, or one more, but a document's "
+         "tokens do not cost the same: the token at place i has i + 1 keys. " +
          (is_striped
               ? fmt::format("Of N neighbours, the last has N - 1 keys more than the first. That is "
                             "little in a long document, but here rank {} has later tokens than "
@@ -492,6 +492,18 @@ void check(Check& check) {
   check_one(check, {4, {70, 2, 1, 9, 3, 27, 6, 10}}, /*shown=*/true);
   check_one(check, {8, {300, 5, 80, 17, 2, 9, 41, 1, 25}});
   check_one(check, {8, std::vector(30, 16)});
+  // Documents of N tokens and documents of one: what deals out positions in turns, whole rounds or
+  // whole documents gives some rank the late tokens of too many of them.
+  for (const int N : {4, 5, 7, 11}) {
+    std::vector<int> in_turn, long_first(16, N);
+    for (int i = 0; i < 16; ++i) {
+      in_turn.push_back(N);
+      in_turn.insert(in_turn.end(), at(N), 1);
+    }
+    long_first.insert(long_first.end(), at(16 * N), 1);
+    check_one(check, {N, in_turn});
+    check_one(check, {N, long_first});
+  }
   for (int trial = 0; trial < 12; ++trial) check_one(check, random_packing(check));
 }
 

@@ -531,7 +531,7 @@ void check(Check& check) {
                             {4, 4, 4},
                             {8, 3, 5},
                             {5, 1, 3},
-                            {4, 32, 16},
+                            {4, 64, 32},
                             {11, 2, 1}})
     check_one(check, sizes);
   for (int trial = 0; trial < 3; ++trial)

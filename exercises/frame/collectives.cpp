@@ -13,7 +13,7 @@ std::vector<std::int64_t> wide(const std::vector<int>& counts) {
 
 /// Starts a collective that works in place.
 Work in_place(World& world, const Asked& asked, std::span<float> data,
-              const std::function<Work(View)>& start) {
+              const std::function<lockstep::Work(View)>& start) {
   return start_on(Frame::state(world), {asked.operation, asked.where, &Frame::group(world)},
                   {.read = data, .written = data},
                   [&](View numbers, View) { return start(numbers); });

@@ -40,8 +40,8 @@ class Uncounted {
   Uncounted& operator=(const Uncounted&) = delete;
 };
 
-/// Throws Wrong if a rank has held more than this many numbers outside of Buffers, and 1 KiB for
-/// Works and the like. `most` is what they are: "one shard is".
+/// Throws Wrong if a rank has held more than this many numbers outside of Buffers, apart from lists
+/// of Works and the like. `most` is what they are: "one shard is".
 void expect_in_buffers(const std::string& what, const Outcome& outcome, std::size_t numbers,
                        const std::string& most);
 

@@ -29,7 +29,7 @@ View view_of(const Tensor& tensor) {
 /// An operation on copies in a GPU's memory.
 class OnGpu final : public Task {
  public:
-  OnGpu(Rank& rank, HostNumbers numbers, const std::function<Work(View, View)>& start)
+  OnGpu(Rank& rank, HostNumbers numbers, const std::function<lockstep::Work(View, View)>& start)
       : rank_(rank), numbers_(numbers), read_(on_gpu(rank, numbers.read.size())) {
     const bool same = numbers.read.data() == numbers.written.data();
     if (!same) written_ = on_gpu(rank, numbers.written.size());
@@ -49,14 +49,14 @@ class OnGpu final : public Task {
   Rank& rank_;
   HostNumbers numbers_;
   Tensor read_, written_;
-  Work work_;
+  lockstep::Work work_;
 };
 
 /// An operation on the copies that `in_flight` has made. Notes that it was not waited for, unless
 /// an exception has ended the answer.
 class Awaited final : public Task {
  public:
-  Awaited(RankState& state, Work work, InFlight::Handle operation)
+  Awaited(RankState& state, lockstep::Work work, InFlight::Handle operation)
       : state_(state), work_(std::move(work)), operation_(operation) {}
   ~Awaited() override {
     if (finished_) return;
@@ -64,12 +64,11 @@ class Awaited final : public Task {
     if (std::uncaught_exceptions() == 0 && state_.not_awaited.empty())
       state_.not_awaited = operation_->asked.text();
     const OutOfTurn waiting{state_.turn};
-    work_ = Work{};  // ends it, before its copies are freed
+    work_ = lockstep::Work{};  // ends it, before its copies are freed
     state_.in_flight.give_up(operation_);
   }
 
   Event finish() override {
-    const Uncounted uncounted;
     state_.check_memory();
     Event done;
     {
@@ -83,7 +82,7 @@ class Awaited final : public Task {
 
  private:
   RankState& state_;
-  Work work_;
+  lockstep::Work work_;
   const InFlight::Handle operation_;
   bool finished_ = false;
 };
@@ -91,7 +90,7 @@ class Awaited final : public Task {
 }  // namespace
 
 Work start_on(RankState& state, const Asked& asked, const HostNumbers& asked_numbers,
-              const std::function<Work(View, View)>& start) {
+              const std::function<lockstep::Work(View, View)>& start) {
   const Uncounted uncounted;
   state.check_memory();
   const InFlight::Handle operation = state.in_flight.start(asked, asked_numbers);
@@ -103,11 +102,12 @@ Work start_on(RankState& state, const Asked& asked, const HostNumbers& asked_num
   const Span span{.name = "message"};
   try {
     const OutOfTurn starting{state.turn};
-    Work work = state.rank.gpu ? Work{state.rank.compute, span,
-                                      std::make_unique<OnGpu>(state.rank, numbers, start)}
-                               : start(view_of(numbers.read), view_of(numbers.written));
-    return Work{state.rank.compute, span,
-                std::make_unique<Awaited>(state, std::move(work), operation)};
+    lockstep::Work work = state.rank.gpu
+                              ? lockstep::Work{state.rank.compute, span,
+                                               std::make_unique<OnGpu>(state.rank, numbers, start)}
+                              : start(view_of(numbers.read), view_of(numbers.written));
+    return Work{lockstep::Work{state.rank.compute, span,
+                               std::make_unique<Awaited>(state, std::move(work), operation)}};
   } catch (...) {
     state.in_flight.give_up(operation);
     throw;

@@ -19,6 +19,6 @@ struct Frame {
 /// the rank has a GPU. The Work's wait() copies the written numbers back. If wait() is never
 /// called, the state's `not_awaited` names the operation.
 Work start_on(RankState& state, const Asked& asked, const HostNumbers& numbers,
-              const std::function<Work(View read, View written)>& start);
+              const std::function<lockstep::Work(View read, View written)>& start);
 
 }  // namespace lockstep::exercises

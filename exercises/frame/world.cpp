@@ -37,6 +37,11 @@ void Buffer::reset() {
   numbers_ = std::vector<float>{};  // frees the memory, so that later accesses are reported
 }
 
+void Work::wait() {
+  const Uncounted uncounted;
+  if (work_ != nullptr) work_->wait();
+}
+
 int World::rank() const {
   return ranks_.rank();
 }

@@ -45,6 +45,21 @@ class Buffer {
   std::vector<float> numbers_;
 };
 
+/// An operation that has been started. Every Work must be waited for; one that is destroyed before
+/// gives its operation up. Move-only.
+class [[nodiscard]] Work {
+ public:
+  Work() = default;
+  explicit Work(lockstep::Work work) : work_(std::make_unique<lockstep::Work>(std::move(work))) {}
+
+  /// Returns when the operation is over. Does nothing if there is none, or after the first call.
+  void wait();
+  explicit operator bool() const { return work_ != nullptr && bool{*work_}; }
+
+ private:
+  std::unique_ptr<lockstep::Work> work_;
+};
+
 /// The ranks of an exercise, as one of them sees them. A rank can send messages to the others and
 /// receive theirs. Several exercises ask the learner to write collectives; the other exercises can
 /// include exercises/frame/collectives.h.

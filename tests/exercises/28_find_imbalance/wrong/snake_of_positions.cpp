@@ -1,3 +1,4 @@
+// diagnosis: in one short document after another
 // Deals out the tokens in their own order, back and forth: neighbours cost nearly the same.
 #include "exercises/28_find_imbalance/task.h"
 
