@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "exercises/frame/check.h"
@@ -25,7 +26,8 @@ struct Batch {
   std::size_t n;
   std::vector<std::vector<std::vector<float>>> means;
   std::vector<std::vector<int>> samples;
-  std::vector<std::vector<float>> before;  ///< the contents of `gradient` before the call, by rank
+  /// The contents of `gradient` before the call, by rank: numbers, or what memory may contain.
+  std::vector<std::vector<float>> before;
 
   Batch(Check& check, int N_, int microbatches_, std::size_t n_, bool equal)
       : N(N_), microbatches(microbatches_), n(n_) {
@@ -38,7 +40,9 @@ struct Batch {
         samples.back().push_back(equal ? 2 : check.number_from(1, 4));
       }
     }
-    if (!equal) samples[0][0] = 5;  // so that they are never all the same
+    if (equal) return;
+    samples[0][0] = 5;  // so that they are never all the same
+    for (auto& each : before) each.back() = std::numeric_limits<float>::quiet_NaN();
   }
 
   std::string describe() const {
@@ -132,10 +136,17 @@ std::string diagnose_mean(const Batch& batch, int r, const std::vector<float>& f
     double all_last = 0;
     for (int rank = 0; rank < N; ++rank) all_last += last_samples(rank);
     const Exact final = only([&](int, int m) { return m == last; });
-    if (is_close(found, final, 1 / all) || is_close(found, final, 1 / all_last))
+    const Exact final_means = batch.sum([&](int, int m) { return m == last ? 1.0 : 0.0; });
+    if (is_close(found, final, 1 / all) || is_close(found, final, 1 / all_last) ||
+        is_close(found, final) || is_close(found, final_means) ||
+        is_close(found, final_means, 1.0 / N))
       return "Only the last microbatch is in this gradient. run_microbatch overwrites its "
              "argument: add what it gives to a sum that is kept elsewhere.";
   }
+  if (std::ranges::any_of(found, [](float each) { return std::isnan(each); }))
+    return "A number in `gradient` was not a number (NaN) before the call, and it still is: 0 "
+           "times "
+           "NaN is NaN, too. Overwrite what was there.";
   Exact dirty = sum;
   for (const auto& before : batch.before)
     for (std::size_t i = 0; i < dirty.size(); ++i) dirty[i] += static_cast<double>(before[i]);
@@ -223,6 +234,12 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
                               count_of(messages, "message"), 4 * (N - 1)),
                   "The gradient is right, but there are too many messages. Each costs a latency: "
                   "all-reduce all gradients at once, with the number of samples or before it."};
+  for (int r = 0; r < N; ++r)
+    for (const Started& each : outcome.started[static_cast<std::size_t>(r)])
+      if (each.numbers == 0 && each.operation == "all_reduce")
+        throw Wrong{fmt::format("{}: rank {}'s {} has no numbers", what, r, each.where),
+                    "The gradient is right, but an empty all-reduce has 2 (N - 1) messages, too, "
+                    "each with its latency."};
   const auto all_reduce_time = [&](std::int64_t count) {
     return 2 * (N - 1) * (1 + 0.004 * static_cast<double>((count + N - 1) / N));
   };
@@ -251,6 +268,7 @@ void check(Check& check) {
     check_one(check, 3, 2, 4, equal);
     check_one(check, 4, 3, 5, equal);
     check_one(check, 8, 4, 25, equal);
+    check_one(check, 12, 7, 20, equal);
   }
 }
 

@@ -19,14 +19,15 @@ const char* const learned =
 namespace {
 
 using Integers = std::vector<int>;
-constexpr int units = 32;  // a probability is a multiple of 1/32, so that some are equal
-
 struct Case {
   int E, k;
   float factor;
   Integers tokens;  ///< by rank
   int N() const { return static_cast<int>(tokens.size()); }
   int all_tokens() const { return std::accumulate(tokens.begin(), tokens.end(), 0); }
+  /// A probability is a multiple of 1 / units(), so that some are equal. Sums of multiples of 1/32
+  /// are exact; others show the order in which they were added.
+  int units() const { return N() > 2 ? 37 : 32; }
   int capacity(int rank) const {
     return static_cast<int>(
         std::ceil(factor * static_cast<float>(k * tokens[at(rank)]) / static_cast<float>(E)));
@@ -46,9 +47,11 @@ struct Batch {
       const int favourite = check.number_from(0, sizes.E - 1);
       for (int t = 0; t < sizes.tokens[at(r)]; ++t) {
         Integers row(at(sizes.E));
-        for (int unit = 0; unit < units; ++unit)
+        for (int unit = 0; unit < sizes.units(); ++unit)
           ++row[at(check.number_from(0, 2) == 0 ? favourite : check.number_from(0, sizes.E - 1))];
-        for (const int each : row) probabilities.back().push_back(static_cast<float>(each) / units);
+        for (const int each : row)
+          probabilities.back().push_back(static_cast<float>(each) /
+                                         static_cast<float>(sizes.units()));
       }
       experts.push_back(choices_of(r));
       slots.push_back(place(r, sizes.capacity(r), /*by_token=*/false));
@@ -112,8 +115,8 @@ struct Batch {
   double loss(int first, int end) const {
     return balance(first, end, [](int, int, int) { return true; }).loss();
   }
-  /// Sums of multiples of 1/32 are exact. The remaining errors are the roundings of shares and
-  /// means (as many as there are tokens, if each is divided on its own) and of the last sum.
+  /// The errors are the roundings of sums, shares and means (as many as there are tokens) and of
+  /// the last sum.
   double tolerance() const {
     return 0x1p-23 * (sizes.all_tokens() + sizes.N() + sizes.E + 8) * loss(0, sizes.N());
   }
@@ -295,6 +298,17 @@ void check_one(Check& check, const Case& sizes) {
       throw Wrong{fmt::format("{}: the load-balancing loss is {:.6g}, and rank {} returns {:.6g}",
                               what, right, r, found),
                   why_not_balance(batch, r, found)};
+  for (int r = 1; r < N; ++r)
+    if (const float found = outcome.results[at(r)][0], first = outcome.results[0][0];
+        found != first)
+      throw Wrong{
+          fmt::format("{}: the load-balancing loss is {:.9g} on rank 0 and {:.9g} on rank "
+                      "{}",
+                      what, first, found, r),
+          "Each is right up to rounding, but every rank returns the same loss: ranks that "
+          "differ in one bit drift apart. A sum in floating point depends on the order of "
+          "its terms, so add the ranks' numbers in the same order everywhere, by rank or in "
+          "an all-reduce."};
 
   const std::int64_t sent =
       std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
@@ -322,7 +336,10 @@ void check(Check& check) {
                             {8, 2, 1.25F, {12, 0, 5}},
                             {1, 1, 1, {2, 3}},
                             {8, 3, 1.5F, {30, 7, 20, 1}},
-                            {16, 2, 2, {40, 3, 0, 11, 25, 1, 8, 16}}})
+                            {16, 2, 2, {40, 3, 0, 11, 25, 1, 8, 16}},
+                            {32, 2, 1.25F, {10, 7}},
+                            {64, 4, 1, {20, 0, 9}},
+                            {8, 2, 1, {5, 3, 0, 7, 2, 9, 4, 1, 6, 8, 2}}})
     check_one(check, sizes);
   for (int trial = 0; trial < 8; ++trial) {
     Case sizes{
