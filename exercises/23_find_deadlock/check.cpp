@@ -90,6 +90,12 @@ std::string diagnose_gradient(const Case& each, float expected, float found,
   if (each.m > 1 &&
       std::abs(found * static_cast<float>(each.m) - expected) <= 1e-5F * std::abs(expected))
     return "This is the mean over the microbatches. The gradient is their sum.";
+  for (int i = each.m; each.m > 1 && i-- > 0;)
+    if (found == of_microbatches[static_cast<std::size_t>(i)])
+      return fmt::format(
+          "This is the gradient of microbatch {} alone. Each backward pass adds to the stage's "
+          "gradient, and starts from what the passes before have left there.",
+          i);
   if (const double ratio = std::abs(static_cast<double>(found) / static_cast<double>(expected));
       expected != 0 && found != 0 && std::exp2(std::round(std::log2(ratio))) == ratio)
     return fmt::format(
