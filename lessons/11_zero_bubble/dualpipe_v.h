@@ -14,7 +14,8 @@ namespace lockstep {
 ///
 /// Only the warm-up and the end split backward passes into I and W. For T_F = T_I = T_W, and if a
 /// joint action takes as long as its two parts, a rank idles for (p - 1)(F&B + B - 3 W) in the
-/// whole step, F&B, B and W being the times of one chunk.
+/// whole step, F&B, B and W being the times of one chunk. A rank holds at most 2 p + 1 chunks'
+/// activations. (other_schedules.md derives both.)
 inline Schedule dualpipe_v(int ranks, int microbatches) {
   Schedule schedule = empty_schedule("DualPipeV", v_placement(ranks), microbatches);
   for (int rank = 0; rank < ranks; ++rank) {
