@@ -14,6 +14,10 @@ const char* const learned =
 
 namespace {
 
+constexpr const char* alone =
+    "With a single rank, the token does not travel: the rank sends and receives nothing, but adds "
+    "its number to the token and returns the sum.";
+
 std::string diagnose(const Failure& failure) {
   if (failure.waits_for_finished)
     return "A rank waits for a message that nobody will send, or sends one that nobody will take: "
@@ -30,16 +34,23 @@ std::string diagnose(const Failure& failure) {
          "number of ranks.";
 }
 
-/// Throws Wrong unless each rank has sent one message, to its right neighbour.
+/// Throws Wrong unless each rank has sent one message of one number, to its right neighbour.
 void check_messages(const std::string& what, const Outcome& outcome) {
   const int N = static_cast<int>(outcome.results.size());
   for (int r = 0; r < N; ++r) {
-    const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+    const std::int64_t messages = outcome.messages_sent[at(r)];
     if (messages != (N == 1 ? 0 : 1))
       throw Wrong{fmt::format("{}: rank {} has sent {}, and should send {}", what, r,
                               count_of(messages, "message"), N == 1 ? "none" : "one"),
-                  "The numbers are right, but the token does not travel once around the ring: each "
-                  "rank sends it once, to its right neighbour."};
+                  N == 1 ? alone
+                         : "The numbers are right, but the token does not travel once around the "
+                           "ring: each rank sends it once, to its right neighbour."};
+    for (const Started& each : outcome.started[at(r)])
+      if (each.numbers != 1)
+        throw Wrong{fmt::format("{}: rank {}'s {} has {}, not one", what, r, each.where,
+                                count_of(static_cast<std::int64_t>(each.numbers), "number")),
+                    "The results are right, but more than the token travels. The token is a single "
+                    "number, and nothing else is needed."};
   }
   for (const Row& row : outcome.rows)
     for (const Block& block : row.blocks)
@@ -53,7 +64,7 @@ void check_messages(const std::string& what, const Outcome& outcome) {
 }  // namespace
 
 void check(Check& check) {
-  for (const int ranks : {2, 3, 1, 4, 8}) {
+  for (const int ranks : {2, 3, 1, 4, 8, 11}) {
     std::vector<float> mine = check.separable(static_cast<std::size_t>(ranks) + 1);
     const float token = mine.back();
     mine.pop_back();
@@ -65,7 +76,7 @@ void check(Check& check) {
           // Only rank 0 has the token; the argument `token` of the other ranks must not matter.
           return std::vector{pass_token(world, r == 0 ? token : -1e6F, mine[r])};
         },
-        diagnose);
+        [&](const Failure& failure) { return ranks == 1 ? alone : diagnose(failure); });
     std::vector<float> found;
     for (const auto& result : outcome.results) found.push_back(result.front());
     if (ranks == 4)
@@ -87,9 +98,12 @@ void check(Check& check) {
         "Each rank adds its number to the token that it received from the left, and "
         "returns the sum.";
     if (ranks == 1)
-      why =
-          "A single rank sends nothing, but it is a rank of the ring like any other: it adds its "
-          "number to the token.";
+      why = found[0] == all + mine[0]
+                ? "The rank has added its number twice: a single rank adds it once, like any other."
+            : found[0] == mine[0] && found[0] != token
+                ? "The token that rank 0 started with was lost: the rank adds its number to it."
+                : "A single rank sends nothing, but it is a rank of the ring like any other: it "
+                  "adds its number to the token.";
     else if (found[0] == token || found[0] == token + mine[0])
       why =
           "Rank 0 has returned the token that it started with: it must also receive the token at "

@@ -10,7 +10,8 @@ namespace lockstep::exercises {
 /// neighbour. The journey ends when rank 0 has received the token again and added its own `mine`.
 ///
 /// Called on every rank. `token` is used only on rank 0. Returns the token's value on this rank
-/// after the addition of `mine`. With a single rank, the token does not travel.
+/// after the addition of `mine`. Only the token travels: each rank sends one message of one number.
+/// With a single rank, the token does not travel.
 float pass_token(World& world, float token, float mine);
 
 }  // namespace lockstep::exercises

@@ -1,4 +1,4 @@
-// diagnosis: has sent 2 messages, and should send one
+// diagnosis: more than the token travels
 #include "exercises/02_token_ring/task.h"
 
 namespace lockstep::exercises {
