@@ -13,7 +13,11 @@ const char* const learned =
 
 namespace {
 
-std::string diagnose(const Failure& failure) {
+constexpr const char* unequal =
+    "This was right as long as N divided the number of elements. If it does not, the first chunks "
+    "are one element longer: let chunk() compute where each begins and ends.";
+
+std::string diagnose(const Failure& failure, bool equal) {
   if (failure.deadlock && failure.receives == 0)
     return "Every rank waits for its send to end before it receives. A send ends only when the "
            "receiver takes the message: start the send and the receive, and only then wait for "
@@ -21,6 +25,8 @@ std::string diagnose(const Failure& failure) {
   if (failure.waits_for_finished)
     return "One rank has done all its rounds while its neighbour still waits for a message: every "
            "rank needs the same number of rounds, N - 1.";
+  // A message that is sent is not as long as the one that is received.
+  if (!failure.deadlock && !equal) return unequal;
   return "The ranks disagree on who sends which chunk to whom. In every round, each rank sends one "
          "chunk to one neighbour and receives another, of that chunk's size, from the other "
          "neighbour.";
@@ -41,9 +47,7 @@ std::string diagnose_sum(std::vector<std::vector<float>>& before,
   for (float& each : mean) each /= static_cast<float>(N);
   if (found == mean)
     return "These are averages. A reduce-scatter adds; a caller that needs the average divides.";
-  if (sum.size() % static_cast<std::size_t>(N) != 0)
-    return "This was right as long as N divided the number of elements. If it does not, the first "
-           "chunks are one element longer: let chunk() compute where each begins and ends.";
+  if (sum.size() % static_cast<std::size_t>(N) != 0) return unequal;
   for (int i = 0; i < N; ++i)
     if (i != r && chunk_of(mine, i) == chunk_of(sum, i))
       return fmt::format(
@@ -62,13 +66,15 @@ std::string diagnose_sum(std::vector<std::vector<float>>& before,
 }  // namespace
 
 void check(Check& check) {
-  for (const int N : {2, 3, 4, 1, 8})
+  for (const int N : {2, 3, 4, 1, 8, 11})
     for (const int elements : {N, 3 * N, 3 * N + 1, 4 * N - 1, N - 1}) {
       const auto n = static_cast<std::size_t>(elements);
       std::vector<std::vector<float>> before;
       for (int r = 0; r < N; ++r) before.push_back(check.numbers(n));
-      const std::string what =
-          fmt::format("{}, {}", count_of(N, "rank"), count_of(elements, "element"));
+      const bool equal = elements % N == 0;
+      const std::string what = fmt::format(
+          "{}, {}{}", count_of(N, "rank"), count_of(elements, "element"),
+          equal ? "" : fmt::format(", chunks of {} and {}", elements / N + 1, elements / N));
       Outcome outcome = check.run(
           what, N,
           [&](World& world) {
@@ -76,7 +82,7 @@ void check(Check& check) {
             reduce_scatter(world, data);
             return data;
           },
-          diagnose);
+          [&](const Failure& failure) { return diagnose(failure, equal); });
       std::vector<std::vector<float>>& after = outcome.results;
       if (N == 4 && elements == 3 * N)
         check.show("Your run on 4 ranks: to whom each rank sends, in 3 rounds.",

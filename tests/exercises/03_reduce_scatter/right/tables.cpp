@@ -12,7 +12,7 @@ static const std::map<std::string, int> named{{"send", 1}, {"add", 2}};
 inline const std::vector<int>& table() {
   static const std::vector<int> all = [] {
     std::vector<int> v;
-    for (int i = 0; i < 64; ++i) v.push_back(i % 8);
+    for (int i = 0; i < 64; ++i) v.push_back(i);
     return v;
   }();
   return all;
