@@ -272,6 +272,24 @@ void check_one(Check& check, const Case& each, bool shown = false) {
                   "messages, each of which takes 1 µs in addition to its numbers. One all-reduce "
                   "sums the whole gradient of an expert."};
 
+    // One more number per expert is for leaving out the experts that no rank uses.
+    std::size_t used = 0;
+    for (std::size_t expert = 0; expert < each.sizes.size(); ++expert)
+      if (std::ranges::any_of(each.ranks,
+                              [&](const auto& own) { return std::ranges::count(own, expert) > 0; }))
+        used += each.sizes[expert];
+    const std::size_t agreed = used + each.sizes.size();
+    const std::size_t summed = used < all ? std::max(all, agreed) : agreed;
+    std::size_t halves = 0;  // an all-reduce consists of two
+    for (const Started& call : outcome.started[rank])
+      halves += call.numbers * (call.operation == "all_reduce" ? 2 : call.operation != "receive");
+    if (halves > 2 * steps * summed)
+      throw Wrong{fmt::format("{}: in {} steps, rank {} sums {} numbers, and {} are enough",
+                              each.name(), steps, rank, (halves + 1) / 2, steps * summed),
+                  "The weights are right, but more is summed than the gradients. One more number "
+                  "per expert may tell which experts no rank uses, so that these are left out. "
+                  "Nothing else is needed."};
+
     Picoseconds computed = 0;
     for (const Row& row : outcome.rows)
       if (!row.sends && row.rank == static_cast<int>(rank))
@@ -282,6 +300,7 @@ void check_one(Check& check, const Case& each, bool shown = false) {
                               steps, rank, due / 1'000'000, computed / 1'000'000),
                   "A rank computes its own samples, 20 µs each, with world.compute()."};
   }
+  expect_nothing_empty(each.name(), outcome);
   if (shown) {
     Picture picture = draw(outcome.rows);
     while (picture.text.ends_with('\n')) picture.text.pop_back();
