@@ -28,9 +28,6 @@ float to_float(Half number) {
 namespace {
 
 using Numbers = std::vector<float>;
-// A step changes a weight by less than 1/8192, a quarter of the 1/2048 that it takes to round to
-// another f16 number.
-constexpr float rate = 0.125F, unit_of_gradients = 0x1p-20F;
 
 enum class Kind { infinite, negative, both, nan, largest };
 constexpr const char* names[] = {"inf", "-inf", "inf and -inf", "NaN", "65504"};
@@ -45,6 +42,11 @@ struct Case {
   std::vector<int> sizes;  ///< the parameters, by rank
   int steps, growth_interval;
   std::vector<Event> events;
+  float scale = 0;                     ///< at first; 0: a random one
+  float unit_of_gradients = 0x1p-20F;  ///< gradients are at most 1000 of these
+  /// A step changes a weight by less than 1/8192, a quarter of the 1/2048 that it takes to round to
+  /// another f16 number.
+  float rate() const { return 0x1p-23F / unit_of_gradients; }
   int N() const { return static_cast<int>(sizes.size()); }
   /// The first rank whose gradients overflow in this step, or -1.
   int overflows(int step, int rank = -1) const {
@@ -56,6 +58,7 @@ struct Case {
   std::string text() const {
     std::string text = fmt::format("{}, {} parameters, growth interval {}", count_of(N(), "rank"),
                                    fmt::join(sizes, " + "), growth_interval);
+    if (scale > 0) text += fmt::format(", scale {:g} at first", scale);
     for (const Event& each : events)
       text += fmt::format(", {} on rank {} in step {}", names[static_cast<int>(each.kind)],
                           each.rank, each.step);
@@ -63,7 +66,7 @@ struct Case {
   }
 };
 
-void sgd(std::span<float> parameters, std::span<const float> gradients) {
+void sgd(float rate, std::span<float> parameters, std::span<const float> gradients) {
   for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i] -= rate * gradients[i];
 }
 
@@ -149,7 +152,7 @@ class RankCheck {
 
   Numbers true_gradients() const {
     Numbers all;
-    for (const float each : slopes_) all.push_back(each * unit_of_gradients);
+    for (const float each : slopes_) all.push_back(each * case_.unit_of_gradients);
     for (const Event& each : case_.events)
       if (each.step == step_ && each.rank == rank_ && each.kind == Kind::largest)
         all.back() = 65504 / scale_;
@@ -196,8 +199,8 @@ class RankCheck {
                 "optimizer updates the masters, in which small updates add up."
               : "The masters change only by the optimizer's updates."};
     }
-    sgd(parameters, gradients);
-    sgd(masters_, right);
+    sgd(case_.rate(), parameters, gradients);
+    sgd(case_.rate(), masters_, right);
   }
 
   Wrong why_not_skipped(int other) const {
@@ -229,6 +232,12 @@ class RankCheck {
     const std::string what =
         fmt::format("{}updates with the gradients [{}], and should with [{}]; the scale is {:g}",
                     place(), list(found), list(right), scale_);
+    if (const auto as_f16 = rounded(right); as_f16 != right && std::ranges::equal(found, as_f16))
+      return {
+          what,
+          "The gradients without their scale are numbers in f16: some are too small for it, and "
+          "become 0. That is why they were scaled. Widen them with to_float() first, and then "
+          "divide by the scale in f32."};
     float factor = 0;
     for (std::size_t i = 0; i < right.size(); ++i)
       if (right[i] != 0) factor = found[i] / right[i];
@@ -287,6 +296,10 @@ class RankCheck {
   Wrong why_not_scale(float found, float before, int skips) const {
     const std::string what =
         fmt::format("{}leaves a scale of {:g}, and should leave {:g}", place(), found, scale_);
+    if (skips >= 0 && scale_ < 1 && found > scale_)
+      return {what,
+              "After an overflow, the scale is halved, even if it is below 1 then. With a lower "
+              "bound, a model whose gradients still overflow there would never take a step again."};
     if (skips >= 0)
       return {what,
               found == before
@@ -338,7 +351,8 @@ void check_one(Check& check, const Case& sizes) {
           static_cast<float>(check.number_from(600, 1000) * (check.number_from(0, 1) ? 1 : -1)));
     }
   }
-  const auto scale = static_cast<float>(1 << check.number_from(9, 11));
+  const auto random_scale = static_cast<float>(1 << check.number_from(9, 11));
+  const float scale = sizes.scale > 0 ? sizes.scale : random_scale;
   const Outcome outcome = check.run(
       what, N,
       [&](World& world) {
@@ -357,6 +371,16 @@ void check_one(Check& check, const Case& sizes) {
                             what, count_of(sizes.steps, "step"), sent, most),
                 "All steps are right, but too much is sent. No rank needs the others' gradients: "
                 "it needs to know whether there is an overflow among them."};
+  expect_nothing_empty(what, outcome);
+  for (int r = 0; r < N; ++r)
+    if (const std::int64_t found = outcome.messages_sent[at(r)],
+        all_reduce = std::int64_t{2} * (N - 1);
+        found > sizes.steps * all_reduce)
+      throw Wrong{fmt::format("{}: in {}, rank {} sends {}, and one all-reduce in each step has {}",
+                              what, count_of(sizes.steps, "step"), r, count_of(found, "message"),
+                              sizes.steps * all_reduce),
+                  "All steps are right, but the ranks agree more often than once per step. One "
+                  "number of each rank tells whether there is an overflow among its gradients."};
   if (N == 4 && check.picture().text.empty())
     check.show(
         "Your run on 4 ranks: after each backward pass, the ranks agree whether to take the step.",
@@ -379,7 +403,13 @@ void check(Check& check) {
                             {{3, 0, 2}, 9, 2, {{3, 2, infinite}, {4, 0, infinite}}},
                             {{2, 2}, 5, 1, {{2, 1, nan}}},
                             {{50, 40, 30, 20}, 12, 4, {{0, 3, both}, {5, 1, infinite}}},
-                            {{2, 1}, 4, 3, {{2, 1, largest}}}})
+                            {{2, 1}, 4, 3, {{2, 1, largest}}},
+                            // Without their scale, these gradients would be 0 in f16.
+                            {{2, 3}, 5, 2, {{2, 1, infinite}}, 0x1p16F, 0x1p-35F},
+                            // The scale falls to 1/4 and grows again.
+                            {{3}, 7, 2, {{0, 0, infinite}, {1, 0, nan}, {2, 0, both}}, 2},
+                            {{1, 2}, 7, 2, {{0, 1, nan}, {1, 0, both}, {2, 1, infinite}}, 2},
+                            {{2, 1, 0, 3, 2, 1, 2, 4, 1, 0, 2}, 3, 2, {{1, 10, infinite}}}})
     check_one(check, sizes);
   for (int trial = 0; trial < 4; ++trial) {
     Case sizes{{}, 12, check.number_from(2, 5), {}};

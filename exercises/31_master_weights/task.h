@@ -39,13 +39,15 @@ Mixed begin(std::span<const float> initial, float scale);
 /// pipeline, and different numbers of them, possibly 0. All have the same scale.
 ///
 /// If there is an overflow on any rank, all ranks skip the step: weights, masters and optimizer
-/// remain as they are (`update` is not called), the scale is halved, and step() returns false.
+/// remain as they are (`update` is not called), the scale is halved, and step() returns false. The
+/// scale has no bounds: after enough overflows, it is below 1.
 /// Otherwise, all ranks call `update` once, with the masters and unscaled gradients; the weights
 /// are the new masters, rounded; and step() returns true. After `growth_interval` good steps in a
 /// row, at least 1, the scale is doubled and the count starts again at 0.
 ///
 /// In a step, all N ranks together send at most N (N - 1) numbers: each rank sends one number to
-/// each other rank.
+/// each other rank. No rank sends more messages than one all-reduce takes, 2 (N - 1), and no
+/// message or collective is empty.
 bool step(World& world, Mixed& state, std::span<const Half> gradients, int growth_interval,
           const Update& update);
 
