@@ -168,15 +168,22 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
                   "the global batch."};
   const std::int64_t sent =
       std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
-  // One more number per step: the norm may be summed from parts of the gradient.
-  const std::int64_t all_reduced =
-      std::int64_t{4} * 2 * (N - 1) * static_cast<std::int64_t>(problem.n) * steps;
-  if (sent > all_reduced + std::int64_t{4} * 2 * (N - 1) * steps)
-    throw Wrong{fmt::format("{}: the ranks send {} B, and all-reducing the gradient once per step "
-                            "is {} B",
-                            what, sent, all_reduced),
-                "The gradient is accumulated on the rank and all-reduced once per step. The norm "
-                "needs no message: after the all-reduce, all ranks have the same gradient."};
+  const std::int64_t numbers = static_cast<std::int64_t>(problem.n) * steps;
+  std::int64_t reduced = 0;  // numbers
+  for (const Started& each_call : outcome.started[0])
+    if (each_call.operation == "all_reduce")
+      reduced += static_cast<std::int64_t>(each_call.numbers);
+  // One more number per step if no rank has the whole sum: the norm is then summed from parts.
+  const std::int64_t more = reduced < numbers ? steps : 0;
+  if (sent > std::int64_t{4} * 2 * (N - 1) * (numbers + more) || reduced > numbers)
+    throw Wrong{
+        fmt::format("{}: the ranks send {} B and all-reduce {}. Once per step, the gradient "
+                    "is {}, which takes {} B",
+                    what, sent, count_of(reduced, "number"), count_of(numbers, "number"),
+                    std::int64_t{4} * 2 * (N - 1) * numbers),
+        "The gradient is accumulated on the rank and all-reduced once per step. The norm "
+        "needs no message: after the all-reduce, all ranks have the same gradient."};
+  expect_nothing_empty(what, outcome);
   const auto end_of_norms = outcome.results[0].begin() + steps;
   return {{outcome.results[0].begin(), end_of_norms}, {end_of_norms, outcome.results[0].end()}};
 }
