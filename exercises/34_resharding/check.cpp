@@ -194,6 +194,7 @@ void check_one(Check& check, const Case& sizes) {
                     why_not(vector, r, i, found)};
   }
   check_costs(what, sizes, outcome);
+  expect_nothing_empty(what, outcome);
   if (N == 4 && M == 3 && check.picture().text.empty())
     check.show("Your run from 4 to 3 shards: to whom each rank sends.", draw(outcome.rows));
 }
@@ -217,7 +218,8 @@ void check(Check& check) {
                             {8, 3, 20},
                             {2, 2, 0},
                             {8, 7, 1000},
-                            {7, 8, 99}})
+                            {7, 8, 99},
+                            {9, 11, 50}})
     check_one(check, sizes);
   for (int trial = 0; trial < 8; ++trial)
     check_one(check, {check.number_from(1, 8), check.number_from(1, 8),

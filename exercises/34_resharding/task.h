@@ -16,8 +16,9 @@ namespace lockstep::exercises {
 /// empty Buffer if r is not less than M.
 ///
 /// A rank sends to each other rank exactly the parameters that its old shard and the other's new
-/// shard have in common: no padding, nothing via a third rank, and nothing to itself. At any time,
-/// a rank's Buffers hold at most as many numbers as its old and its new shard have together.
+/// shard have in common: no padding, nothing via a third rank, and nothing to itself. If they have
+/// none in common, no message is sent, not even an empty one. At any time, a rank's Buffers hold at
+/// most as many numbers as its old and its new shard have together.
 Buffer reshard(World& world, std::size_t P, int N, int M, Buffer old);
 
 }  // namespace lockstep::exercises
