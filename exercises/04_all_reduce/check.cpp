@@ -194,7 +194,7 @@ void check_one(Check& check, bool reduces, int N, int elements) {
 
 void check(Check& check) {
   for (const bool reduces : {false, true})
-    for (const int N : {2, 3, 4, 1, 8})
+    for (const int N : {2, 3, 4, 1, 8, 11})
       for (const int elements : {N, 3 * N, 3 * N + 1, 4 * N - 1, N - 1})
         check_one(check, reduces, N, elements);
 }
