@@ -15,26 +15,26 @@ shift 2
 kinds='
 exit                    4  exit code 0 before the check was over
 print_for_ever          4  prints more than 64 MB                      mpi  4  prints more than 64 MB|rank 0: has waited
-fork_holds_pipe         0  5 cases are right
+fork_holds_pipe         0  6 cases are right
 allocate_100_gb         4  hostile.cpp:[0-9]*: asks for 100.0 GB
 throw_escapes           4  red: \\x1b\[31m, title: \\x1b\]0;a title\\x07
 abort                   4  signal 6 \(Aborted\) before the check was over
 exit_in_atexit          4  they should return
-print_much              0  and 616[0-9]* more lines.*5 cases are right
+print_much              0  and 616[0-9]* more lines.*6 cases are right
 static_exit             4  exit code 0 before the check began
 stack_overflow          4  hostile.cpp:[0-9]*: needs more memory on the stack
 _exit                   4  exit code 0 before the check was over
 quick_exit              4  exit code 0 before the check was over
 exit_in_thread          4  exit code 0 before the check was over
 exit_in_destructor      4  they should return
-print_escapes           0  \\x1b\[2J\\x1b\]0;a title\\x07\\x9b\[31m\\xc2\\x9b\[31m.*5 cases are right
-fork_daemon             0  5 cases are right
-close_all               0  5 cases are right                           mpi  4  has not returned|has waited|on rank
+print_escapes           0  \\x1b\[2J\\x1b\]0;a title\\x07\\x9b\[31m\\xc2\\x9b\[31m.*6 cases are right
+fork_daemon             0  6 cases are right
+close_all               0  6 cases are right                           mpi  4  has not returned|has waited|on rank
 loop                    4  has not returned within                     mpi  4  has not returned within|rank 0: has waited
 print_one_line_for_ever 4  prints more than 64 MB                      mpi  4  prints more than 64 MB|rank 0: has waited
 print_errors_for_ever   4  prints more than 64 MB                      mpi  4  prints more than 64 MB|rank 0: has waited
 print_a_verdict         4  they should return
-write_everywhere        0  5 cases are right
+write_everywhere        0  6 cases are right
 exit_3                  4  exit code 3 before the check was over
 exit_4                  4  exit code 4 before the check was over
 exec                    4  exit code 0 before the check was over
@@ -62,24 +62,24 @@ negative_size           4  rank 1 of 3: .*vector
 outside_buffer          4  hostile.cpp:[0-9]*: reads or writes outside a buffer
 free_twice              4  hostile.cpp:[0-9]*: frees the same memory twice
 overflow_int            4  hostile.cpp:[0-9]*: signed integer overflow
-limit_descriptors       0  5 cases are right
-limit_file_size         0  5 cases are right
+limit_descriptors       0  6 cases are right
+limit_file_size         0  6 cases are right
 limit_cpu               4  signal 24 \(CPU time limit exceeded\)
-fork_and_wait           0  5 cases are right
-fork_goes_on            0  5 cases are right                           mpi  -  both copies use the same MPI
+fork_and_wait           0  6 cases are right
+fork_goes_on            0  6 cases are right                           mpi  -  both copies use the same MPI
 fork_prints_for_ever    4  prints more than 64 MB                      mpi  4  prints more than 64 MB|rank 0: has waited
 fork_deadlock           4  has not returned within                     mpi  4  has not returned within|rank 0: has waited
 fork_many               4  more than 200 processes
-session                 0  5 cases are right
-threads                 0  5 cases are right
-thread_detached         0  5 cases are right
+session                 0  6 cases are right
+threads                 0  6 cases are right
+thread_detached         0  6 cases are right
 thread_loops            4  has not returned within                     mpi  4  has not returned within|rank 0: has waited
 thread_crashes_later    4  signal 6 \(Aborted\) before the check was over
 lock_twice              4  has not returned within                     mpi  4  has not returned within|rank 0: has waited
-close_output            0  5 cases are right
-redirect_output         0  5 cases are right
-delete_folder           0  5 cases are right
-read_input              0  5 cases are right
+close_output            0  6 cases are right
+redirect_output         0  6 cases are right
+delete_folder           0  6 cases are right
+read_input              0  6 cases are right
 static_throw            4  from a static object.*signal 6 \(Aborted\) before the check began
 static_loop             4  has not returned within
 destructor_aborts       4  All cases are right, but then it was ended by signal 6
