@@ -121,8 +121,11 @@ std::string parameter_that_counts_wrongly(const Whole& whole, double found) {
       for (const int times : {2, 0, whole.sizes.tp, whole.sizes.dp})
         if (times != 1 && is_near(found, std::sqrt(norm * norm + (times - 1) * its)))
           return fmt::format(
-              "This is the norm with the gradient of {} {}. Each number counts once.", each.name,
-              times == 0 ? "left out" : fmt::format("counted {} times", times));
+              "This is the norm with the gradient of {} {}. Each number counts once{}.", each.name,
+              times == 0 ? "left out" : fmt::format("counted {} times", times),
+              times == whole.sizes.tp && !each.divided
+                  ? ": every rank along tp has a copy of this gradient, and only one may count"
+                  : "");
     }
   return "";
 }
@@ -163,6 +166,9 @@ std::string why_not_norm(const Whole& whole, int stage, int t, double found) {
         "Everything is counted {} times, once for each rank along dp. After data parallelism has "
         "averaged the gradients, these ranks have the same ones: don't add along dp.",
         dp);
+  if (dp > 1 && (is_near(found, norm_of(whole) * dp) || is_near(found, norm_of(whole) / dp)))
+    return "The gradients are added or averaged along dp once more. Data parallelism has already "
+           "averaged them: the norm is that of the gradients as they are.";
   if (dp > 1 && tp > 1 && is(dp * (parts + tp * copies)))
     return "Copies are counted more than once: everything once for each rank along dp, and what is "
            "not divided also once for each rank along tp.";
@@ -446,7 +452,8 @@ void check(Check& check) {
                             {1, 4, 2, 7},
                             {2, 1, 4, 400},
                             {4, 2, 1, 5},
-                            {1, 8, 1, 200}})
+                            {1, 8, 1, 200},
+                            {2, 2, 3, 5}})
     for (const double limit_by_norm : {0.5, 2.0, 0.99}) check_one(check, sizes, limit_by_norm);
 }
 
