@@ -235,8 +235,8 @@ class RankCheck {
     if (const auto as_f16 = rounded(right); as_f16 != right && std::ranges::equal(found, as_f16))
       return {
           what,
-          "The gradients without their scale are numbers in f16: some are too small for it, and "
-          "become 0. That is why they were scaled. Widen them with to_float() first, and then "
+          "These gradients were rounded to f16 after unscaling, and some became 0: they are too "
+          "small for f16, which is why they were scaled. Widen them with to_float() first, then "
           "divide by the scale in f32."};
     float factor = 0;
     for (std::size_t i = 0; i < right.size(); ++i)
