@@ -292,6 +292,7 @@ void check(Check& check) {
   check_one(check, 2, {3, 1, 7, 5}, 6);
   check_one(check, 3, {2}, 100);
   check_one(check, 4, {400, 0, 800, 400, 400, 4}, 800);
+  check_one(check, 11, {5, 30, 12}, 24);
   for (int trial = 0; trial < 6; ++trial) {
     std::vector<int> sizes;
     for (int layer = check.number_from(1, 8); layer > 0; --layer)
