@@ -274,6 +274,7 @@ void check(Check& check) {
   check_one(check, 4, {8, 4, 12});
   check_one(check, 4, {5, 1, 9, 2});
   check_one(check, 8, {7, 80, 33, 64, 15});
+  check_one(check, 11, {9, 30, 11});
 }
 
 }  // namespace lockstep::exercises
