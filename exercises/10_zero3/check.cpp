@@ -245,6 +245,7 @@ void check(Check& check) {
   check_one(check, 4, {8, 4, 1200, 16, 400, 4});
   check_one(check, 4, {5, 1, 9, 2, 3});
   check_one(check, 8, {1, 7, 80, 33, 64, 15});
+  check_one(check, 11, {9, 30, 11});
   const Outcome outcome = check_one(check, 4, {320, 320, 320, 320});
   check.show("Your run on 4 ranks: while a layer computes, the messages bring the next one.",
              draw(outcome.rows));
