@@ -406,7 +406,8 @@ void check(Check& check) {
                             {3, 2, 2, 7, 3},
                             {1, 2, 3, 4, 3},
                             {4, 3, 2, 3, 4},  // one rank has no columns
-                            {8, 1, 1, 11, 1}})
+                            {8, 1, 1, 11, 1},
+                            {11, 2, 2, 24, 3}})
     check_one(check, sizes);
   for (int trial = 0; trial < 4; ++trial)
     check_one(check, {check.number_from(1, 8), check.number_from(1, 4), check.number_from(1, 3),
