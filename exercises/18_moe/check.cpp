@@ -396,7 +396,8 @@ void check(Check& check) {
                             {4, 8, 3, {3, 4, 2, 3}, Router::two_experts},
                             {4, 8, 1, {0, 0, 0, 0}},
                             {4, 4, 1, {1, 0, 7, 2}},
-                            {8, 16, 2, {3, 1, 4, 1, 5, 9, 2, 6}}})
+                            {8, 16, 2, {3, 1, 4, 1, 5, 9, 2, 6}},
+                            {11, 22, 2, {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5}}})
     check_one(check, sizes);
   for (int trial = 0; trial < 6; ++trial) {
     Case sizes{check.number_from(1, 6), 0, check.number_from(1, 5), {}};
