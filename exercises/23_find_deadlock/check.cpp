@@ -238,7 +238,8 @@ void check(Check& check) {
                            {3, 3, 1},
                            {3, 8, 4},
                            {8, 4, 1},
-                           {4, 8, 5}})
+                           {4, 8, 5},
+                           {11, 4, 1}})
     check_one(check, each);
   for (int trial = 0; trial < 8; ++trial)
     check_one(check, {check.number_from(1, 6), check.number_from(1, 9),
