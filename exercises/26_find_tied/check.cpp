@@ -318,6 +318,7 @@ void check(Check& check) {
   check_one(check, 1, 3, 2);
   check_one(check, 4, 5, 3);
   check_one(check, 8, 4, 1);
+  check_one(check, 11, 3, 2);
   // Enough numbers that copies with different rounding differ somewhere.
   for (int trial = 0; trial < 12; ++trial) check_one(check, check.number_from(2, 8), 3, 3);
 }
