@@ -87,7 +87,7 @@ std::string diagnose_places(const Letters& letters) {
 }  // namespace
 
 void check(Check& check) {
-  for (const int N : {2, 3, 1, 4, 5, 8})
+  for (const int N : {2, 3, 1, 4, 5, 8, 11})
     for (const int size : {1, 3, 0, 200}) {
       const auto n = static_cast<std::size_t>(size);
       std::vector<std::vector<float>> blocks;
