@@ -135,19 +135,17 @@ std::vector<std::vector<float>> gather(World& world, const std::vector<float>& m
 std::vector<float> attend(World& world, const Packing& packing, const Head& inputs) {
   const std::vector<int> positions = positions_of(world.rank(), packing.N, packing.documents);
   if (positions.size() > static_cast<std::size_t>(packing.length))
-    throw Wrong{
-        fmt::format("{}: rank {} has {} positions", packing.what(), world.rank(), positions.size()),
-        fmt::format("The whole sequence has {} positions, and each rank has {} of them.",
-                    packing.length, packing.length / packing.N)};
+    throw Wrong{fmt::format("rank {} has {} positions", world.rank(), positions.size()),
+                fmt::format("The whole sequence has {} positions, and each rank has {} of them.",
+                            packing.length, packing.length / packing.N)};
   std::vector<float> block;
   for (const int position : positions) {
     if (position < 0 || position >= packing.length)
-      throw Wrong{
-          fmt::format("{}: rank {} has position {}", packing.what(), world.rank(), position),
-          fmt::format("The positions are 0 to {}: the documents follow one another, and "
-                      "the first token of a document comes after the last one of the "
-                      "document before.",
-                      packing.length - 1)};
+      throw Wrong{fmt::format("rank {} has position {}", world.rank(), position),
+                  fmt::format("The positions are 0 to {}: the documents follow one another, and "
+                              "the first token of a document comes after the last one of the "
+                              "document before.",
+                              packing.length - 1)};
     const auto i = static_cast<std::size_t>(position);
     block.insert(block.end(), {static_cast<float>(position), inputs.k[i][0], inputs.k[i][1],
                                inputs.v[i][0], inputs.v[i][1]});

@@ -38,6 +38,7 @@ for answer in "$folder/../../tests/exercises/$name/wrong"/*.cpp; do
     judge "$programs/exercise_$name-wrong-$what"
     claim "$name, $what: is rejected" ended 4
     claim "$name, $what: its diagnosis" says "$(sed -n '1s,^// diagnosis: ,,p' "$answer")"
+    claim "$name, $what: names the case once" [ -z "$(grep -E '^✗ (.+): \1: ' <<<"$out")" ]
   done
 done
 claim "$name: at least one wrong answer was there" [ "$wrong" -ge "$(portion_of 4 1)" ]
