@@ -33,38 +33,120 @@ void forget_outdated(const Place& place, const Exercise& exercise) {
   std::ofstream{built, std::ios::binary} << content;
 }
 
-/// Shows the first two errors in the answer, each with its lines. Returns "" if there are none.
-std::string own_errors(const std::string& log, const std::string& file) {
-  std::istringstream lines{log};
-  std::string shown;
-  int errors = 0, more = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with(file + ":")) {
-      const auto after = line.find_first_not_of("0123456789:", file.size() + 1);
-      if (line.compare(std::min(after, line.size()), 6, " error") == 0)
-        more = ++errors <= 2 ? 3 : 0;
-    }
-    if (more-- > 0) shown += line + "\n";
-  }
-  return shown;
+/// Returns the line number after "FILE:" in `text`; "" if there is none.
+std::string line_of(const std::string& file, const std::string& text) {
+  const auto at = text.find(file + ":");
+  if (at == std::string::npos) return "";
+  const auto begin = at + file.size() + 1;
+  return text.substr(begin, text.find_first_not_of("0123456789", begin) - begin);
 }
 
+/// Whether an "error", a "warning" or a "note" begins here: "FILE:LINE:COLUMN: error: ...".
+bool begins(const std::string& kind, const std::string& line) {
+  return !line.starts_with(" ") && !line_of(line.substr(0, line.find(':')), line).empty() &&
+         line.find(kind + ": ") != std::string::npos;
+}
+
+/// Returns the symbol after one of these words of GNU's linker or LLVM's; "" if there is none.
+std::string symbol_after(const std::string& line, std::initializer_list<std::string> words) {
+  for (const std::string& word : words)
+    if (const auto at = line.find(word); at != std::string::npos) {
+      const std::string rest = line.substr(at + word.size());
+      const bool is_quoted = rest.starts_with("`") || rest.starts_with("'");
+      return is_quoted ? rest.substr(1, rest.find('\'', 1) - 1) : rest;
+    }
+  return "";
+}
+
+/// Whether task.h declares a function with the name of this symbol: "lockstep::exercises::f(int)".
+bool is_in_task(const Exercise& exercise, const std::string& symbol) {
+  const std::string head = symbol.substr(0, symbol.find('('));
+  const auto before = head.find_last_of(": ");
+  const std::string name = before == std::string::npos ? head : head.substr(before + 1);
+  std::ifstream task{exercise.folder / "task.h"};
+  for (std::string line; std::getline(task, line);)
+    if (!line.starts_with("//") && (" " + line).find(" " + name + "(") != std::string::npos)
+      return true;
+  return false;
+}
+
+/// Explains the linker's first error, a symbol that is missing or defined twice. Returns "" if
+/// there is none.
+std::string linker_error(const Exercise& exercise, const std::vector<std::string>& lines) {
+  const std::string file = exercise.file("answer.cpp");
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::string line = line_of(file, lines[i]);
+    for (std::size_t j = i; line.empty() && j < std::min(i + 3, lines.size()); ++j)
+      if (lines[j].starts_with(">>>")) line = line_of(file, lines[j]);  // LLVM's
+    const std::string place = line.empty() ? file : file + ":" + line;
+    std::string symbol = symbol_after(lines[i], {"undefined reference to ", "undefined symbol: "});
+    if (!symbol.empty() && is_in_task(exercise, symbol))
+      return fmt::format(
+          "Your answer compiles, but it does not define a function that {} declares:\n  {}\n"
+          "The namespace, the name and the types must be the same.\n",
+          exercise.file("task.h"), symbol);
+    if (!symbol.empty())
+      return fmt::format("Your answer compiles, but it uses a name that nothing defines:\n{}: {}\n",
+                         place, symbol);
+    symbol = symbol_after(lines[i], {"multiple definition of ", "duplicate symbol: "});
+    if (!symbol.empty())
+      return fmt::format(
+          "Your answer compiles, but it defines a name that Lockstep defines, too; rename yours:\n"
+          "{}: {}\n",
+          place, symbol);
+  }
+  return "";
+}
+
+/// Returns the compiler's first error with its source lines and, if it is in another file, the line
+/// of the answer that led there; "" if there is none.
+std::string compiler_error(const Exercise& exercise, const std::vector<std::string>& lines) {
+  const std::string file = exercise.file("answer.cpp");
+  const auto error =
+      std::ranges::find_if(lines, [](const std::string& line) { return begins("error", line); });
+  if (error == lines.end()) return "";
+  const bool is_own = error->starts_with(file + ":");
+  std::string text = *error + "\n";
+  constexpr int most = 8;  // lines, of which the notes are only shown for an error in the answer
+  for (auto next = error + 1; next != lines.end() && next - error < most; ++next) {
+    if (!next->starts_with(" ") && !(is_own && begins("note", *next))) break;
+    text += *next + "\n";
+  }
+  if (is_own) return text;
+
+  // GCC says before the error where it comes from, and Clang after it.
+  const auto is_other = [](const std::string& line) {
+    return begins("error", line) || begins("warning", line);
+  };
+  auto first = error;
+  while (first != lines.begin() && !is_other(*(first - 1))) --first;
+  const auto last = std::find_if(error + 1, lines.end(), is_other);
+  std::string number;
+  for (const char* words : {"required from", "requested here", "from "})
+    for (auto at = first; number.empty() && at != last; ++at)
+      if (at->find(words) != std::string::npos) number = line_of(file, *at);
+  if (number.empty()) return text;
+  std::string source;
+  std::ifstream answer{exercise.answer()};
+  for (int i = std::atoi(number.c_str()); i > 0; --i) std::getline(answer, source);
+  return text + fmt::format("This comes from {}:{}:\n{}\n", file, number, source);
+}
+
+/// Explains why the answer does not compile, from the log of its build.
 void show_errors(const Place& place, const Exercise& exercise) {
   const fs::path path = place.build / "build.log";
   std::string log = content_of(path);
   const std::string root = place.root.string() + "/";
   for (auto at = log.find(root); at != std::string::npos; at = log.find(root, at))
     log.erase(at, root.size());
-  if (const std::string errors = own_errors(log, exercise.file("answer.cpp")); !errors.empty())
-    fmt::print(stderr, "Your answer does not compile:\n{}", errors);
-  else if (log.find("undefined reference") != std::string::npos)
-    fmt::print(stderr,
-               "Your answer compiles, but a function is missing: {} declares it, in the namespace\n"
-               "lockstep::exercises, and the name and the types must be the same.\n",
-               exercise.file("task.h"));
-  else
-    fmt::print(stderr, "Building failed; all of it is in {}\n",
-               path.lexically_relative(place.root).string());
+  std::vector<std::string> lines;
+  std::istringstream stream{log};
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::string text = compiler_error(exercise, lines);
+  if (!text.empty()) text = "Your answer does not compile:\n" + text;
+  if (text.empty()) text = linker_error(exercise, lines);
+  if (text.empty()) text = "Building your answer failed.\n";
+  fmt::print(stderr, "{}(all messages: {})\n", text, path.lexically_relative(place.root).string());
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ struct Place {
   bool has_built_a_check() const;
 };
 
-/// Builds the learner's answer with ./lockstep. Prints the compiler's errors at the learner's own
-/// lines and returns false if it does not compile. Exits if anything else fails.
+/// Builds the learner's answer with ./lockstep. Prints the first error and returns false if the
+/// answer does not compile. Exits if anything else fails.
 bool build_answer(const Place& place, const Exercise& exercise, bool on_gpu);
 
 /// Has the built answer judged by exercises/supervise, which prints the verdict, and returns its

@@ -125,9 +125,37 @@ lockstep check
 claim 'a compiler error: exit code 1' ended 1
 claim 'a compiler error: at its line' says 'exercises/01_two/answer.cpp:1:26: error:'
 claim 'a compiler error: no path of the machine' says_no "$house/exercises/01_two/answer.cpp:1"
-write 01_two 'int other(int) { return 2; }'
-lockstep check
-claim 'a missing function is explained' says 'a function is missing: exercises/01_two/task.h'
+claim 'a compiler error: where the others are' says '(all messages: build/release/build.log)'
+does_not_compile() { # WHAT CODE LINE...: the answer with this code is rejected, and the messages have these lines
+  write 01_two "$2"
+  lockstep check
+  claim "$1: exit code 1" ended 1
+  local line
+  for line in "${@:3}"; do claim "$1: says $line" says "$line"; done
+  claim "$1: no path of the machine" says_no "$house"
+}
+does_not_compile 'a missing header' '#include "missing.h"' \
+  $'does not compile:\nexercises/01_two/answer.cpp:1:10: fatal error: missing.h'
+does_not_compile 'an error in a template of the library' $'#include <algorithm>\n#include <vector>
+struct S {};\nint answer(int) {\n  std::vector<S> all(3);\n  std::sort(all.begin(), all.end());\n  return 2;\n}' \
+  $'does not compile:\n/' ": error: no match for 'operator<'" \
+  $'This comes from exercises/01_two/answer.cpp:6:\n  std::sort(all.begin(), all.end());\n'
+echo 'int answer(int input' >"$house/exercises/01_two/task.h"
+does_not_compile 'an error in a header of Lockstep' '#include "task.h"' $'does not compile:\nexercises/01_two/task.h:1:' \
+  $'This comes from exercises/01_two/answer.cpp:1:\n#include "task.h"\n'
+cp "$house/exercises"/{02_three,01_two}/task.h
+does_not_compile 'a missing brace' $'int answer(int) {\n  return 2;\n' \
+  "answer.cpp:2:12: error: expected '}' at end of input" "answer.cpp:1:17: note: to match this '{'"
+does_not_compile 'a function twice' $'int answer(int) { return 2; }\nint answer(int) { return 2; }' \
+  $'does not compile:\nexercises/01_two/answer.cpp:2:5: error: redefinition' 'answer.cpp:1:5: note:'
+missing=$'it does not define a function that exercises/01_two/task.h declares:\n  answer(int)\n'
+does_not_compile 'a missing function' 'int other(int) { return 2; }' "$missing"
+does_not_compile 'another signature' 'int answer(double) { return 2; }' "$missing"
+does_not_compile 'an undefined function of its own' $'int helper(int);\nint answer(int n) {\n  return helper(n);\n}' \
+  $'it uses a name that nothing defines:\nexercises/01_two/answer.cpp:3: helper(int)\n'
+claim 'an undefined function of its own: task.h is not named' says_no task.h
+does_not_compile 'a name of Lockstep' $'int answer(int) { return 2; }\nint main() {}' \
+  $'it defines a name that Lockstep defines, too; rename yours:\nexercises/01_two/answer.cpp:2: main\n'
 write 01_two $'#include <vector>\nint answer(int n) {\n  std::vector<int> v(3);\n  return v[n + 2];\n}'
 lockstep check
 claim 'out of bounds: exit code 1' ended 1
