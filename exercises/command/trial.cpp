@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -132,6 +133,23 @@ std::string compiler_error(const Exercise& exercise, const std::vector<std::stri
   return text + fmt::format("This comes from {}:{}:\n{}\n", file, number, source);
 }
 
+/// Explains an error that names no line of a source. A compiler that reaches a limit of
+/// ./lockstep build-answer says so, or says nothing.
+std::string other_error(const std::vector<std::string>& lines) {
+  const auto error = std::ranges::find_if(lines, [](const std::string& line) {
+    return line.find("error: ") != std::string::npos || line.find("ERROR: ") != std::string::npos;
+  });
+  const bool is_limit = error == lines.end() ||
+                        std::ranges::any_of(std::array{"CPU time limit", "Killed", "out of memory"},
+                                            [&](const char* words) {
+                                              return error->find(words) != std::string::npos;
+                                            });
+  if (!is_limit) return "Building your answer failed:\n" + *error + "\n";
+  return "Compiling your answer takes more than 120 s of computing or 8 GB of memory: does a "
+         "template\n"
+         "or a constexpr function never end?\n";
+}
+
 /// Explains why the answer does not compile, from the log of its build.
 void show_errors(const Place& place, const Exercise& exercise) {
   const fs::path path = place.build / "build.log";
@@ -145,7 +163,7 @@ void show_errors(const Place& place, const Exercise& exercise) {
   std::string text = compiler_error(exercise, lines);
   if (!text.empty()) text = "Your answer does not compile:\n" + text;
   if (text.empty()) text = linker_error(exercise, lines);
-  if (text.empty()) text = "Building your answer failed.\n";
+  if (text.empty()) text = other_error(lines);
   fmt::print(stderr, "{}(all messages: {})\n", text, path.lexically_relative(place.root).string());
 }
 

@@ -25,6 +25,7 @@ add_custom_target(supervise COMMAND ${CMAKE_COMMAND} -E create_symlink $ENV{SUPE
 add_custom_target(check_command COMMAND ${CMAKE_COMMAND} -E create_symlink $ENV{CHECK_COMMAND} check_command)
 file(GLOB answers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} */answer.cpp)
 foreach(exercise 01_two 02_three)
+  add_custom_target(shared_${exercise})
   if(${exercise}/answer.cpp IN_LIST answers)
     add_executable(exercise_${exercise} ${exercise}/answer.cpp main.cpp
       $ENV{SOURCE_DIR}/exercises/frame/report.cpp)
@@ -156,6 +157,11 @@ does_not_compile 'an undefined function of its own' $'int helper(int);\nint answ
 claim 'an undefined function of its own: task.h is not named' says_no task.h
 does_not_compile 'a name of Lockstep' $'int answer(int) { return 2; }\nint main() {}' \
   $'it defines a name that Lockstep defines, too; rename yours:\nexercises/01_two/answer.cpp:2: main\n'
+export LOCKSTEP_ANSWER_SECONDS=3    # of the processor, so that a busy machine changes nothing
+does_not_compile 'a template without end' $'template <int N, long P>\nstruct F { static constexpr long n = F<N - 1, 2 * P>::n + F<N - 1, 2 * P + 1>::n; };
+template <long P>\nstruct F<0, P> { static constexpr long n = P; };\nint answer(int) { return F<40, 1>::n; }' \
+  'Compiling your answer takes more than 120 s of computing or 8 GB of memory'
+unset LOCKSTEP_ANSWER_SECONDS
 write 01_two $'#include <vector>\nint answer(int n) {\n  std::vector<int> v(3);\n  return v[n + 2];\n}'
 lockstep check
 claim 'out of bounds: exit code 1' ended 1
