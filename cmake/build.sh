@@ -198,7 +198,7 @@ progress() { # TARGETS
   while true; do
     if IFS= read -r -t 1 line; then
       [[ $line =~ $step ]] || continue
-      at="${BASH_REMATCH[1]}, ${BASH_REMATCH[3]}"
+      at="${BASH_REMATCH[1]/\// of } files, ${BASH_REMATCH[3]}"
       if [[ $line =~ $unity ]]; then
         case ${BASH_REMATCH[1]} in
           test) at="${at%,*}, tests/${BASH_REMATCH[2]}, part ${BASH_REMATCH[4]}" ;;
@@ -209,11 +209,11 @@ progress() { # TARGETS
       break
     fi
     if [[ -t 2 ]]; then
-      printf '\r\e[KBuilding: %d s, %.60s' $((SECONDS - begun)) "${at:-starting}" >&2
+      printf '\r\e[KBuilding %.40s: %.40s, %d s' "$1" "${at:-starting}" $((SECONDS - begun)) >&2
     elif [[ -z $said ]]; then
       say "Building $1 (log: build/$preset/build.log)"
     elif (( SECONDS - said >= PROGRESS_SECONDS )); then
-      say "  ${at:-0} after $((SECONDS - begun)) s"
+      say "  ${at:-starting} after $((SECONDS - begun)) s"
     else
       continue
     fi

@@ -208,11 +208,8 @@ int Command::check(const Exercise& exercise) const {
     say("  read    {}", exercise.file("README.md"));
     say("  {}   {}", exercise.is_program() ? "fix  " : "write", exercise.file("answer.cpp"));
     say("  then    {0} check          ({0} check hint  gives the first of three hints)", command);
-    // This is built while the learner reads, so that the first verdict takes no longer than later
-    // ones.
-    if (!place_.has_built_a_check())
-      say("Building what all checks share, once: about a minute on two cores. Read on meanwhile.");
   }
+  // What all checks share is built while the learner reads.
   if (!build_answer(place_, exercise, request_.on_gpu)) return 1;
   // For a program with a bug, the verdict on the stub is the learner's starting point.
   if (exercise.is_untouched() && !exercise.is_program()) {

@@ -169,13 +169,6 @@ void show_errors(const Place& place, const Exercise& exercise) {
 
 }  // namespace
 
-bool Place::has_built_a_check() const {
-  if (!fs::exists(build / "exercises")) return false;
-  return std::ranges::any_of(fs::directory_iterator{build / "exercises"}, [](const auto& entry) {
-    return entry.path().filename().string().starts_with("exercise_");
-  });
-}
-
 bool build_answer(const Place& place, const Exercise& exercise, bool on_gpu) {
   forget_outdated(place, exercise);
   std::vector<std::string> words{place.lockstep(), "build-answer", exercise.name()};

@@ -16,7 +16,6 @@ struct Place {
 
   std::filesystem::path lockstep() const { return root / "lockstep"; }
   std::filesystem::path answers() const { return build / "answers"; }  ///< notes about answers
-  bool has_built_a_check() const;
 };
 
 /// Builds the learner's answer with ./lockstep. Prints the first error and returns false if the

@@ -25,7 +25,7 @@ add_custom_target(supervise COMMAND ${CMAKE_COMMAND} -E create_symlink $ENV{SUPE
 add_custom_target(check_command COMMAND ${CMAKE_COMMAND} -E create_symlink $ENV{CHECK_COMMAND} check_command)
 file(GLOB answers CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} */answer.cpp)
 foreach(exercise 01_two 02_three)
-  add_custom_target(shared_${exercise})
+  add_custom_target(shared_${exercise} COMMAND ${CMAKE_COMMAND} -E true COMMENT "Building CXX object shared.cpp.o")
   if(${exercise}/answer.cpp IN_LIST answers)
     add_executable(exercise_${exercise} ${exercise}/answer.cpp main.cpp
       $ENV{SOURCE_DIR}/exercises/frame/report.cpp)
@@ -93,8 +93,17 @@ claim 'hint of the next one: how to get more' says $'check hint'
 claim 'hint of the next one: without its number' says_no 'check hint 02'
 lockstep check hint 1
 claim 'hint of another: how to get more' says 'check hint 01'
-rm "$house/lessons/course.txt" "$house/exercises/progress"
-rm -r "$house/build/release/answers"
+echo '02_three attempts=1 hints=0 solved=2026-11-28T22:36:41Z' >"$house/exercises/progress"
+for next in 01_two 02_three; do
+  rm -rf "$house/build" "$house"/exercises/*/answer.cpp
+  lockstep check
+  claim "a fresh clone: names exercise $next before it builds" [ "${out%%$'\n'*}" = \
+    "The next exercise is ${next%%_*}. Read exercises/$next/README.md while Lockstep builds the check." ]
+  claim "a fresh clone: says what is built" says 'Building what all checks share, once (log: '
+  rm -f "$house/exercises/progress"
+done
+rm -f "$house"/exercises/*/answer.cpp "$house/lessons/course.txt"
+rm -rf "$house/build/release/answers"
 lockstep check
 claim 'at first: not solved' ended 1
 claim 'at first: which exercise' says 'Exercise 01: The number two'

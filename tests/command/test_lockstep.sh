@@ -259,7 +259,7 @@ out=$(bash -c 'say() { printf "%s\n" "$*" >&2; }; preset=release; source "$1"; P
   { sleep 1.2; for i in 1 2 3; do echo "[$i/9] Building CXX object x/y$i.cpp.o"; sleep 1.1; done; } |
     progress "all of it"' _ "$source_dir/cmake/build.sh" 2>&1)
 claim "a build says what it builds before the first file is done" [ "${out%%$'\n'*}" = 'Building all of it (log: build/release/build.log)' ]
-claim "and then how far it is" says '  2/9, y2.cpp.o after '
+claim "and then how far it is" says '  2 of 9 files, y2.cpp.o after '
 out=$(bash -c 'source "$1"; true | progress "all of it"' _ "$source_dir/cmake/build.sh" 2>&1)
 claim "a build with nothing to do says nothing" [ -z "$out" ]
 
