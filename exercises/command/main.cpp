@@ -40,6 +40,7 @@ struct Request {
   std::string action;  ///< "check", or list, hint, watch, reset, all
   std::string name;    ///< an exercise, or words to search for; may be ""
   Words flags;         ///< for the check
+  int hint = 0;        ///< 1, 2 or 3; 0 for the next one
   int seconds = 0;     ///< the check's limit is at least this
   bool on_gpu = false, views = false, reports = false;
 };
@@ -84,12 +85,18 @@ Request parse(const Words& given, const std::string& command) {
   const auto is_any_of = [](const std::string& word, const Words& all) {
     return std::ranges::count(all, word) > 0;
   };
-  if (words.size() == 2 && is_any_of(words[1], {"hint", "watch", "reset"}))  // either order
+  if (words.size() > 1 && is_any_of(words[1], {"hint", "watch", "reset"}))  // either order
     std::swap(words[0], words[1]);
   request.action = "check";
   if (!words.empty() && is_any_of(words[0], {"list", "hint", "watch", "reset", "all"})) {
     request.action = words.front();
     words.erase(words.begin());
+  }
+  if (request.action == "hint" && words.size() == 2) {
+    if (!is_any_of(words[1], {"1", "2", "3"}))
+      throw Refusal(fmt::format("there are the hints 1, 2 and 3, not '{}'", words[1]));
+    request.hint = words[1].front() - '0';
+    words.pop_back();
   }
   if (words.size() > (request.action == "all" ? 0 : 1))
     throw Refusal(
@@ -117,6 +124,7 @@ class Command {
   int list() const;
   int hint(const Exercise& exercise) const;
   int reset(const Exercise& exercise) const;
+  std::string word_for(const Exercise& exercise) const;
   void create_answers() const;
   /// Returns the code of the verdict (frame/report.h), or another one if there is no verdict: the
   /// answer is not written, or does not compile.
@@ -156,19 +164,25 @@ int Command::list() const {
   return 0;
 }
 
-/// Shows the next hint; after the third, the first again.
+/// " 02", or "" for the next exercise, which every verb takes if none is named.
+std::string Command::word_for(const Exercise& exercise) const {
+  const Exercise* next = exercises_.next();
+  return next != nullptr && next->folder == exercise.folder ? "" : " " + exercise.number();
+}
+
+/// Shows the hint that was asked for, or the next one.
 int Command::hint(const Exercise& exercise) const {
-  const fs::path shown = place_.answers() / (exercise.name() + ".hint");
-  const int n = std::atoi(content_of(shown).c_str()) % 3 + 1;
-  fs::create_directories(place_.answers());
-  std::ofstream{shown} << n << '\n';
   Record record = exercises_.record(exercise);
+  const int n = request_.hint > 0 ? request_.hint : std::min(record.hints + 1, 3);
+  if (request_.hint == 0 && record.hints >= 3)
+    say("There is no fourth hint; this is the third again. '{} check hint {} 1' shows the first.",
+        place_.command, exercise.number());
   record.hints = std::max(record.hints, n);
   exercises_.set_record(exercise, record);
   say("Exercise {}, hint {} of 3:\n{}", exercise.number(), n, exercise.hint(n));
-  const bool is_next = exercises_.next() != nullptr && exercises_.next()->folder == exercise.folder;
   if (n < 3)
-    say("  more     {} check hint{}{}", place_.command, is_next ? "" : " " + exercise.number(),
+    say("  more     {} check hint{}{}", place_.command,
+        n < record.hints ? fmt::format(" {} {}", exercise.number(), n + 1) : word_for(exercise),
         n == 2 ? "     (the last one is nearly the answer)" : "");
   return 0;
 }
@@ -207,7 +221,8 @@ int Command::check(const Exercise& exercise) const {
   if (exercise.is_untouched()) {
     say("  read    {}", exercise.file("README.md"));
     say("  {}   {}", exercise.is_program() ? "fix  " : "write", exercise.file("answer.cpp"));
-    say("  then    {0} check          ({0} check hint  gives the first of three hints)", command);
+    say("  then    {0} check{1}          ({0} check hint{1}  gives the first of three hints)",
+        command, word_for(exercise));
   }
   // What all checks share is built while the learner reads.
   if (!build_answer(place_, exercise, request_.on_gpu)) return 1;

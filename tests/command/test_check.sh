@@ -207,10 +207,22 @@ write 01_two $'// A comment alone is no answer.\nint answer(int) { return 0; }'
 lockstep check
 claim 'still not written' says 'exercises/01_two/answer.cpp still calls not_written()'
 
-for word in One Two Three One; do
+for word in One Two Three Three; do
   lockstep check hint
   claim "hint: $word" says "$word"
 done
+claim 'hint: there is no fourth' says "There is no fourth hint; this is the third again. './lockstep check hint 01 1' shows"
+for hint in '1 1 One' '01 2 Two' 'two 3 Three'; do
+  read -r exercise n word <<<"$hint"
+  lockstep check hint "$exercise" "$n"
+  claim "hint $hint" says "Exercise 01, hint $n of 3:"$'\n'"$word"
+done
+claim 'an earlier hint is no fourth' says_no 'fourth'
+lockstep check 1 hint 1
+claim 'an earlier hint: how to see the next' says 'more     ./lockstep check hint 01 2'
+lockstep check hint 1 4
+claim 'hint 4: exit code 2' ended 2
+claim 'hint 4: says so' says "there are the hints 1, 2 and 3, not '4'"
 lockstep check hint 2
 claim 'hint of another exercise' says 'Exercise 02, hint 1 of 3'
 
