@@ -96,21 +96,33 @@ Exercises::Exercises(const fs::path& root) : progress_{root / "exercises" / "pro
   }
 }
 
-const Exercise& Exercises::named(const std::string& name, const std::string& command) const {
-  std::string wanted = lower(name);
+bool is_called(const std::string& word, const std::string& full_name) {
+  std::string wanted = lower(word);
   std::ranges::replace_if(
       wanted, [](char c) { return c == '-' || c == ' '; }, '_');
   const bool is_number =
-      !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+      !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
   if (is_number) {
     wanted.erase(0, std::min(wanted.find_first_not_of('0'), wanted.size()));
     wanted.insert(0, 2 - std::min<std::size_t>(wanted.size(), 2), '0');
   }
+  return full_name.size() > 3 &&
+         (wanted == full_name || wanted == full_name.substr(0, 2) || wanted == full_name.substr(3));
+}
+
+const Exercise& Exercises::named(const std::string& name, const std::string& command) const {
   for (const Exercise& each : all_)
-    if (wanted == each.name() || wanted == each.number() || wanted == each.name().substr(3))
-      return each;
+    if (is_called(name, each.name())) return each;
   throw Refusal(
       fmt::format("there is no exercise '{}'; '{} check list' shows them", name, command));
+}
+
+std::string Exercises::since(const Exercise& exercise) const {
+  const Record past = record(exercise);
+  if (!past.is_solved() || !fs::exists(exercise.answer())) return "";
+  if (exercise.is_untouched()) return "reset since";
+  const bool differs = past.right != fingerprint(content_of(exercise.answer()));
+  return !past.right.empty() && differs ? "changed since" : "";
 }
 
 const Exercise* Exercises::next() const {

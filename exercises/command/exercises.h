@@ -49,6 +49,8 @@ class Exercises {
 
   Record record(const Exercise& exercise) const { return progress_.of(exercise.name()); }
   bool is_solved(const Exercise& exercise) const { return record(exercise).is_solved(); }
+  /// What has happened to the answer since it was right: "changed since", "reset since" or "".
+  std::string since(const Exercise& exercise) const;
   void set_record(const Exercise& exercise, const Record& record) const {
     progress_.set(exercise.name(), record);
   }
@@ -58,6 +60,8 @@ class Exercises {
   std::vector<Exercise> all_;
 };
 
+/// Whether an exercise or a lesson, such as 08_gpipe, is called 8, 08, gpipe or 08_gpipe.
+bool is_called(const std::string& word, const std::string& full_name);
 /// A file's content; "" if it can't be read.
 std::string content_of(const std::filesystem::path& file);
 /// `text` with ASCII letters in lower case.

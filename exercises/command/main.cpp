@@ -146,21 +146,30 @@ class Command {
 };
 
 int Command::list() const {
+  const std::string& word = request_.name;
+  const auto names = [&](const Exercise& each) {
+    return is_called(word, each.name()) || is_called(word, each.lesson);
+  };
+  const auto has = [&](const Exercise& each) {
+    const std::string text = fmt::format("{} {} {}", each.name(), each.title(), each.lesson);
+    return lower(text).find(lower(word)) != std::string::npos;
+  };
+  const bool is_name = std::ranges::any_of(exercises_.all(), names);
   bool found = false;
   std::string lesson;
   for (const Exercise& each : exercises_.all()) {
-    const std::string line = fmt::format("{} {:<27} {}", exercises_.is_solved(each) ? "✓" : " ",
-                                         each.name(), each.title());
-    if (lower(line + each.lesson).find(lower(request_.name)) == std::string::npos) continue;
+    if (!(is_name ? names(each) : has(each))) continue;
     if (each.lesson != lesson) fmt::print("{}lesson {}\n", found ? "\n" : "", each.lesson);
     lesson = each.lesson;
-    fmt::print("{}\n", line);
+    const std::string since = exercises_.since(each);
+    fmt::print("{} {:<27} {}{}\n", exercises_.is_solved(each) ? "✓" : " ", each.name(),
+               each.title(), since.empty() ? "" : " (" + since + ")");
     found = true;
   }
   if (!found)
     throw Refusal(
         fmt::format("no exercise has '{}' in its name, title or lesson; '{} check list' shows all",
-                    request_.name, place_.command));
+                    word, place_.command));
   return 0;
 }
 
@@ -196,10 +205,8 @@ int Command::reset(const Exercise& exercise) const {
         kept.lexically_relative(place_.root).string());
   }
   exercise.reset();
-  Record record = exercises_.record(exercise);
-  record.solved_at.clear();
-  exercises_.set_record(exercise, record);
-  say("{} has been reset.", exercise.file("answer.cpp"));
+  say("{} has been reset. To check it: {} check {}", exercise.file("answer.cpp"), place_.command,
+      exercise.number());
   return 0;
 }
 
@@ -217,6 +224,7 @@ void Command::create_answers() const {
 
 int Command::check(const Exercise& exercise) const {
   const std::string& command = place_.command;
+  const std::string answer = content_of(exercise.answer());
   say("Exercise {}: {}", exercise.number(), exercise.title());
   if (exercise.is_untouched()) {
     say("  read    {}", exercise.file("README.md"));
@@ -240,6 +248,7 @@ int Command::check(const Exercise& exercise) const {
   Record record = exercises_.record(exercise);
   if (code == right_code || code == wrong_code) ++record.attempts;
   if (code == right_code && !record.is_solved()) record.solved_at = present_time();
+  if (code == right_code) record.right = fingerprint(answer);
   exercises_.set_record(exercise, record);
   if (code == right_code) {
     say("  solved   {} of {} exercises", exercises_.solved(), exercises_.all().size());

@@ -81,12 +81,23 @@ claim 'list: both, none solved' [ "$out" = \
 out=$(cd "$house" && ./lockstep check list 2>&1 >/dev/full) code=$?
 claim 'list: a full device as stdout: exit code 1' ended 1
 claim 'list: a full device as stdout: one line' [ "$out" = "lockstep: can't write to stdout: No space left on device" ]
-lockstep check list THREE
-claim 'list: searched' [ "$out" = '  02_three                    The number three' ]
 printf '# lessons\n00_first - 02_three\n01_last 00 01_two\n' >"$house/lessons/course.txt"
 lockstep check list
 claim 'list: in the order of the course, by lesson' [ "$out" = \
   $'lesson 00_first\n  02_three                    The number three\n\nlesson 01_last\n  01_two                      The number two' ]
+for word in first 0 00_First; do
+  lockstep check list "$word"
+  claim "list $word: a lesson" [ "$out" = $'lesson 00_first\n  02_three                    The number three' ]
+done
+lockstep check list 1
+claim 'list 1: the exercise and the lesson with this number, not titles' [ "$out" = \
+  $'lesson 01_last\n  01_two                      The number two' ]
+sed -i 's/two$/two, or three/' "$house/exercises/01_two/README.md"
+lockstep check list three
+claim 'list: a name wins over a word in a title' [ "$out" = $'lesson 00_first\n  02_three                    The number three' ]
+lockstep check list 'OR THREE'
+claim 'list: searched' [ "$out" = $'lesson 01_last\n  01_two                      The number two, or three' ]
+sed -i 's/, or three$//' "$house/exercises/01_two/README.md"
 lockstep check hint
 claim 'the first of the course is next' says 'Exercise 02, hint 1'
 claim 'hint of the next one: how to get more' says $'check hint'
@@ -248,7 +259,13 @@ lockstep check --report
 claim 'report: a solved exercise of unknown time' [ "$(report '(report["solved"], report["exercises"][0]["solved_at"])')" = '(1, None)' ]
 cp "$scratch/new" "$house/exercises/progress"
 lockstep check list
-claim 'list: one is solved' says '✓ 01_two'
+claim 'list: one is solved' says $'✓ 01_two                      The number two\n'
+write 01_two $'int answer(int) { return 2; }\n// changed'
+lockstep check list
+claim 'list: solved, and changed since' says $'✓ 01_two                      The number two (changed since)\n'
+lockstep check 1
+lockstep check list
+claim 'list: right again' says $'✓ 01_two                      The number two\n'
 write 02_three 'int answer(int) { return 2; }'
 lockstep check
 claim 'the next one is checked' says 'Exercise 02'
@@ -269,8 +286,12 @@ claim 'all: counted' says '2 of 2 answers are right.'
 lockstep check reset three
 claim 'reset: the answer is kept' grep -q 'return 2' "$house/build/release/answers/02_three.cpp"
 claim 'reset: done' cmp -s "$house/exercises/02_three/stub.cpp" "$house/exercises/02_three/answer.cpp"
+claim 'reset: how to check it' says './lockstep check 02'
 lockstep check list
-claim 'reset: no longer solved' says '  02_three'
+claim 'reset: has been solved' says '✓ 02_three                    The number three (reset since)'
+claim 'reset: when it was solved remains' grep -q '^02_three .*solved=' "$house/exercises/progress"
+lockstep check 2
+claim 'after a reset: how to check it' says 'then    ./lockstep check 02 '
 # An exercise whose stub is a program with a bug.
 cp "$house/exercises/02_three/stub.cpp" "$scratch/stub.cpp"
 printf '// find the bug\nint answer(int) { return 1; }\n' >"$house/exercises/02_three/stub.cpp"
@@ -293,7 +314,7 @@ claim 'one exercise at a time' says "check takes one exercise at a time"
 lockstep check reset
 claim 'reset needs a name' ended 2
 
-(cd "$house" && timeout 120 ./lockstep check watch >"$scratch/watch" 2>&1 </dev/null) &
+(cd "$house" && timeout 120 ./lockstep check watch 2 >"$scratch/watch" 2>&1 </dev/null) &
 for ((i = 0; i < 600; ++i)); do
   grep -q 'write   exercises/02' "$scratch/watch" 2>/dev/null && break
   sleep 0.1
