@@ -34,7 +34,7 @@ class NativeOnGpu final : public GroupCollectives {
     MarkPtr begun = queue.record();
     call.native(*library_);
     MarkPtr done = queue.record();
-    endpoint_.transport.expect(done);
+    endpoint_.transport.expect({begun, done});
     if (GpuTimeline* timeline = compute.timeline())
       timeline->span({.lane = compute.trace().add_lane(lane_),
                       .span = call.part.span,

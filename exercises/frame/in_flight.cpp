@@ -10,13 +10,15 @@
 #include <string_view>
 
 #include "exercises/frame/check.h"
+#include "exercises/frame/report.h"
 
 namespace lockstep::exercises {
 
 namespace {
 
 // A mark is a quiet NaN. Arithmetic preserves 22 of its bits: 3 for the operation (counted from 1,
-// so that no NaN that arithmetic itself produces is a mark), 3 for the rank, and 16 for the line.
+// so that no NaN that arithmetic itself produces is a mark), 4 for the rank, and 15 for the line.
+static_assert(most_ranks <= 16);
 constexpr std::uint32_t quiet_nan = 0x7fc00000;
 constexpr std::array operations{"send",       "receive",   "all_reduce", "reduce_scatter",
                                 "all_gather", "broadcast", "all_to_all"};
@@ -25,8 +27,8 @@ float mark_of(const Asked& asked, int rank) {
   const auto kind = static_cast<std::uint32_t>(
       std::ranges::find(operations, std::string_view{asked.operation}) - operations.begin() + 1);
   return std::bit_cast<float>(quiet_nan | (kind & 7U) << 19U |
-                              (static_cast<std::uint32_t>(rank) & 7U) << 16U |
-                              std::min<std::uint32_t>(asked.where.line(), 0xffff));
+                              (static_cast<std::uint32_t>(rank) & 15U) << 15U |
+                              std::min<std::uint32_t>(asked.where.line(), 0x7fff));
 }
 
 bool overlap(std::span<const float> one, std::span<const float> other) {
@@ -55,8 +57,8 @@ std::optional<std::string> operation_that_marked(float number) {
   const auto bits = std::bit_cast<std::uint32_t>(number) & 0x7fffffffU;
   const std::uint32_t kind = bits >> 19U & 7U;
   if ((bits & quiet_nan) != quiet_nan || kind == 0) return std::nullopt;
-  return fmt::format("{}() at line {} of rank {}", operations[kind - 1], bits & 0xffffU,
-                     bits >> 16U & 7U);
+  return fmt::format("{}() at line {} of rank {}", operations[kind - 1], bits & 0x7fffU,
+                     bits >> 15U & 15U);
 }
 
 HostNumbers InFlight::Operation::copies() const {

@@ -19,14 +19,17 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// A GPU whose marks are never passed. Once it hangs, it does not answer until it is released.
+/// A GPU on which `operation` has begun and never ends. Once it hangs, it does not answer until it
+/// is released.
+const Marks operation{std::make_shared<Mark>(), std::make_shared<Mark>()};
+
 class StuckGpu final : public StubGpu {
  public:
-  bool passed(const Mark&) override {
+  bool passed(const Mark& mark) override {
     std::unique_lock lock{mutex_};
     ++questions;
     changed_.wait(lock, [this] { return !hangs_; });
-    return false;
+    return &mark == operation.begun.get() && begins;
   }
   void hang(bool hangs) {
     const std::lock_guard lock{mutex_};
@@ -34,6 +37,7 @@ class StuckGpu final : public StubGpu {
     changed_.notify_all();
   }
   std::atomic<int> questions{0};
+  std::atomic<bool> begins{true};
 
  private:
   std::mutex mutex_;
@@ -80,9 +84,26 @@ TEST_CASE("operations that never complete end the run after the patience") {
   AbortedCommunicator communicator;
   NcclWatchdog watchdog{*control, gpu, 0.3};
   watchdog.add(communicator);
-  watchdog.expect(std::make_shared<Mark>());
+  watchdog.expect(operation);
   CHECK(comes_true([&] { return has_failed(watchdog, "waited 0.3 s for its GPU"); }));
   CHECK(comes_true([&] { return communicator.aborted.load(); }));
+}
+
+TEST_CASE("an operation that waits for the rank's own kernels has not stalled") {
+  ThreadFabric fabric{1};
+  const auto control = fabric.endpoint(0);
+  StuckGpu gpu;
+  gpu.begins = false;
+  AbortedCommunicator communicator;
+  NcclWatchdog watchdog{*control, gpu, 0.2};
+  watchdog.add(communicator);
+  watchdog.expect(operation);
+  // It looks 20 times a second: for five times the patience, it has found nothing.
+  const int before = gpu.questions;
+  CHECK(comes_true([&] { return gpu.questions > before + 2 * 20; }));
+  watchdog.check();
+  gpu.begins = true;
+  CHECK(comes_true([&] { return has_failed(watchdog, "waited 0.2 s for its GPU"); }));
 }
 
 TEST_CASE("a driver that does not answer holds up neither the rank nor the end of the run") {
@@ -94,11 +115,11 @@ TEST_CASE("a driver that does not answer holds up neither the rank nor the end o
     NcclWatchdog watchdog{*control, gpu, 0.5};
     watchdog.add(communicator);
     gpu.hang(true);
-    watchdog.expect(std::make_shared<Mark>());
+    watchdog.expect(operation);
     REQUIRE(comes_true([&] { return gpu.questions > 0; }));
     // The rank's own thread keeps running while the watchdog is stuck inside the driver.
     watchdog.check();
-    watchdog.expect(std::make_shared<Mark>());
+    watchdog.expect(operation);
     CHECK(comes_true([&] { return has_failed(watchdog, "has not answered for 0.5 s"); }));
     CHECK(comes_true([&] { return communicator.aborted.load(); }));
     gpu.hang(false);

@@ -34,13 +34,21 @@ struct Connection {
   std::unique_ptr<GpuCommunicator> communicator;
   std::vector<int> ranks;  ///< by member: its rank in the whole run
   bool one_way;            ///< between two pipeline ranks; not batched
+  /// Counted in the order of creation, in which all ranks that share two connections agree.
+  int number;
 
   Connection(std::unique_ptr<GpuCommunicator> communicator_, std::vector<int> ranks_, Gpu& gpu,
-             bool one_way_)
+             bool one_way_, int number_)
       : queue(gpu),
         communicator(std::move(communicator_)),
         ranks(std::move(ranks_)),
-        one_way(one_way_) {}
+        one_way(one_way_),
+        number(number_) {}
+  struct Earlier {
+    bool operator()(const Connection* one, const Connection* other) const {
+      return one->number < other->number;
+    }
+  };
   int member(int rank) const {
     return static_cast<int>(std::ranges::find(ranks, rank) - ranks.begin());
   }
@@ -96,9 +104,9 @@ struct Shared {
   Connection& add_connection(ConnectionKey key, std::vector<int> ranks, bool one_way) {
     auto communicator = join(ranks);
     watchdog->add(*communicator);
-    auto connection =
-        std::make_unique<Connection>(std::move(communicator), std::move(ranks), gpu, one_way);
     std::lock_guard lock{mutex};
+    auto connection = std::make_unique<Connection>(std::move(communicator), std::move(ranks), gpu,
+                                                   one_way, created++);
     return *connections.insert_or_assign(key, std::move(connection)).first->second;
   }
   /// Moves the first released one-way connection to its new key and returns it; null if there is
@@ -134,6 +142,13 @@ struct Shared {
     return *found->second;
   }
 
+  /// Issues an operation of the connection, and has it watched.
+  void watch(Connection& connection, const std::function<void(GpuCommunicator&)>& issue) const {
+    MarkPtr begun = connection.queue.record();
+    issue(*connection.communicator);
+    watchdog->expect({std::move(begun), connection.queue.record()});
+  }
+
   /// Dummy elements, which are sent or received in place of an empty message, so that it still
   /// synchronizes its two sides.
   View dummy_out() const { return {dummies.get(), {1}, DType::i32}; }
@@ -147,6 +162,7 @@ struct Shared {
   std::unique_ptr<NcclWatchdog> watchdog;
   std::unique_ptr<void, std::function<void(void*)>> dummies;
   std::mutex mutex;
+  int created = 0;
   std::map<ConnectionKey, std::unique_ptr<Connection>> connections;
   /// The released one-way connections, by source and destination, in order of release. Both ends
   /// hold the same connections in the same order.
@@ -192,8 +208,14 @@ class NcclTransport final : public Transport {
     Connection& connection = shared_->connection({channel});
     return std::make_unique<NcclCollectives>(*connection.communicator, connection.queue);
   }
+  // Sums a dummy element, so that NCCL connects the ranks now and not in the middle of a step.
   void connect(const std::vector<int>& ranks, int channel, int count) override {
-    for (int i = 0; i < count; ++i) shared_->add_connection({channel + i}, ranks, false);
+    for (int i = 0; i < count; ++i) {
+      Connection& connection = shared_->add_connection({channel + i}, ranks, false);
+      shared_->watch(connection, [&](GpuCommunicator& all) {
+        all.all_reduce(connection.queue.handle(), shared_->dummy_in());
+      });
+    }
   }
   // Connects the lower rank to the higher rank first, then connects the reverse direction, and
   // sends a dummy message each way. NCCL connects two ranks at their first message, and its call is
@@ -207,13 +229,12 @@ class NcclTransport final : public Transport {
       if (!(from == self ? directions.sends : directions.receives)) continue;
       if (shared_->reuse({channel, from, to}) != nullptr) continue;
       Connection& connection = shared_->add_connection({channel, from, to}, ends, true);
-      if (from == self)
-        connection.communicator->send(connection.queue.handle(), shared_->dummy_out(),
-                                      connection.member(peer));
-      else
-        connection.communicator->receive(connection.queue.handle(), shared_->dummy_in(),
-                                         connection.member(peer));
-      shared_->watchdog->expect(connection.queue.record());
+      shared_->watch(connection, [&](GpuCommunicator& pair) {
+        if (from == self)
+          pair.send(connection.queue.handle(), shared_->dummy_out(), connection.member(peer));
+        else
+          pair.receive(connection.queue.handle(), shared_->dummy_in(), connection.member(peer));
+      });
     }
   }
 
@@ -225,7 +246,7 @@ class NcclTransport final : public Transport {
     return post(route, into.data(), into.size(), Direction::receive, free);
   }
 
-  void expect(MarkPtr done) override { shared_->watchdog->expect(std::move(done)); }
+  void expect(Marks marks) override { shared_->watchdog->expect(std::move(marks)); }
   void check() const override {
     shared_->control->check();
     shared_->watchdog->check();
@@ -261,7 +282,9 @@ class NcclTransport final : public Transport {
 
   std::shared_ptr<Shared> shared_;
   std::unique_ptr<Transport> control_worker_;  ///< null if the agent is the rank's own thread
-  std::map<Connection*, std::shared_ptr<MessageBatch>> batches_;  ///< the latest batch of each
+  /// The latest batch of each connection. All ranks submit those of several connections in one
+  /// order: NCCL's kernels wait for one another on the GPU, and could wait in a circle.
+  std::map<Connection*, std::shared_ptr<MessageBatch>, Connection::Earlier> batches_;
 };
 
 class NcclTransport::Message final : public Pending {
@@ -327,7 +350,7 @@ void NcclTransport::submit(Connection& connection, MessageBatch& batch) {
   group.submit();
   batch.marks.done = connection.queue.record();
   batch.submitted = true;
-  shared_->watchdog->expect(batch.marks.done);
+  shared_->watchdog->expect(batch.marks);
 }
 
 void NcclTransport::submit_all() {

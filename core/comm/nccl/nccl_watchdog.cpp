@@ -41,10 +41,10 @@ void NcclWatchdog::add(GpuCommunicator& communicator) {
   watched_.push_back(&communicator);
 }
 
-void NcclWatchdog::expect(MarkPtr done) {
+void NcclWatchdog::expect(Marks marks) {
   std::lock_guard lock{mutex_};
   if (expected_.empty()) last_progress_ = steady_nanoseconds();
-  expected_.push_back(std::move(done));
+  expected_.push_back(std::move(marks));
 }
 
 void NcclWatchdog::check() const {
@@ -102,7 +102,7 @@ void NcclWatchdog::look_for_errors() {
 // Detects a stall. The completion of any operation counts as progress, because a receive that was
 // posted early may legitimately wait for a long time.
 void NcclWatchdog::look_for_progress() {
-  std::vector<MarkPtr> expected;
+  std::vector<Marks> expected;
   {
     const std::lock_guard lock{mutex_};
     expected = expected_;
@@ -110,14 +110,19 @@ void NcclWatchdog::look_for_progress() {
   // Looks without holding the lock: the driver may not answer, and expect() and check() must not
   // block.
   std::vector<const Mark*> passed;
-  for (const MarkPtr& mark : expected)
-    if (gpu_.passed(*mark)) passed.push_back(mark.get());
+  bool one_runs = false;
+  for (const Marks& each : expected) {
+    if (gpu_.passed(*each.done))
+      passed.push_back(each.done.get());
+    else
+      one_runs = one_runs || gpu_.passed(*each.begun);
+  }
   const std::lock_guard lock{mutex_};
-  std::erase_if(expected_, [&](const MarkPtr& mark) {
-    return std::ranges::find(passed, mark.get()) != passed.end();
+  std::erase_if(expected_, [&](const Marks& each) {
+    return std::ranges::find(passed, each.done.get()) != passed.end();
   });
   const std::int64_t now = steady_nanoseconds();
-  if (!passed.empty() || expected_.empty()) last_progress_ = now;
+  if (!passed.empty() || !one_runs) last_progress_ = now;
   if (static_cast<double>(now - last_progress_) * 1e-9 > patience_seconds_)
     throw RunError(fmt::format(
         "rank {} has waited {:g} s for its GPU, which waits for NCCL: a rank that it exchanges "

@@ -13,12 +13,12 @@ namespace lockstep {
 
 /// Watches one rank's pending NCCL operations. NCCL has no time-out: if another rank never arrives,
 /// a kernel on the GPU, or a host thread inside an NCCL call, waits forever. When the run has
-/// failed, or NCCL reports an error, or no operation has completed for `patience_seconds`, the
-/// watchdog aborts all communicators (ncclCommAbort). Blocked threads then continue, and check()
-/// throws an error with the cause. The failure is recorded before the first abort, so that a thread
-/// whose NCCL call fails because of the abort finds the cause in check(). A second thread does the
-/// same if the first one does not return from a call of the GPU's driver or of NCCL for
-/// `patience_seconds`; it only looks at the time.
+/// failed, or NCCL reports an error, or no operation has completed for `patience_seconds` although
+/// one has begun, the watchdog aborts all communicators (ncclCommAbort). Blocked threads then
+/// continue, and check() throws an error with the cause. The failure is recorded before the first
+/// abort, so that a thread whose NCCL call fails because of the abort finds the cause in check(). A
+/// second thread does the same if the first one does not return from a call of the GPU's driver or
+/// of NCCL for `patience_seconds`; it only looks at the time.
 class NcclWatchdog {
  public:
   /// `control` and `gpu` must outlive the watchdog.
@@ -30,8 +30,9 @@ class NcclWatchdog {
 
   /// Watches `communicator`, which must outlive the watchdog.
   void add(GpuCommunicator& communicator);
-  /// Watches a queued operation. The operation has ended when the mark `done` is passed.
-  void expect(MarkPtr done);
+  /// Watches a queued operation. Until the mark `begun` is passed, it waits for this rank's own
+  /// kernels, however long they take; when `done` is passed, it has ended.
+  void expect(Marks marks);
   /// Throws RunError if the run has failed.
   void check() const;
   /// Queries NCCL for errors, and throws RunError if there is one.
@@ -51,8 +52,8 @@ class NcclWatchdog {
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<GpuCommunicator*> watched_;
-  std::vector<MarkPtr> expected_;
-  std::int64_t last_progress_;  ///< in steady-clock nanoseconds
+  std::vector<Marks> expected_;
+  std::int64_t last_progress_;  ///< in steady-clock nanoseconds: one has ended, or none had begun
   std::int64_t last_look_;      ///< when work() last came back from looking
   std::string failure_;
   bool stop_ = false;

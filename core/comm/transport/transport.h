@@ -120,9 +120,8 @@ class Transport {
   virtual void check() const {}
   /// Like check(), but also queries the backend for errors that it has not reported yet.
   virtual void look() const { check(); }
-  /// Watches one of the backend's own collectives. The collective has ended when the mark `done` is
-  /// passed.
-  virtual void expect(MarkPtr /*done*/) {}
+  /// Watches one of the backend's own collectives, which runs between these marks.
+  virtual void expect(Marks /*marks*/) {}
 
   /// Posts a send and returns; if the data is on a GPU and is staged through the host, returns once
   /// it is on the host. The data is ready at `ready`, whose modelled time travels with the message.
