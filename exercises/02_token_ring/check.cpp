@@ -22,7 +22,13 @@ std::string diagnose(const Failure& failure) {
   if (failure.waits_for_finished)
     return "A rank waits for a message that nobody will send, or sends one that nobody will take: "
            "count the sends and the receives of each rank. Each rank needs one of each.";
-  if (!failure.deadlock) return "The run ended with this error before the token was around.";
+  if (!failure.deadlock)
+    return "The run ended with this error before the token was around. The ranks are numbered 0 to "
+           "N - 1, and the ring is closed: the left neighbour of rank 0 is rank N - 1, and the "
+           "right neighbour of rank N - 1 is rank 0.";
+  if (failure.sends + failure.receives == 1)
+    return "With a single rank there is nobody to send to. The token does not travel: return it "
+           "with `mine` added.";
   if (failure.receives == 0)
     return "Every rank sends first. A send ends only when the receiver takes the message, and no "
            "rank gets as far as receiving. Only rank 0 may send first.";

@@ -145,12 +145,17 @@ std::string diagnose_mean(const Batch& batch, int r, const std::vector<float>& f
   }
   if (std::ranges::any_of(found, [](float each) { return std::isnan(each); }))
     return "A number in `gradient` was not a number (NaN) before the call, and it still is: 0 "
-           "times "
-           "NaN is NaN, too. Overwrite what was there.";
-  Exact dirty = sum;
-  for (const auto& before : batch.before)
-    for (std::size_t i = 0; i < dirty.size(); ++i) dirty[i] += static_cast<double>(before[i]);
-  if (is_close(found, dirty, 1 / all))
+           "times NaN is NaN, too. Overwrite what was there.";
+  // With the numbers that `gradient` had before: weighted by samples, or a mean of means.
+  Exact dirty = sum, dirty_means = means;
+  for (std::size_t i = 0; i < dirty.size(); ++i) {
+    dirty_means[i] /= batch.microbatches;
+    for (const auto& before : batch.before) {
+      dirty[i] += static_cast<double>(before[i]);
+      dirty_means[i] += static_cast<double>(before[i]);
+    }
+  }
+  if (is_close(found, dirty, 1 / all) || is_close(found, dirty_means, 1.0 / N))
     return "What was in `gradient` before has been added, too: start with zeros.";
   return "Multiply each microbatch's mean by its number of samples, add up over microbatches and "
          "ranks, and divide once by the number of all samples.";

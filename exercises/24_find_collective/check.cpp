@@ -145,8 +145,8 @@ std::string diagnose_sum(const Case& each, const std::vector<std::vector<Sample>
           found == plus(mine, sum_of(samples[other], with, size)))
         return fmt::format(
             "What rank {} took for the gradient of expert {} is its own gradient of expert {} plus "
-            "that of expert {} on rank {}. Both are of the same size, so no error told that they "
-            "do not belong together. Which all-reduce does each rank call first?",
+            "that of expert {} on rank {}. Both are of the same size, so no error has shown that "
+            "they do not belong together. Which all-reduce does each rank call first?",
             rank, expert, expert, with, other);
   }
   if (found == mine && samples.size() > 1)

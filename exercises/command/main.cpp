@@ -236,7 +236,8 @@ int Command::check(const Exercise& exercise) const {
   if (!build_answer(place_, exercise, request_.on_gpu)) return 1;
   // For a program with a bug, the verdict on the stub is the learner's starting point.
   if (exercise.is_untouched() && !exercise.is_program()) {
-    say("Ready to check your answer.");
+    say("Everything is built. Write your answer, and check it with {} check{}", command,
+        word_for(exercise));
     return 1;
   }
   Words flags = request_.flags;

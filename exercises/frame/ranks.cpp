@@ -242,11 +242,10 @@ RankOutcome run_body(Rank& rank, const Mesh& mesh, int channels, Picoseconds sta
     if (!state.not_awaited.empty())
       throw Wrong{
           fmt::format("rank {} never waits for its {}", rank.id, state.not_awaited),
-          "Such a call only starts an operation. Until wait() of its Work has returned, what "
-          "is received has not arrived, and what is sent is still needed. A Work that is "
-          "destroyed before gives its operation up: one without a name at once, and one "
-          "in whose place another Work is put. Keep every Work until you have waited for "
-          "it."};
+          "Such a call only starts an operation. Until wait() of its Work has returned, received "
+          "numbers have not arrived, and sent ones are still needed. Destroying the Work earlier "
+          "abandons the operation. That happens at once if you give the Work no name, and when you "
+          "assign another Work to its variable. Keep every Work until you have waited for it."};
   };
   try {
     outcome.result = body(world);
