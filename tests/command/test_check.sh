@@ -120,6 +120,7 @@ claim 'at first: not solved' ended 1
 claim 'at first: which exercise' says 'Exercise 01: The number two'
 claim 'at first: what to read' says 'read    exercises/01_two/README.md'
 claim 'at first: what to write' says 'write   exercises/01_two/answer.cpp'
+claim 'at first: what to do once all is built' says $'\nEverything is built. Write your answer, and check it with ./lockstep check'
 claim 'at first: the files are announced' says 'Created exercises/*/answer.cpp'
 claim 'the answers are all that was written' [ "$(files)" = \
   "$(printf '%s\n' "$before" ./exercises/01_two/answer.cpp ./exercises/02_three/answer.cpp | sort)" ]
