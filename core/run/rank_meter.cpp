@@ -113,6 +113,9 @@ void RankMeter::end_phase() {
                   .in_use = rank_.gpu->memory_in_use(),
                   .ours = rank_.memory.current().total(),
                   .queues = rank_.gpu->most_queues()};
+  const Transport::Communicators communicators = rank_.transport->communicators();
+  results_.gpu.communicators = communicators.count;
+  results_.gpu.communicator_bytes = communicators.bytes;
   if (GpuTimeline* timeline = rank_.compute.timeline()) {
     timeline->drain();
     results_.gpu.late = timeline->uncertainty();

@@ -19,6 +19,8 @@ small=(--data "$scratch/text" --trace "$scratch/run" --device cuda --steps 3 --h
 lesson() { # NAME LAYERS FLAGS...: runs it with "${small[@]}"; sets $out, $err and $code
   local program=("$lessons"/lesson_"$1"_*) layers=$2
   shift 2
+  # The emulator's GPUs belong to one process, so --launch auto does not do.
+  [[ " $* " == *' --launch '* ]] || set -- "$@" --launch threads
   rm -rf "$scratch/run"
   # A longer limit than that of `run`, because two cores may be busy with other tests.
   timeout -k 2 100 "${program[0]}" "${small[@]}" --layers "$layers" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
@@ -81,11 +83,16 @@ for name in $(portion 2 05 12 07 02 03 04 06 13); do
   lesson "$name" 2 --ranks 2 --batch 4 --microbatches 1 --comm ring
   claim "lesson $name by our rings over NCCL: good" ended 0
 done
+if ((has_mpi == 1)); then
+  lesson 09 2 --launch auto --ranks 2 --microbatches 2 --batch 4
+  claim 'ranks with a GPU each are processes unless the user wants threads' complains 'join threads of one process'
+fi
 lesson 09 4 --ranks 4 --microbatches 4 --batch 4 --verbose
 claim '1F1B by NCCL: good' ended 0
 claim '1F1B by NCCL: every bit is that of one GPU' says 'bitwise equal'
 claim '1F1B by NCCL: the table of places' grep -qE '^ +3 +[^ ]+ +3 ' <<<"$out"
 claim '1F1B by NCCL: streams of a rank' says "CUDA streams of each rank, without NCCL's own: 6, 8, 8, 6"
+claim '1F1B by NCCL: the communicators are counted' says "NCCL's communicators: 6 on the rank that has most"
 claim 'a trace of GPUs has messages' grep -q '"name":"recv"' "$scratch/run/trace.json"
 lesson 08 3 --ranks 3 --microbatches 2 --batch 4 --clock modelled
 claim 'GPipe on three GPUs, on the modelled clock: good' ended 0
@@ -131,9 +138,9 @@ gpus 4
 lesson 14 2 --precision bf16 --batch 4 --parity off
 claim 'lesson 14 on a GPU' ended 0
 
-run "$lessons"/lesson_01_collectives --device cuda --trace none --ranks 4 --steps 1 --quiet
+run "$lessons"/lesson_01_collectives --device cuda --launch threads --trace none --ranks 4 --steps 1 --quiet
 claim 'lesson 01 by NCCL' ended 0
-run "$lessons"/lesson_00_ranks --device cuda --trace none --ranks 3 --steps 2 --hidden 16 --heads 2 --sequence 8 --quiet
+run "$lessons"/lesson_00_ranks --device cuda --launch threads --trace none --ranks 3 --steps 2 --hidden 16 --heads 2 --sequence 8 --quiet
 claim 'lesson 00 on GPUs' ended 0
 
 # Impossible requests.
@@ -153,7 +160,7 @@ claim 'no library: one line' complains_in_one_line
 # Ends of runs: no rank waits inside a library for a rank that is gone.
 gpus 4
 fail() { # FLAGS...
-  run "$failing" --data "$scratch/text" --trace "$scratch/run" --device cuda --quiet --ranks 4 "$@"
+  run "$failing" --data "$scratch/text" --trace "$scratch/run" --device cuda --launch threads --quiet --ranks 4 "$@"
 }
 fail --how throw
 claim 'a rank throws: exit code 1' ended 1

@@ -101,13 +101,23 @@ struct Shared {
     };
   }
 
-  Connection& add_connection(ConnectionKey key, std::vector<int> ranks, bool one_way) {
+  /// `first` issues the connection's first operation, at which NCCL connects the ranks.
+  void add_connection(ConnectionKey key, std::vector<int> ranks, bool one_way,
+                      const std::function<void(Connection&)>& first) {
+    const std::int64_t before = gpu.memory_in_use();
     auto communicator = join(ranks);
     watchdog->add(*communicator);
-    std::lock_guard lock{mutex};
-    auto connection = std::make_unique<Connection>(std::move(communicator), std::move(ranks), gpu,
-                                                   one_way, created++);
-    return *connections.insert_or_assign(key, std::move(connection)).first->second;
+    auto made = std::make_unique<Connection>(std::move(communicator), std::move(ranks), gpu,
+                                             one_way, created.count++);
+    Connection& connection = *made;
+    {
+      const std::lock_guard lock{mutex};
+      connections.insert_or_assign(key, std::move(made));
+    }
+    MarkPtr begun = connection.queue.record();
+    first(connection);
+    watchdog->expect({std::move(begun), connection.queue.record()});
+    created.bytes += std::max<std::int64_t>(0, gpu.memory_in_use() - before);
   }
   /// Moves the first released one-way connection to its new key and returns it; null if there is
   /// none.
@@ -142,13 +152,6 @@ struct Shared {
     return *found->second;
   }
 
-  /// Issues an operation of the connection, and has it watched.
-  void watch(Connection& connection, const std::function<void(GpuCommunicator&)>& issue) const {
-    MarkPtr begun = connection.queue.record();
-    issue(*connection.communicator);
-    watchdog->expect({std::move(begun), connection.queue.record()});
-  }
-
   /// Dummy elements, which are sent or received in place of an empty message, so that it still
   /// synchronizes its two sides.
   View dummy_out() const { return {dummies.get(), {1}, DType::i32}; }
@@ -162,7 +165,7 @@ struct Shared {
   std::unique_ptr<NcclWatchdog> watchdog;
   std::unique_ptr<void, std::function<void(void*)>> dummies;
   std::mutex mutex;
-  int created = 0;
+  Transport::Communicators created;  ///< only the rank's own thread connects
   std::map<ConnectionKey, std::unique_ptr<Connection>> connections;
   /// The released one-way connections, by source and destination, in order of release. Both ends
   /// hold the same connections in the same order.
@@ -210,12 +213,10 @@ class NcclTransport final : public Transport {
   }
   // Sums a dummy element, so that NCCL connects the ranks now and not in the middle of a step.
   void connect(const std::vector<int>& ranks, int channel, int count) override {
-    for (int i = 0; i < count; ++i) {
-      Connection& connection = shared_->add_connection({channel + i}, ranks, false);
-      shared_->watch(connection, [&](GpuCommunicator& all) {
-        all.all_reduce(connection.queue.handle(), shared_->dummy_in());
+    for (int i = 0; i < count; ++i)
+      shared_->add_connection({channel + i}, ranks, false, [this](Connection& all) {
+        all.communicator->all_reduce(all.queue.handle(), shared_->dummy_in());
       });
-    }
   }
   // Connects the lower rank to the higher rank first, then connects the reverse direction, and
   // sends a dummy message each way. NCCL connects two ranks at their first message, and its call is
@@ -228,13 +229,14 @@ class NcclTransport final : public Transport {
     for (const auto& [from, to] : {std::pair{ends[0], ends[1]}, {ends[1], ends[0]}}) {
       if (!(from == self ? directions.sends : directions.receives)) continue;
       if (shared_->reuse({channel, from, to}) != nullptr) continue;
-      Connection& connection = shared_->add_connection({channel, from, to}, ends, true);
-      shared_->watch(connection, [&](GpuCommunicator& pair) {
-        if (from == self)
-          pair.send(connection.queue.handle(), shared_->dummy_out(), connection.member(peer));
-        else
-          pair.receive(connection.queue.handle(), shared_->dummy_in(), connection.member(peer));
-      });
+      shared_->add_connection(
+          {channel, from, to}, ends, true, [&, sends = from == self](Connection& pair) {
+            if (sends)
+              pair.communicator->send(pair.queue.handle(), shared_->dummy_out(), pair.member(peer));
+            else
+              pair.communicator->receive(pair.queue.handle(), shared_->dummy_in(),
+                                         pair.member(peer));
+          });
     }
   }
 
@@ -246,6 +248,7 @@ class NcclTransport final : public Transport {
     return post(route, into.data(), into.size(), Direction::receive, free);
   }
 
+  Communicators communicators() const override { return shared_->created; }
   void expect(Marks marks) override { shared_->watchdog->expect(std::move(marks)); }
   void check() const override {
     shared_->control->check();

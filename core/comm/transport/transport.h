@@ -118,6 +118,13 @@ class Transport {
   /// Throws RunError if the run has failed. Agents call this while they are waiting for something
   /// other than a message.
   virtual void check() const {}
+  /// A rank's communicators of NCCL, and the memory of its GPU that their creation and their first
+  /// operation took.
+  struct Communicators {
+    int count = 0;
+    std::int64_t bytes = 0;
+  };
+  virtual Communicators communicators() const { return {}; }
   /// Like check(), but also queries the backend for errors that it has not reported yet.
   virtual void look() const { check(); }
   /// Watches one of the backend's own collectives, which runs between these marks.

@@ -48,8 +48,10 @@ void FlagParser::Impl::shared_flags() {
 
   app.option_defaults()->group("Ranks and devices");
   number("--ranks", given.ranks, fmt::format("number of ranks [{}]", info.ranks));
-  choice("--launch", given.launch, {"threads", "mpi"},
-         "start ranks as threads, or as processes under mpirun");
+  choice(
+      "--launch", given.launch, {"auto", "threads", "mpi"},
+      "start ranks as threads, or as processes under mpirun; auto: threads, but processes if each "
+      "rank has its own GPU and NCCL connects them");
   word("--hostfile", platform.hosts.hostfile,
        "with --launch mpi: a file with one host per line, such as 'node1 slots=4'");
   word("--hosts", platform.hosts.hosts,

@@ -19,7 +19,7 @@ struct Given {
   std::string microbatches;
   std::string clock = "auto";
   std::string comm = "auto";
-  std::string launch = "threads";
+  std::string launch = "auto";
   std::string time;
   std::string slow;
   std::string layout = "contiguous";

@@ -165,8 +165,14 @@ std::string gpu_table(const Report& report) {
   std::map<std::string, Use> gpus;
   Picoseconds late = 0;
   std::vector<int> queues;
+  int most = 0;  // communicators of a rank
+  std::int64_t their_bytes = 0;
   for (const RankResults& rank : report.ranks) {
     if (rank.gpu.address.empty()) continue;
+    if (rank.gpu.communicators > most) {
+      most = rank.gpu.communicators;
+      their_bytes = rank.gpu.communicator_bytes;
+    }
     queues.push_back(rank.gpu.queues);
     Use& use = gpus[rank.host + " " + rank.gpu.address];
     use.ranks += fmt::format("{}{}", use.ranks.empty() ? "" : ",", rank.rank);
@@ -180,6 +186,10 @@ std::string gpu_table(const Report& report) {
     rows.push_back({gpu, use.ranks, human_bytes(use.in_use), human_bytes(use.ours),
                     human_bytes(use.in_use - use.ours)});
   return table(rows) +
+         (most > 0 ? fmt::format("  NCCL's communicators: {} on the rank that has most; while they "
+                                 "were made, the memory in use grew by {}\n",
+                                 most, human_bytes(their_bytes))
+                   : "") +
          "  after the last step, by the GPU's own account; other: CUDA, cuBLAS, NCCL, the pool's "
          "free blocks, other programs\n" +
          (late > 0

@@ -156,7 +156,8 @@ std::string RankResults::to_bytes() const {
   document["phases"] = json::array();
   for (const PhaseResults& phase : phases) document["phases"].push_back(to_json(phase));
   document["parameters"] = to_json(parameters);
-  document["gpu"] = {gpu.address, gpu.in_use, gpu.ours, gpu.queues, gpu.late, gpu.least_delay};
+  document["gpu"] = {gpu.address, gpu.in_use,      gpu.ours,          gpu.queues,
+                     gpu.late,    gpu.least_delay, gpu.communicators, gpu.communicator_bytes};
   document["process"] = {process.id, process.program, process.resident};
   std::string bytes;
   json::to_cbor(document, nlohmann::detail::output_adapter<char>(bytes));
@@ -173,7 +174,7 @@ RankResults RankResults::from_bytes(const std::string& bytes) {
                       .train_seconds = document["train_seconds"]};
   for (const json& phase : document["phases"]) results.phases.push_back(phase_from(phase));
   const json& gpu = document["gpu"];
-  results.gpu = {gpu[0], gpu[1], gpu[2], gpu[3], gpu[4], gpu[5]};
+  results.gpu = {gpu[0], gpu[1], gpu[2], gpu[3], gpu[4], gpu[5], gpu[6], gpu[7]};
   const json& process = document["process"];
   results.process = {process[0], process[1], process[2]};
   return results;

@@ -41,6 +41,8 @@ struct RankGpu {
   int queues = 0;               ///< the largest number that this rank used at the same time
   Picoseconds late = 0;         ///< largest error of its spans' times; see GpuTimeline
   Picoseconds least_delay = 0;  ///< the smallest delay between the launch and the start of a kernel
+  int communicators = 0;        ///< of NCCL, of this rank
+  std::int64_t communicator_bytes = 0;  ///< that the GPU's memory in use grew by as they were made
 };
 
 /// One rank's results. to_bytes() encodes them for rank 0, which collects them.

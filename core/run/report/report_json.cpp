@@ -257,6 +257,8 @@ std::string Report::json() const {
                                   {"bytes_in_use", rank.gpu.in_use},
                                   {"bytes_of_tensors", rank.gpu.ours},
                                   {"streams", rank.gpu.queues},
+                                  {"communicators", rank.gpu.communicators},
+                                  {"bytes_of_communicators", rank.gpu.communicator_bytes},
                                   {"spans_late_seconds", seconds(rank.gpu.late)},
                                   {"least_launch_delay_seconds", seconds(rank.gpu.least_delay)}});
   document["not_predicted"] = missing;

@@ -166,7 +166,7 @@ step_sanitizer() {
   done
   [[ -z $quick ]] || return
   for tool in memcheck racecheck; do
-    sanitize "$tool, lesson 09" "$tool" 600 "$(program lesson_09_1f1b)" --device cuda --ranks 2 --steps 2 --layers 2 \
+    sanitize "$tool, lesson 09" "$tool" 600 "$(program lesson_09_1f1b)" --device cuda --launch threads --ranks 2 --steps 2 --layers 2 \
       --hidden 32 --heads 2 --sequence 16 --parity off --trace none --quiet
     sanitize "$tool, tests of kernels" "$tool" 1800 "$(program test_kernels_cuda)"
   done
