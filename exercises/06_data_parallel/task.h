@@ -19,7 +19,8 @@ using Microbatch = std::function<int(int microbatch, std::span<float> gradient)>
 /// Called on every rank, with the same number of elements and of microbatches; the numbers of
 /// samples may differ. Runs each of the microbatches 0 ... microbatches - 1 of this rank once. The
 /// gradients of a step are all-reduced once, and so is the number of samples, either together with
-/// the gradients or separately. For a gradient of n numbers, that makes n + 1 numbers in all.
+/// the gradients or separately. For a gradient of n numbers, that makes n + 1 numbers in all, and
+/// no rank sends more messages than two all-reduces do, 4 (N - 1). No collective is empty.
 void global_gradient(World& world, int microbatches, const Microbatch& run_microbatch,
                      std::span<float> gradient);
 

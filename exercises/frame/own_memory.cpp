@@ -54,14 +54,23 @@ void expect_in_buffers(const std::string& what, const Outcome& outcome, std::siz
   // being moved from half the size.
   const std::size_t ranks = outcome.own_bytes.size();
   const auto besides = static_cast<std::int64_t>(1024 + 3 * 2 * ranks * sizeof(Work));
+  const auto allowed = 4 * static_cast<std::int64_t>(numbers);
   for (std::size_t r = 0; r < ranks; ++r)
-    if (const std::int64_t own = outcome.own_bytes[r];
-        own > 4 * static_cast<std::int64_t>(numbers) + besides)
-      throw Wrong{fmt::format("{}: rank {} holds {} B at a time outside of Buffers, and {} {} B",
-                              what, r, own, most, 4 * numbers),
-                  "The result is right, but it takes memory that is not counted, such as a "
-                  "std::vector. What a technique saves is memory: what is large must be in Buffers "
-                  "from world.allocate(), so that it is known how much there is at a time."};
+    if (const std::int64_t own = outcome.own_bytes[r]; own > allowed + besides) {
+      std::string why =
+          "The result is right, but it takes memory that is not counted, such as a std::vector. "
+          "What a technique saves is memory: what is large must be in Buffers from "
+          "world.allocate(), so that it is known how much there is at a time.";
+      if (own <= 3 * allowed + besides)
+        why +=
+            " (Is it only one vector? While a vector grows, it holds its old and its new memory: "
+            "give it its size at once, or reserve() it. And a double takes as much as two "
+            "numbers.)";
+      throw Wrong{fmt::format("{}: rank {} holds {} B at a time outside of Buffers, and at most {} "
+                              "allowed there: {} B",
+                              what, r, own, most, allowed),
+                  why};
+    }
 }
 
 }  // namespace lockstep::exercises
