@@ -15,6 +15,43 @@ namespace lockstep::cuda {
 inline constexpr int map_threads = 256;  ///< of a block, at most
 inline constexpr int map_chunks = 2;     ///< chunks per thread
 
+/// The chunks of one input that a thread maps.
+template <class T, int size>
+struct Loaded {
+  Chunk<T, size> chunks[map_chunks];
+
+  template <bool whole>
+  __device__ Loaded(const Source<T, whole>& row, const Cut (&cuts)[map_chunks]) {
+#pragma unroll
+    for (int k = 0; k < map_chunks; ++k)
+      chunks[k] = row.template load<size>(cuts[k].first, cuts[k].count, T{});
+  }
+};
+
+/// Returns a chunk of f(in[i]...), each rounded to Out if f returns an f32.
+template <class Out, class F, class... In>
+__device__ __forceinline__ Chunk<Out, per_vector<Out>> mapped(
+    F f, const Chunk<In, per_vector<Out>>&... in) {
+  if constexpr (std::is_same_v<decltype(f(in.at(0)...)), Out>) {
+    Chunk<Out, per_vector<Out>> out;
+#pragma unroll
+    for (int i = 0; i < per_vector<Out>; ++i) out.set(i, f(in.at(i)...));
+    return out;
+  } else {
+    return rounded_chunk<Out, per_vector<Out>>([&](int i) { return f(in.at(i)...); });
+  }
+}
+
+/// Maps and stores a thread's chunks.
+template <bool whole, class Out, class F, class... In>
+__device__ __forceinline__ void store_mapped(Out* row, const Cut (&cuts)[map_chunks], F f,
+                                             const Loaded<In, per_vector<Out>>&... in) {
+#pragma unroll
+  for (int k = 0; k < map_chunks; ++k)
+    store<whole>(row + cuts[k].first, mapped<Out>(f, in.chunks[k]...), cuts[k].count);
+}
+
+/// All of a thread's loads precede its first store: they are arguments of store_mapped.
 template <bool whole, class Out, class F, class... In>
 __global__ void __launch_bounds__(map_threads)
     map_rows(F f, std::int64_t columns, std::int64_t blocks_per_row, Rows<Out> out,
@@ -22,32 +59,12 @@ __global__ void __launch_bounds__(map_threads)
   constexpr int size = per_vector<Out>;
   const std::int64_t row = blockIdx.x / blocks_per_row;
   const std::int64_t part = blockIdx.x % blocks_per_row;
-  Out* const to = out.data + row * out.stride;
-  const auto apply = [&](Cut cut, const Chunk<In, size>&... chunks) {
-    using Result = decltype(f(chunks.at(0)...));
-    Chunk<Out, size> result;
-    if constexpr (std::is_same_v<Result, Out>) {
-#pragma unroll
-      for (int i = 0; i < size; ++i) result.set(i, f(chunks.at(i)...));
-    } else {
-      result = rounded_chunk<Out, size>([&](int i) { return f(chunks.at(i)...); });
-    }
-    store<whole>(to + cut.first, result, cut.count);
-  };
-  const auto load = [&](auto rows, Cut cut) {
-    using T = std::remove_const_t<Pointee<decltype(rows.data)>>;
-    return rows.row(row, columns).template load<size>(cut.first, cut.count, T{});
-  };
   const auto threads = static_cast<int>(blockDim.x);
   const std::int64_t first = part * threads * map_chunks + threadIdx.x;
-  const Cut one = Cut::chunk<size, whole>(first, to, columns);
-  const Cut two = Cut::chunk<size, whole>(first + threads, to, columns);
-  [&](const Chunk<In, size>&... ones) {
-    [&](const Chunk<In, size>&... twos) {
-      apply(one, ones...);
-      apply(two, twos...);
-    }(load(in, two)...);
-  }(load(in, one)...);
+  Out* const to = out.data + row * out.stride;
+  const Cut cuts[map_chunks] = {Cut::chunk<size, whole>(first, to, columns),
+                                Cut::chunk<size, whole>(first + threads, to, columns)};
+  store_mapped<whole>(to, cuts, f, Loaded<In, size>(in.row(row, columns), cuts)...);
 }
 
 /// Returns the number of threads per block for rows of `chunks` chunks: with a short row, a block
