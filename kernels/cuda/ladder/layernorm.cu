@@ -87,10 +87,11 @@ __global__ void one_warp_per_row(Problem<T> p) {
 
 constexpr int threads = 256;  // per block
 
-/// The block keeps its row in shared memory, widened to f32, so it reads x only once. More threads
-/// work on a row, so more loads are in flight. The price is two sums over a block instead of a
-/// warp, each with a wait for all its warps. Step 4 adds loads of 16 bytes instead of one element,
-/// and keeps the row in registers.
+/// A wrong turn (see the measurements in kernels/cuda/README.md). The block keeps its row in shared
+/// memory, widened to f32, so it reads x only once, and more threads work on a row. The price is
+/// two sums over a block instead of a warp: at each of their three barriers, all 8 warps wait.
+/// Step 4 also reads x once, but keeps a short row in the registers of one warp, and it loads 16
+/// bytes at a time instead of one element.
 template <class T>
 __global__ void __launch_bounds__(threads) one_block_per_row(Problem<T> p) {
   using Sums = BlockReduction<float, threads>;

@@ -1,11 +1,12 @@
 /// Three versions of a matrix product, y = x W + bias, each of which adds one idea to the previous
-/// version. The fourth is kernels/cuda/linear.cu, which calls cuBLASLt. The product takes 2 N in
-/// out FLOPs, but involves only N in + in out + N out elements: each element is needed many times,
-/// and the question is where it is read from. Sums are in f32.
+/// version. The fourth is matrix_product_mma.cu, and the fifth kernels/cuda/linear.cu, which calls
+/// cuBLASLt. The product takes 2 N in out FLOPs, but involves only N in + in out + N out elements:
+/// each element is needed many times, and the question is where it is read from. Sums are in f32.
 
 #include "kernels/arguments.h"
 #include "kernels/check.h"
 #include "kernels/cuda/ladder/matrix_product.h"
+#include "kernels/cuda/ladder/matrix_product_mma.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/narrow.cuh"
 
@@ -80,8 +81,7 @@ constexpr int wide = side * each;  // elements of y per block, in each direction
 constexpr int depth = 16;          // columns of x per tile
 
 /// Each thread computes 4 x 4 elements of y. For 16 multiply-adds it loads 8 elements from shared
-/// memory. Step 4 adds tensor cores, which multiply whole tiles in one instruction; copies into
-/// shared memory that overlap with the arithmetic; and loads of 16 bytes.
+/// memory. Step 4 adds tensor cores, which multiply whole tiles in one instruction.
 template <class T>
 __global__ void __launch_bounds__(side* side) register_tiles(Product<T> p) {
   __shared__ float xs[depth][wide + 1], ws[depth][wide];  // + 1: stores to different banks
@@ -149,6 +149,7 @@ std::vector<MatrixProductStep> matrix_product_ladder() {
            []<class T>(const Launch& how, const Product<T>& p) {
              launch(how, register_tiles<T>, p);
            }),
+      {"tensor cores", linear_forward_mma, false},
   };
 }
 

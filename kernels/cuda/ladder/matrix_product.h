@@ -1,17 +1,13 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
+#include "kernels/cuda/ladder/step.h"
 #include "kernels/kernels.h"
 
 namespace lockstep::cuda {
 
-/// One version of linear_forward, from a ladder that begins with the most obvious one.
-struct MatrixProductStep {
-  std::string name;
-  decltype(Kernels::linear_forward) forward;
-};
+using MatrixProductStep = Step<decltype(Kernels::linear_forward)>;
 
 /// Returns the steps before kernels/cuda/linear.cu, the naive one first. All compute the results of
 /// Kernels::linear_forward.

@@ -62,6 +62,20 @@ class MemoryBound {
     memory_bound(name, passes(2, dtype), shape_words(dtype), make,
                  [&](auto& v) { kernel(q_, v[0], v[2], v[3], v[1], v[4], v[5]); });
   }
+  /// Measures a version of layernorm_backward_input.
+  void layernorm_backward_input(const std::string& name, DType dtype,
+                                const decltype(Kernels::layernorm_backward_input)& kernel) {
+    memory_bound(
+        name, passes(3, dtype), shape_words(dtype), [&] { return normalised(dtype); },
+        [&](auto& v) { kernel(q_, v[2], v[0], v[3], v[5], v[6], v[1]); });
+  }
+  /// Measures a version of gelu_forward.
+  void gelu_forward(const std::string& name, DType dtype,
+                    const decltype(Kernels::gelu_forward)& kernel) {
+    memory_bound(
+        name, passes(2, dtype), shape_words(dtype), [&] { return activations(2, dtype); },
+        [&](auto& v) { kernel(q_, v[0], v[1]); });
+  }
   /// Measures a version of cross_entropy_forward, on an eighth of the rows.
   void cross_entropy_forward(const std::string& name, DType dtype,
                              const decltype(Kernels::cross_entropy_forward)& kernel) {
@@ -115,20 +129,22 @@ class MemoryBound {
     return views;
   }
 
+  /// Returns x, room for y or dx, dy, gain, bias, mean, rstd, dgain and dbias.
+  std::vector<View> normalised(DType dtype) {
+    std::vector<View> views = activations(3, dtype);
+    for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.hidden}, dtype));
+    for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.rows()}, DType::f32));
+    for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.hidden}, dtype));
+    k_.layernorm_forward(q_, views[0], views[3], views[4], views[1], views[5], views[6]);
+    return views;
+  }
+
   void layernorm(DType dtype) {
     const std::string type = name_of(dtype), shape = shape_words(dtype);
-    const auto make = [&] {
-      std::vector<View> views = activations(3, dtype);
-      for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.hidden}, dtype));
-      for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.rows()}, DType::f32));
-      for (int i = 0; i < 2; ++i) views.push_back(bench_.random({s_.hidden}, dtype));
-      k_.layernorm_forward(q_, views[0], views[3], views[4], views[1], views[5], views[6]);
-      return views;
-    };
+    const auto make = [&] { return normalised(dtype); };
     layernorm_forward("layernorm forward " + type, dtype, k_.layernorm_forward);
-    memory_bound("layernorm backward input " + type, passes(3, dtype), shape, make, [&](auto& v) {
-      k_.layernorm_backward_input(q_, v[2], v[0], v[3], v[5], v[6], v[1]);
-    });
+    layernorm_backward_input("layernorm backward input " + type, dtype,
+                             k_.layernorm_backward_input);
     memory_bound("add and layernorm forward " + type, passes(4, dtype), shape, make, [&](auto& v) {
       k_.add_layernorm_forward(q_, v[0], v[2], v[2], v[3], v[4], v[1], v[5], v[6]);
     });
@@ -179,8 +195,7 @@ class MemoryBound {
   void elementwise(DType dtype) {
     const std::string type = name_of(dtype), shape = shape_words(dtype);
     const auto views = [&](int count) { return [=, this] { return activations(count, dtype); }; };
-    memory_bound("gelu forward " + type, passes(2, dtype), shape, views(2),
-                 [&](auto& v) { k_.gelu_forward(q_, v[0], v[1]); });
+    gelu_forward("gelu forward " + type, dtype, k_.gelu_forward);
     memory_bound("gelu backward " + type, passes(3, dtype), shape, views(3),
                  [&](auto& v) { k_.gelu_backward(q_, v[0], v[1], v[2]); });
     memory_bound("add " + type, passes(3, dtype), shape, views(3),
