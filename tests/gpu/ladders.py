@@ -4,7 +4,8 @@
     tests/gpu/ladders.py GPU.JSON              print the tables with the measurements
     tests/gpu/ladders.py GPU.JSON --update     write them there
 
-The last column of each table then has the percentages, with the GPU's name and the day. A new run replaces them.
+The last two columns of each table then have the rates, with the GPU's name and the day, and their shares of the rate
+with which they are compared: of a copy, or of a large product in the same type. A new run replaces them.
 """
 import argparse
 import json
@@ -15,42 +16,59 @@ import sys
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "kernels" / "cuda" / "README.md"
 TABLE = re.compile(
     r"(<!-- ladder: (.*?), of (.*?); written by tests/gpu/ladders\.py -->\n)(.*?)(<!-- end of ladder -->\n)", re.S)
-COLUMN = "measured, % of "
+COLUMN = "measured ("
 
 
 def refuse(words):
     sys.exit(f"ladders.py: {words}")
 
 
-def percentages(run):
-    """Returns {(kernel, step): percent of a copy's bandwidth or of a large product's rate} of a run's ladders."""
-    found, rates = {}, {}
+def rates(run):
+    """Returns {(kernel, step): (rate, percent of the yardstick, yardstick)} of a run, the rates in words.
+
+    The step of the kernel in use, which bench_gpu also measures, is "in use".
+    """
+    found, yardsticks = {}, {}
     for figure in run["figures"]:
-        name, value = figure["name"], figure["value"]
-        if name.startswith("large product "):
-            rates[name.removeprefix("large product ")] = value
-        step = re.fullmatch(r"(.+), step (\d+): .*?(f32)?", name)
-        if step and figure["unit"] == "% of copy":
-            found[step[1], int(step[2])] = value
-        elif step:
-            found[step[1], int(step[2])] = 100 * value / rates[step[3] or "bf16"]
+        name, value, unit = figure["name"], figure["value"], figure["unit"]
+        if name == "copy" or name.startswith("large product "):
+            yardsticks[name.removeprefix("large product ")] = value
+            continue
+        step = re.fullmatch(r"(.+), step (\d+): (.*)", name)
+        alone = re.fullmatch(r"(.+) bf16", name)
+        if step:
+            key = step[1], step[3] if step[3] == "in use" else int(step[2])
+        elif alone:
+            key = alone[1], "in use"
+        else:
+            continue
+        if unit == "% of copy":
+            rate = float(figure["detail"].split(" ")[0])
+            found[key] = f"{digits(rate)} GB/s", value, digits(yardsticks["copy"])
+        elif unit == "TFLOP/s":
+            dtype = "f32" if step and step[3].endswith("f32") else "bf16"
+            found[key] = f"{digits(value)} {unit}", 100 * value / yardsticks[dtype], f"{digits(yardsticks[dtype])} ({dtype})"
     return found
+
+
+def digits(value):
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def cells(line):
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def table_with(text, kernel, yardstick, percent, where):
-    """Returns a table with a column of measurements, in place of an earlier one."""
+def table_with(text, kernel, yardstick, found, where):
+    """Returns a table with two columns of measurements, in place of earlier ones."""
     rows = [cells(line) for line in text.splitlines()]
-    if rows[0][-1].startswith(COLUMN):
-        rows = [row[:-1] for row in rows]
-    rows[0].append(f"{COLUMN}{yardstick} ({where})")
-    rows[1].append("---")
+    if rows[0][-2].startswith(COLUMN):
+        rows = [row[:-2] for row in rows]
+    rows[0] += [f"{COLUMN}{where})", f"of {yardstick}"]
+    rows[1] += ["---", "---"]
     for row in rows[2:]:
-        value = percent.get((kernel, int(row[0])))
-        row.append("not measured" if value is None else f"{value:.3g}")
+        rate, percent, best = found.get((kernel, "in use" if row is rows[-1] else int(row[0])), ("not measured", None, None))
+        row += [rate, "" if percent is None else f"{percent:.3g} % of {best}"]
     lines = ["| " + " | ".join(row) + " |\n" for row in rows]
     lines[1] = "|" + "---|" * len(rows[1]) + "\n"
     return "".join(lines)
@@ -63,16 +81,16 @@ def main():
     options = parser.parse_args()
     try:
         run = json.loads(options.run.read_text())
-        percent = percentages(run)
+        found = rates(run)
     except (OSError, ValueError, KeyError, TypeError) as error:
         refuse(f"{options.run} is not the gpu.json of a run: {error}")
-    if run.get("emulated") or not percent:
+    if run.get("emulated") or not any(", step " in figure["name"] for figure in run["figures"]):
         refuse(f"{options.run} has no measurements of the ladders: run 'tests/gpu/run --only bench' on a GPU")
     where = f"{run['gpu'].removeprefix('1 x ')}, {run['when'][:10]}"
 
     def measured(match):
         head, kernel, yardstick, text, end = match.groups()
-        return head + table_with(text, kernel, yardstick, percent, where) + end
+        return head + table_with(text, kernel, yardstick, found, where) + end
 
     page = PAGE.read_text()
     if options.update:

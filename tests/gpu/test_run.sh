@@ -396,20 +396,26 @@ fi
 
 cat >"$scratch/measured.json" <<'END'
 {"when": "2030-01-02T03:04:05Z", "gpu": "1 x NVIDIA H200", "emulated": false, "figures": [
+  {"name": "copy", "value": 4000, "unit": "GB/s", "detail": ""},
+  {"name": "gelu forward bf16", "value": 70, "unit": "% of copy", "detail": "2800 GB/s, 1.0 us"},
+  {"name": "layernorm forward bf16", "value": 10, "unit": "% of copy", "detail": "400 GB/s, 1.0 us"},
+  {"name": "layernorm forward, step 4: in use", "value": 91.26, "unit": "% of copy", "detail": "3650 GB/s, 1.0 us"},
   {"name": "large product bf16", "value": 800, "unit": "TFLOP/s", "detail": ""},
   {"name": "large product f32", "value": 50, "unit": "TFLOP/s", "detail": ""},
-  {"name": "layernorm forward, step 4: in use", "value": 91.26, "unit": "% of copy", "detail": ""},
   {"name": "attention forward, step 3: in use, f32", "value": 10, "unit": "TFLOP/s", "detail": ""},
   {"name": "attention forward, step 4: in use", "value": 400, "unit": "TFLOP/s", "detail": ""}]}
 END
 page=$tree/kernels/cuda/README.md
 run "$tree/tests/gpu/ladders.py" "$scratch/measured.json" --update
 claim 'measurements of the ladders: good' ended 0
-claim 'they name the GPU and the day' grep -qF "reads x | measured, % of a copy's bandwidth (NVIDIA H200, 2030-01-02) |" "$page"
-claim "of a copy's bandwidth" grep -qE '^\| 4 \| \[layernorm_forward.cu\].* \| 91.3 \|$' "$page"
-claim "of a large product's rate in f32" grep -qE '^\| 3 \| \[attention_f32_forward.cu\].* \| 20 \|$' "$page"
-claim 'and in bf16' grep -qE '^\| 4 \| \[attention_forward.cu\].* \| 50 \|$' "$page"
-claim 'what was not measured' grep -qE '^\| 2 \| \[shared_tiles\].* \| not measured \|$' "$page"
+claim 'they name the GPU and the day' grep -qF "reads x | measured (NVIDIA H200, 2030-01-02) | of a copy's bandwidth |" "$page"
+claim "a rate, and its share of a copy's" grep -qE '^\| 4 \| \[layernorm_forward.cu\].* \| 3,650 GB/s \| 91.3 % of 4,000 \|$' "$page"
+claim 'a kernel in use, whose ladder was not measured' \
+  grep -qE '^\| 3 \| \[gelu.cu\].* \| 2,800 GB/s \| 70 % of 4,000 \|$' "$page"
+claim "a share of a large product's rate in f32" \
+  grep -qE '^\| 3 \| \[attention_f32_forward.cu\].* \| 10 TFLOP/s \| 20 % of 50 \(f32\) \|$' "$page"
+claim 'and in bf16' grep -qE '^\| 4 \| \[attention_forward.cu\].* \| 400 TFLOP/s \| 50 % of 800 \(bf16\) \|$' "$page"
+claim 'what was not measured' grep -qE '^\| 2 \| \[shared_tiles\].* \| not measured \| +\|$' "$page"
 cp "$page" "$scratch/page"
 run "$tree/tests/gpu/ladders.py" "$scratch/measured.json" --update
 claim 'the same again changes nothing' cmp -s "$page" "$scratch/page"
