@@ -4,6 +4,10 @@
     tests/gpu/registers.py                print the table of kernels/cuda/README.md
     tests/gpu/registers.py --update       write it there
     tests/gpu/registers.py --every        one row for each instantiation of a template
+    tests/gpu/registers.py --variants     print the table of tests/gpu/variants, for Hopper alone
+
+Exit code 1 if ptxas serializes the products of a kernel (wgmma), of which it only informs (C7512, C7520 and others),
+or if a variant spills.
 
 Needs nvcc, but no GPU. It compiles every kernels/cuda/*.cu for each architecture with the flags of the build,
 one at a time, which takes up to a minute each; build/registers keeps the reports of files that have not changed.
@@ -18,6 +22,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "registers"
+VARIANTS = ROOT / "tests" / "gpu" / "variants"
 PAGE = ROOT / "kernels" / "cuda" / "README.md"
 ARCHITECTURES = [80, 90, 100]
 FIRST, LAST = "<!-- registers: written by tests/gpu/registers.py --update -->", "<!-- end of registers -->"
@@ -46,10 +51,17 @@ def commands():
     return found
 
 
+def variant_commands():
+    """Returns the same for the variants: the flags of a kernel file that has none of its own."""
+    words, folder = commands()[ROOT / "kernels" / "cuda" / "attention_forward.cu"]
+    return {path: (words, folder) for path in VARIANTS.glob("*.cu")}
+
+
 def report(path, command, architecture):
     """Returns what ptxas says about a file, compiled for an architecture; from build/registers if that is newer."""
     kept = BUILD / f"{path.stem}.sm_{architecture}.txt"
-    sources = [path, *path.parent.glob("*.cuh"), *path.parent.glob("*.h"), *path.parent.parent.glob("*.h")]
+    kernels = ROOT / "kernels"
+    sources = [path, *path.parent.glob("*.*h"), *(kernels / "cuda").glob("*.*h"), *kernels.glob("*.h")]
     if kept.exists() and kept.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return kept.read_text()
     print(f"{path.name} for sm_{architecture}", file=sys.stderr, flush=True)
@@ -67,11 +79,23 @@ ENTRY = re.compile(r"Compiling entry function '(\S+)' for.*\n(?:.*\n)*?"
                    r".*Used (\d+) registers(.*)")
 
 
-def instances(architectures):
-    """Returns {(file, demangled name): {architecture: (registers, spilled bytes, shared bytes)}}, without CUB's kernels."""
+SERIALIZED = re.compile(r"\(C75\d\d\).*wgmma.*")
+
+
+def serialized(path, text):
+    """Returns the lines in which ptxas says that it serializes products."""
+    found = SERIALIZED.findall(text)
+    lines = subprocess.run(["c++filt"], input="\n".join(found), capture_output=True, text=True, check=True).stdout
+    return [f"{path.name}: {line}" for line in lines.splitlines()]
+
+
+def instances(all_commands, architectures, complaints):
+    """Returns {(file, demangled name): {architecture: (registers, spilled bytes, shared bytes)}}, without CUB's kernels,
+    and adds what ptxas says about serialized products to `complaints`."""
     found = {}
-    for path, command in sorted(commands().items()):
+    for path, command in sorted(all_commands.items()):
         for architecture in architectures:
+            complaints += serialized(path, report(path, command, architecture))
             for name, _, stores, loads, registers, rest in ENTRY.findall(report(path, command, architecture)):
                 # The hash of an unnamed namespace differs from one compilation to the next.
                 name = re.sub(r"_GLOBAL__N__[0-9a-f]{8}_", "_GLOBAL__N__00000000_", name)
@@ -85,7 +109,7 @@ def instances(architectures):
 
 def short(name):
     """Returns name<template arguments> of a demangled signature."""
-    name = name.replace("lockstep::cuda::", "").replace("(anonymous namespace)::", "").replace("lockstep::", "")
+    name = name.replace("lockstep::cuda::", "").replace("hopper::", "").replace("(anonymous namespace)::", "").replace("lockstep::", "")
     name = name.removeprefix("void ")
     depth = 0
     for i, letter in enumerate(name):
@@ -121,16 +145,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--update", action="store_true", help="write the table to kernels/cuda/README.md")
     parser.add_argument("--every", action="store_true", help="one row for each instantiation")
+    parser.add_argument("--variants", action="store_true", help="the table of tests/gpu/variants")
     options = parser.parse_args()
-    found = instances(ARCHITECTURES)
+    architectures = ["90a"] if options.variants else ARCHITECTURES
+    complaints = []
+    found = instances(variant_commands() if options.variants else commands(), architectures, complaints)
+    if options.variants:
+        complaints += [f"{file}: {name} spills {spilled} bytes" for (file, name), uses in found.items()
+                       for _, spilled, _ in uses.values() if spilled]
     if options.every:
         for (file, name), uses in sorted(found.items()):
-            print(file, name, *(f"sm_{each}: {uses[each]}" for each in ARCHITECTURES if each in uses), sep="\t")
+            print(file, name, *(f"sm_{each}: {uses[each]}" for each in architectures if each in uses), sep="\t")
+    elif not options.update or options.variants:
+        print(table(found, architectures), end="")
+    if complaints:
+        sys.exit("registers.py: " + "\n".join(complaints))
+    if options.every or options.variants or not options.update:
         return
-    text = table(found, ARCHITECTURES)
-    if not options.update:
-        print(text, end="")
-        return
+    text = table(found, architectures)
     nvcc = subprocess.run([next(iter(commands().values()))[0][0], "--version"], capture_output=True, text=True).stdout
     version = re.search(r"release ([0-9.]+)", nvcc)[1]
     page = PAGE.read_text()
