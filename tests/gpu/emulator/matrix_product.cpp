@@ -62,6 +62,12 @@ float gelu(float x) {
   return 0.5F * x * (1.0F + std::tanh(inner));
 }
 
+float gelu_derivative(float x) {
+  const float t = std::tanh(0.7978845608F * (x + 0.044715F * x * x * x));
+  return 0.5F * (1.0F + t) +
+         0.5F * x * (1.0F - t * t) * 0.7978845608F * (1.0F + 3.0F * 0.044715F * x * x);
+}
+
 template <class Pointer>
 Pointer* matrix(Pointer* data, const Layout& x, std::int64_t batch) {
   using Byte = std::conditional_t<std::is_const_v<Pointer>, const std::byte, std::byte>;
@@ -107,16 +113,28 @@ void MatrixProduct::run(std::int64_t batch, int parts) const {
   const int bias_type = product.bias_type < 0 ? d_layout.type : product.bias_type;
   const bool adds_bias = (product.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
   const bool is_gelu = (product.epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
-  if (adds_bias)
+  const bool is_gelu_backward = (product.epilogue & 64) != 0;
+  const bool has_aux = (product.epilogue & 128) != 0;
+  const bool sums_d = product.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+  if (adds_bias || sums_d)
     emulator::must_be_allocated(product.bias, static_cast<std::size_t>(m) * size_of(bias_type),
                                 "a bias");
+  const Layout aux{.type = d_layout.type, .rows = m, .columns = n, .ld = product.aux_ld};
+  if (has_aux) must_be_allocated(product.aux, aux, "GELU's argument");
   void* to = matrix(d, d_layout, batch);
+  std::vector<float> sums(static_cast<std::size_t>(m));
   for (std::int64_t j = 0; j < n; ++j)
     for (std::int64_t i = 0; i < m; ++i) {
       float x = sum[static_cast<std::size_t>(j * m + i)];
       if (adds_bias) x += load(product.bias, i, bias_type);
-      store(to, index(d_layout, i, j), d_layout.type, is_gelu ? gelu(x) : x);
+      if (has_aux && is_gelu) store(product.aux, index(aux, i, j), aux.type, x);
+      if (is_gelu) x = gelu(x);
+      if (is_gelu_backward) x *= gelu_derivative(load(product.aux, index(aux, i, j), aux.type));
+      store(to, index(d_layout, i, j), d_layout.type, x);
+      sums[static_cast<std::size_t>(i)] += x;
     }
+  for (std::int64_t i = 0; sums_d && i < m; ++i)
+    store(product.bias, i, bias_type, sums[static_cast<std::size_t>(i)]);
   if (product.epilogue == CUBLASLT_EPILOGUE_BGRADA) store_sums(left, m, k, 1, m, bias_type);
   if (product.epilogue == CUBLASLT_EPILOGUE_BGRADB) store_sums(right, n, k, k, 1, bias_type);
 }

@@ -10,7 +10,9 @@ struct cublasLtMatmulDescOpaque {
   cublasOperation_t transpose_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* bias = nullptr;
-  int bias_type = -1;  ///< -1: same as D's
+  int bias_type = -1;   ///< -1: same as D's
+  void* aux = nullptr;  ///< GELU's argument, in D's type
+  std::int64_t aux_ld = 0;
 };
 struct cublasLtMatrixLayoutOpaque {
   cudaDataType type = CUDA_R_32F;

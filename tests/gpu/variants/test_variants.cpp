@@ -7,6 +7,8 @@
 #include "tests/gpu/attention_calls.h"
 #include "tests/gpu/on_device.h"
 #include "tests/gpu/variants/attention_hopper.h"
+#include "tests/gpu/variants/layernorm_rows.h"
+#include "tests/gpu/variants/measure.h"
 #include "tests/kernels/support.h"
 
 // The variants that wait for hardware (README.md), compared with the oracle: on the emulator, and
@@ -37,6 +39,16 @@ double attention_error(Attention& t, bool causal, int groups) {
   return worst;
 }
 
+/// ‖a − b‖₂ / ‖b‖₂
+double difference(const Doubles& a, const Doubles& b) {
+  double squares = 0.0, norm = 0.0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    squares += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::isnan(squares) ? infinity : std::sqrt(squares / norm);
+}
+
 }  // namespace
 
 TEST_CASE("attention for Hopper follows the oracle: causal and not, grouped heads, any rows") {
@@ -63,4 +75,49 @@ TEST_CASE("attention for Hopper follows the oracle: causal and not, grouped head
       }
     }
   MESSAGE("largest error in norm: " << worst);
+}
+
+TEST_CASE("LayerNorm in one pass follows the oracle, with the bits of the kernels in use") {
+  using variants::Arrays, variants::values_of;
+  const Kernels in_use = make_cuda_kernels();
+  Random random{111};
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const std::int64_t h : {5, 64, 300, 512, 768, 1023})
+      for (const std::int64_t rows : {1, 7, 130}) {
+        if (h > cuda::widest_row(dtype)) continue;
+        CAPTURE(name_of(dtype));
+        CAPTURE(h);
+        CAPTURE(rows);
+        Arrays gpu;
+        const View x = gpu.random({rows, h}, dtype), dy = gpu.random({rows, h}, dtype);
+        const View other = gpu.random({rows, h}, dtype), gain = gpu.random({h}, dtype);
+        const View bias = gpu.random({h}, dtype), dgain = gpu.random({h}, dtype);
+        const View dbias = gpu.random({h}, dtype), y = gpu.zeros({rows, h}, dtype);
+        const View mean = gpu.zeros({rows}, DType::f32), rstd = gpu.zeros({rows}, DType::f32);
+        const View dx = gpu.zeros({rows, h}, dtype), want_dx = gpu.zeros({rows, h}, dtype);
+
+        in_use.layernorm_forward({}, x, gain, bias, y, mean, rstd);
+        const Doubles want_y = values_of(y), want_mean = values_of(mean);
+        cuda::layernorm_forward_four_rows({}, x, gain, bias, y, mean, rstd);
+        CHECK(values_of(y) == want_y);
+        CHECK(values_of(mean) == want_mean);
+
+        const Doubles gains = values_of(dgain), biases = values_of(dbias);
+        const auto want = oracle::layernorm_backward(values_of(x), values_of(gain), values_of(dy),
+                                                     size(rows), size(h));
+        for (const bool adds : {false, true}) {
+          CAPTURE(adds);
+          const View dgain_now = gpu.of(gains, {h}, dtype), dbias_now = gpu.of(biases, {h}, dtype);
+          if (adds)
+            in_use.layernorm_backward_input_add({}, dy, x, gain, mean, rstd, other, want_dx);
+          else
+            in_use.layernorm_backward_input({}, dy, x, gain, mean, rstd, want_dx);
+          cuda::layernorm_backward_one_pass({}, dy, x, gain, mean, rstd, adds ? other : View{}, dx,
+                                            dgain_now, dbias_now);
+          CHECK(values_of(dx) == values_of(want_dx));
+          const double bound = dtype == DType::f32 ? tolerance : 4e-3;
+          CHECK(difference(values_of(dgain_now), plus(gains, want.dgain)) < bound);
+          CHECK(difference(values_of(dbias_now), plus(biases, want.dbias)) < bound);
+        }
+      }
 }

@@ -1,0 +1,2 @@
+// As attention_hopper_forward_emulated.cpp.
+#include "tests/gpu/variants/layernorm_rows.cu"
