@@ -23,6 +23,7 @@
 #include "core/run/corpus.h"
 #include "core/run/files/rank_message.h"
 #include "core/run/last_resort.h"
+#include "core/run/launch/gpus.h"
 #include "core/run/launch/launch.h"
 #include "core/run/life.h"
 #include "core/run/mpi_launcher.h"
@@ -131,6 +132,7 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (!options_) return 0;
   Options& options = *options_;
   RunConfig& run = options.run;
+  if (!options.output.needs_only) settle_launch(options);
   for (const auto& check : checks_) check(options);
   if (builder_) set_builder(options.plan, builder_(options));
   if (placement_) options.plan.rank_of_stage = placement_(options);

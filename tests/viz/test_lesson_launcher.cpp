@@ -80,7 +80,8 @@ TEST_CASE("the controls are the flags that the lesson declares") {
   CHECK(own.standard == "2");
   CHECK(own.kind == FlagControl::Kind::number);
   CHECK(groups_of(launcher.controls()).front() == own_group);
-  CHECK(control(launcher, "--launch").choices == std::vector<std::string>{"threads", "mpi"});
+  CHECK(control(launcher, "--launch").choices ==
+        std::vector<std::string>{"auto", "threads", "mpi"});
   CHECK(control(launcher, "--kernels").kind == FlagControl::Kind::on_off);
   CHECK(control(launcher, "--lr").kind == FlagControl::Kind::real);
   CHECK(control(launcher, "--steps").standard == "30");

@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/run/files/rank_message.h"
+#include "core/run/launch/launch.h"
 
 namespace lockstep {
 
@@ -153,6 +154,26 @@ std::string GpuPlan::table() const {
 
 bool by_nccl(const GpuPlan& plan, const Options& options) {
   return plan.nccl && plan.places.size() > 1 && !options.plan.modelled;
+}
+
+void settle_launch(Options& options) {
+#ifdef LOCKSTEP_HAS_MPI
+  const int ranks = options.plan.mesh.ranks();
+  if (!options.platform.launch_is_open || ranks == 1 ||
+      (options.plan.modelled && !options.platform.clock_is_open))
+    return;
+  try {
+    find_mpirun();
+    load_kernels_at_start();
+    if (!gpu_library().has_nccl() || std::ssize(gpu_library().gpus()) < ranks) return;
+  } catch (const UsageError&) {
+    return;  // what is missing is said where it is needed
+  }
+  options.platform.launch = Launch::mpi;
+  options.plan.receives_combine = false;
+#else
+  static_cast<void>(options);
+#endif
 }
 
 void settle_on_gpus(const GpuPlan& plan, Options& options) {

@@ -48,6 +48,11 @@ struct GpuPlan {
   std::string table() const;
 };
 
+/// Resolves --launch auto on GPUs, before ranks exist: ranks are processes, as under torchrun, if
+/// each of them can have a GPU of this host, NCCL and the wall clock; otherwise threads. Threads
+/// share one CUDA context, in which a rank that maps memory may wait for another rank's NCCL
+/// kernel, which waits for that rank.
+void settle_launch(Options& options);
 /// Resolves the choices that the flags left open: the clock (wall if each rank has its own GPU) and
 /// the collectives (NCCL's if by_nccl()). Throws UsageError for combinations that are not
 /// supported.

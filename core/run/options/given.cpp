@@ -9,12 +9,10 @@
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
-#include "core/device/gpu.h"
 #include "core/model/builder.h"
 #include "core/model/data.h"
 #include "core/plan/divisions.h"
 #include "core/plan/model_presets.h"
-#include "core/run/launch/launch.h"
 #include "core/run/options/check_paths.h"
 
 namespace lockstep {
@@ -256,42 +254,12 @@ void check_shared_links(const Options& options) {
     throw UsageError(fmt::format(why, "--device cuda", cluster, "use --device meta", cluster));
 }
 
-namespace {
-
-#ifdef LOCKSTEP_HAS_MPI
-/// Whether `ranks` processes can each have a GPU of this host, and NCCL. If something is missing,
-/// this is said where it is needed.
-bool each_has_a_gpu(int ranks) {
-  try {
-    find_mpirun();
-    load_kernels_at_start();
-    return gpu_library().has_nccl() && std::ssize(gpu_library().gpus()) >= ranks;
-  } catch (const UsageError&) {
-    return false;
-  }
-}
-#endif
-
-/// Ranks with a GPU each are processes, as under torchrun. Threads share one CUDA context, in which
-/// a rank that maps memory may wait for another rank's NCCL kernel, which waits for that rank.
-bool starts_processes(const Given& given, const Options& options, int ranks) {
-  if (given.launch != "auto") return given.launch == "mpi";
-#ifdef LOCKSTEP_HAS_MPI
-  return options.platform.on_gpus() && ranks > 1 && given.clock != "modelled" &&
-         !given.wants_modelled() && each_has_a_gpu(ranks);
-#else
-  return false;
-#endif
-}
-
-}  // namespace
-
 void settle(const Given& given, const LessonInfo& info, Options& options) {
   auto& [plan, run, platform, output] = options;
   const int ranks =
       given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : ranks_of_sizes(given, info));
-  platform.launch =
-      under_mpi() || starts_processes(given, options, ranks) ? Launch::mpi : Launch::threads;
+  platform.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
+  platform.launch_is_open = platform.on_gpus() && given.launch == "auto" && !under_mpi();
   plan.receives_combine = platform.launch == Launch::threads;
   if (under_mpi() && ranks != mpi_size_from_environment())
     throw UsageError(fmt::format("--ranks {}: the launcher started {} processes", ranks,

@@ -35,6 +35,7 @@ struct RunConfig {
 /// How a run is carried out: where its ranks and tensors are, and how its clock runs.
 struct Platform {
   Launch launch = Launch::threads;
+  bool launch_is_open = false;   ///< --launch auto on GPUs: see settle_launch
   HostChoice hosts;              ///< where mpirun starts ranks
   std::string device = "cpu";    ///< or "cuda", "meta"
   bool tf32 = false;             ///< on GPUs: f32 matrix products round their inputs to TF32

@@ -17,8 +17,8 @@ void step(World& world, ModelStates& states) {
   // The first half of an all-reduce is enough: a rank needs the sums of its own shard only.
   std::vector<float> sums(states.gradients.span().begin(), states.gradients.span().end());
   reduce_scatter(world, sums).wait();
-  adamw(chunk(states.parameters.span(), rank, N), chunk(std::span{sums}, rank, N),
-        states.momentum, states.variance);
+  adamw(chunk(states.parameters.span(), rank, N), chunk(std::span{sums}, rank, N), states.momentum,
+        states.variance);
   // The second half sends the updated parameters in place of the sums.
   all_gather(world, states.parameters).wait();
 }

@@ -31,8 +31,7 @@ std::vector<int> positions_of(int rank, int ranks, const std::vector<int>& docum
       break;
     }
     work[best] += std::int64_t{length} * (length + 1) / 2;
-    for (int i = 0; i < length; ++i)
-      layout[best].push_back(begin[static_cast<std::size_t>(d)] + i);
+    for (int i = 0; i < length; ++i) layout[best].push_back(begin[static_cast<std::size_t>(d)] + i);
   }
   if (all_have_room) return layout[static_cast<std::size_t>(rank)];
   std::vector<int> tokens(keys.size()), positions;

@@ -1,5 +1,6 @@
 // diagnosis: in one short document after another
-// Zigzag in each document. The remaining tokens, its last ones, are dealt out in turns, whatever they cost.
+// Zigzag in each document. The remaining tokens, its last ones, are dealt out in turns, whatever
+// they cost.
 #include "exercises/28_find_imbalance/task.h"
 
 #include <numeric>
