@@ -26,7 +26,7 @@ build() {
 # Commands that no test of a page can run, with reasons.
 NOT_RUN = [
     (r'--device[ =]cuda', 'needs a GPU'),
-    (r'tests/gpu/(run|pack)', 'needs a GPU, or packages from the network'),
+    (r'tests/gpu/(run|pack|variants/run)', 'needs a GPU, or packages from the network'),
     (r'--hosts?(file)? |--token-file|srun |ssh ', 'needs other hosts'),
     (r'docker |cmake ', 'builds everything'),
     (r'\./lockstep test', 'runs the tests, of which this is one'),
