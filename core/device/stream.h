@@ -124,9 +124,9 @@ class Stream {
   /// during the wait (see watch()).
   void synchronise();
 
-  /// Sets a callback that is called periodically while the host waits for the GPU, with the seconds
-  /// waited so far. The callback throws if the wait can never end.
-  void watch(std::function<void(double)> watch) { watch_ = std::move(watch); }
+  /// Sets a callback that is called periodically while the host waits for the GPU, and once after
+  /// the wait. It throws if the run has failed, so that the wait can never end.
+  void watch(std::function<void()> watch) { watch_ = std::move(watch); }
   /// Sets a callback that is called once, before the next launch. The callback submits the messages
   /// batched so far.
   void before_next_launch(std::function<void()> call) { before_launch_ = std::move(call); }
@@ -231,7 +231,7 @@ class Stream {
   std::unique_ptr<GpuTimeline> timeline_;
   std::byte* pinned_ = nullptr;                                ///< receives small reads
   std::vector<std::shared_ptr<LaterRead::Arrival>> arriving_;  ///< enqueued, not waited for yet
-  std::function<void(double)> watch_;
+  std::function<void()> watch_;
   std::function<void()> before_launch_;
   std::unique_ptr<CollectivesInFlight> collectives_;
   Picoseconds time_ = 0;

@@ -91,8 +91,9 @@ Rank::Rank(const Options& options, std::unique_ptr<Transport> own_transport, con
         shared->kernels_beside_collectives,
         [this](Picoseconds time) { transport->wait_until(time); }));
   if (!gpu) return;
-  // A kernel may take as long as it likes: whether NCCL waits for another rank, its watchdog sees.
-  compute.watch([this](double) { transport->check(); });
+  // A kernel may take as long as it likes; NCCL's watchdog sees whether NCCL waits for another
+  // rank.
+  compute.watch([this] { transport->check(); });
 }
 
 std::string Rank::cause(const std::exception& error) const {

@@ -26,8 +26,9 @@ void merge(std::span<float> y, std::span<float> lse, std::span<const float> y_pa
 /// Calls `attend` once for each block. Each rank sends N - 1 messages of one block. At any time, a
 /// rank's Buffers hold at most two blocks (including `own` or its replacement) and one partial
 /// result of the sizes of y and lse; elsewhere, such as in a std::vector, it holds at most one more
-/// partial result. All memory for blocks is from world.allocate(). A message takes H = 1 µs + n · 4
-/// ns, and the whole attention takes (N - 1) max(T, H) + T.
+/// partial result. All memory for blocks is from world.allocate().
+///
+/// A message takes H = 1 µs + n · 4 ns, and the whole attention takes (N - 1) max(T, H) + T.
 void ring_attention(World& world, const Attend& attend, Buffer own, std::span<float> y,
                     std::span<float> lse);
 

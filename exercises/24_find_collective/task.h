@@ -20,7 +20,7 @@ struct Sample {
 ///
 /// A rank computes for 20 µs per sample: `world.compute("E1", 40)` for two samples of expert 1. It
 /// sends no more numbers and no more messages than it takes to all-reduce every expert's gradient
-/// and one more number per expert, which are 2 (N - 1) chunks of each. That number may only serve
+/// and one more number per expert: 2 (N - 1) chunks of each. The additional numbers may only serve
 /// to find the experts that no rank uses, whose gradients are then left out. No message or
 /// collective is empty.
 void train_step(World& world, std::vector<std::vector<float>>& experts,

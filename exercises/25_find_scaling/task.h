@@ -27,8 +27,8 @@ using Microbatch = std::function<void(int microbatch, float factor, std::span<fl
 /// before this multiplication, on every rank.
 ///
 /// `run_microbatch` is called once for each microbatch 0 ... microbatches - 1, and the n gradients
-/// are all-reduced once. The ranks send nothing else, except that those which have only parts of
-/// the sum, after a reduce-scatter, may all-reduce one number for the norm. No message or
+/// are all-reduced once. The ranks send nothing else, with one exception: if a rank has only a part
+/// of the sum, after a reduce-scatter, they may all-reduce one number for the norm. No message or
 /// collective is empty.
 float train_step(World& world, const Settings& settings, const Microbatch& run_microbatch,
                  std::span<float> weights);

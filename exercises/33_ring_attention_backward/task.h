@@ -42,9 +42,9 @@ using AttendBackward =
 /// Calls `attend` once for each of the N blocks. Each rank sends to its two neighbours only: at
 /// most N - 1 blocks of keys and values, and at most N blocks of gradients. A single rank sends
 /// nothing. At any time, a rank's Buffers hold at most five blocks of n numbers (including `own` or
-/// its replacement) and c more numbers. All memory for blocks is from world.allocate(): elsewhere,
-/// such as in a std::vector, it holds at most half a block and c numbers. (What attend_backward()
-/// allocates does not count.)
+/// its replacement) and c more numbers. All memory for blocks is from world.allocate():
+/// elsewhere, such as in a std::vector, a rank holds at most half a block and c numbers. (What
+/// attend_backward() allocates does not count.)
 ///
 /// A hop takes H = 1 µs + n · 4 ns, and a rank's messages leave one after another. T is at least
 /// 2 H, and the whole backward pass takes N T + H, or T if N = 1.

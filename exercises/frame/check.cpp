@@ -106,8 +106,8 @@ void expect_nothing_empty(const std::string& what, const Outcome& outcome) {
       if (each.numbers == 0)
         throw Wrong{fmt::format("{}: rank {}'s {} has no numbers", what, r, each.where),
                     "The results are right, but a message costs a latency even if it is empty, and "
-                    "so does each message of a collective. Where nothing is to be said, start "
-                    "nothing."};
+                    "so does each message of a collective. Where there is nothing to send, "
+                    "send nothing."};
 }
 
 bool is_in_flight(World& world) {

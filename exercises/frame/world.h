@@ -45,8 +45,8 @@ class Buffer {
   std::vector<float> numbers_;
 };
 
-/// An operation that has been started. Every Work must be waited for; one that is destroyed before
-/// gives its operation up. Move-only.
+/// An operation that has been started. Every Work must be waited for: destroying it earlier
+/// abandons the operation. Move-only.
 class [[nodiscard]] Work {
  public:
   Work() = default;

@@ -254,10 +254,6 @@ class NcclTransport final : public Transport {
     shared_->control->check();
     shared_->watchdog->check();
   }
-  void look() const override {
-    check();
-    shared_->watchdog->look_for_errors();
-  }
   void computes_on(const Stream& compute) override { shared_->control->computes_on(compute); }
   void job_queued() override { control_agent().job_queued(); }
   void job_done() override { control_agent().job_done(); }

@@ -31,18 +31,18 @@ class NcclWatchdog {
   /// Watches `communicator`, which must outlive the watchdog.
   void add(GpuCommunicator& communicator);
   /// Watches a queued operation. Until the mark `begun` is passed, it waits for this rank's own
-  /// kernels, however long they take; when `done` is passed, it has ended.
+  /// kernels, however long they take; when `done` is passed, it has ended. In between, it counts as
+  /// waiting for other ranks, also if it is a receive that was posted long before it is needed.
   void expect(Marks marks);
   /// Throws RunError if the run has failed.
   void check() const;
-  /// Queries NCCL for errors, and throws RunError if there is one.
-  void look_for_errors();
 
  private:
   void work();
   void watch_the_watch();
   /// Looks for problems once, and throws RunError for the first one.
   void look();
+  void look_for_errors();
   void look_for_progress();
   void give_up(const std::string& why);
 

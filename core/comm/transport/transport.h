@@ -125,8 +125,6 @@ class Transport {
     std::int64_t bytes = 0;
   };
   virtual Communicators communicators() const { return {}; }
-  /// Like check(), but also queries the backend for errors that it has not reported yet.
-  virtual void look() const { check(); }
   /// Watches one of the backend's own collectives, which runs between these marks.
   virtual void expect(Marks /*marks*/) {}
 
