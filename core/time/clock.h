@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,9 +11,16 @@
 
 #include "core/base/category.h"
 #include "core/time/cluster.h"
-#include "core/time/cycle_clock.h"
 
 namespace lockstep {
+
+/// Returns the time of this machine's steady clock in nanoseconds. Times from different processes
+/// on one host are comparable.
+inline std::int64_t steady_nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 enum class ClockKind { wall, modelled };
 
