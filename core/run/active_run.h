@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/explain/counterfactuals.h"
 #include "core/model/checkpoint/save_lock.h"
 #include "core/model/data.h"
 #include "core/plan/split_proposal.h"
@@ -18,11 +17,12 @@
 #include "core/run/rank.h"
 #include "core/run/rank_meter.h"
 #include "core/run/recording.h"
-#include "core/run/report/console.h"
-#include "core/run/report/parity.h"
-#include "core/run/report/process_memory.h"
-#include "core/run/report/rank_results.h"
+#include "core/run/reference/parity.h"
+#include "core/run/results/process_memory.h"
+#include "core/run/results/rank_results.h"
 #include "core/run/stop.h"
+#include "core/text/console.h"
+#include "viz/read/explain/counterfactuals.h"
 
 namespace lockstep {
 

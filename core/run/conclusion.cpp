@@ -12,9 +12,9 @@
 #include "core/model/builder.h"
 #include "core/operations/operations_file.h"
 #include "core/run/active_run.h"
-#include "core/run/report/report.h"
-#include "core/run/report/trained_model.h"
-#include "core/timeline/reader.h"
+#include "core/run/reference/trained_model.h"
+#include "viz/read/report/report.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep {
 

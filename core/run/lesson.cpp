@@ -29,8 +29,8 @@
 #include "core/run/mpi_launcher.h"
 #include "core/run/options/memory_needed.h"
 #include "core/run/options/needs.h"
-#include "core/run/report/parity.h"
-#include "core/run/report/trained_model.h"
+#include "core/run/reference/parity.h"
+#include "core/run/reference/trained_model.h"
 #include "core/run/save.h"
 #include "core/run/thread_launcher.h"
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/explain/counterfactuals.h"
 #include "core/model/adamw.h"
 #include "core/model/data.h"
 #include "core/model/gpt.h"
@@ -15,6 +14,7 @@
 #include "core/run/batches.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/rank.h"
+#include "viz/read/explain/counterfactuals.h"
 
 namespace lockstep {
 
@@ -80,7 +80,7 @@ class Lesson {
   /// whose ranks do not train as one device does. `train` is called on rank 0's process after the
   /// run. If it returns nothing, the comparison is with ordinary training on one device. `what`
   /// names the reference in the report, such as "its workers on one device". (Reference and
-  /// ReferenceRun are in core/run/report/parity.h.)
+  /// ReferenceRun are in core/run/reference/parity.h.)
   void reference(std::string what,
                  std::function<std::optional<Reference>(const ReferenceRun&)> train);
 

@@ -7,7 +7,7 @@
 
 #include "core/run/active_run.h"
 #include "core/run/files/rank_message.h"
-#include "core/run/report/config_json.h"
+#include "core/run/results/config_json.h"
 
 namespace lockstep {
 

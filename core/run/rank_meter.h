@@ -7,7 +7,7 @@
 #include "core/comm/transport/transport.h"
 #include "core/model/parameter.h"
 #include "core/run/rank.h"
-#include "core/run/report/rank_results.h"
+#include "core/run/results/rank_results.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include "core/operations/operation_log.h"
 #include "core/run/files/run_folder.h"
 #include "core/run/options/options.h"
-#include "core/run/report/console.h"
+#include "core/text/console.h"
 #include "core/trace/writer.h"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/model/data.h"
-#include "core/run/report/parity.h"
+#include "core/run/reference/parity.h"
 #include "exercises/29_defend_your_plan/cases.h"
 #include "lessons/15_3d/mesh_training.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/pipeline/schedule.h"
 #include "core/pipeline/simulator.h"
-#include "core/run/report/text_row.h"
+#include "core/text/text_row.h"
 #include "core/trace/writer.h"
 
 namespace lockstep::exercises {

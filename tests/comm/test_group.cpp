@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 
-#include "core/timeline/step_account.h"
 #include "tests/support/collective_checks.h"
 #include "tests/support/ranks.h"
 #include "tests/support/timeline_of.h"
+#include "viz/read/timeline/step_account.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/device/tensor.h"
-#include "core/run/report/process_memory.h"
+#include "core/run/results/process_memory.h"
 
 using namespace lockstep;
 

@@ -10,10 +10,10 @@
 
 #include "core/base/span.h"
 #include "core/device/device.h"
-#include "core/timeline/memory_breakdown.h"
-#include "core/timeline/reader.h"
 #include "core/trace/format.h"
 #include "core/trace/recorder.h"
+#include "viz/read/timeline/memory_breakdown.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 

@@ -1,4 +1,4 @@
-"""The proof of each claim (core/explain/sentence.h): a function of its name, which recomputes a sentence's values.
+"""The proof of each claim (viz/read/explain/sentence.h): a function of its name, which recomputes a sentence's values.
 
 Each takes a run and one of its sentences, and returns lines that say what is false. What a change would save, and
 whether a list is complete, is recomputed by running the program again with this change, if --slow or a cluster file can

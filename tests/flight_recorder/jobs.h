@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "core/flight_recorder/words.h"
 #include "tests/flight_recorder/pickle_writer.h"
+#include "viz/read/flight_recorder/words.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "core/base/error.h"
-#include "core/flight_recorder/words.h"
+#include "viz/read/flight_recorder/words.h"
 
 using namespace lockstep;
 using namespace lockstep::flight;

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "core/base/printable.h"
-#include "core/flight_recorder/dump.h"
-#include "core/flight_recorder/pickle.h"
 #include "tests/flight_recorder/pickle_writer.h"
+#include "viz/read/flight_recorder/dump.h"
+#include "viz/read/flight_recorder/pickle.h"
 
 using namespace lockstep;
 using namespace lockstep::flight;

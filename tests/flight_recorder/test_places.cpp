@@ -1,7 +1,7 @@
 // Places on the mesh, derived from the descriptions of process groups.
 #include <doctest/doctest.h>
 
-#include "core/flight_recorder/places.h"
+#include "viz/read/flight_recorder/places.h"
 
 using namespace lockstep::flight;
 

@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "core/flight_recorder/words.h"
 #include "tests/flight_recorder/simulated_job.h"
 #include "tests/support/portion.h"
+#include "viz/read/flight_recorder/words.h"
 
 using namespace lockstep;
 

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "core/base/error.h"
-#include "core/flight_recorder/rank_list.h"
 #include "tests/flight_recorder/jobs.h"
+#include "viz/read/flight_recorder/rank_list.h"
 
 using namespace lockstep;
 using namespace lockstep::flight;

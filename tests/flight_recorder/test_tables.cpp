@@ -1,7 +1,7 @@
 // The tables of a summary.
 #include <doctest/doctest.h>
 
-#include "core/flight_recorder/words.h"
+#include "viz/read/flight_recorder/words.h"
 
 using namespace lockstep::flight;
 

@@ -1,7 +1,7 @@
 // Stalls at the end of a trace of four ranks, two stages of two.
 #include <doctest/doctest.h>
 
-#include "core/flight_recorder/trace_job.h"
+#include "viz/read/flight_recorder/trace_job.h"
 
 using namespace lockstep;
 using namespace lockstep::flight;

@@ -7,9 +7,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/flight_recorder/words.h"
-#include "core/kineto/import.h"
-#include "core/kineto/reader.h"
 #include "core/model/checkpoint/manifest.h"
 #include "core/model/checkpoint/model_file.h"
 #include "core/model/checkpoint/safetensors.h"
@@ -21,14 +18,17 @@
 #include "core/plan/slice.h"
 #include "core/replay/critical_path.h"
 #include "core/time/cluster_file.h"
-#include "core/timeline/reader.h"
-#include "core/timeline/step_account.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/flight_recorder/pickle_writer.h"
 #include "viz/data/advice.h"
 #include "viz/data/hello.h"
 #include "viz/data/perfetto_manifest.h"
 #include "viz/data/run_notes.h"
+#include "viz/read/flight_recorder/words.h"
+#include "viz/read/kineto/import.h"
+#include "viz/read/kineto/reader.h"
+#include "viz/read/timeline/reader.h"
+#include "viz/read/timeline/step_account.h"
 
 namespace lockstep::fuzz {
 

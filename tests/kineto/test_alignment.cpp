@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "core/kineto/alignment.h"
+#include "viz/read/kineto/alignment.h"
 
 using namespace lockstep;
 using namespace lockstep::kineto;

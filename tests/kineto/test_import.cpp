@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "core/base/error.h"
-#include "core/kineto/import.h"
-#include "core/kineto/reader.h"
-#include "core/timeline/step_account.h"
-#include "core/timeline/visit_band.h"
+#include "viz/read/kineto/import.h"
+#include "viz/read/kineto/reader.h"
+#include "viz/read/timeline/step_account.h"
+#include "viz/read/timeline/visit_band.h"
 
 using namespace lockstep;
 using namespace lockstep::kineto;

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "core/kineto/labels.h"
+#include "viz/read/kineto/labels.h"
 
 using namespace lockstep;
 using namespace lockstep::kineto;

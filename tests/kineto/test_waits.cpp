@@ -2,8 +2,8 @@
 
 #include <random>
 
-#include "core/kineto/mesh.h"
-#include "core/kineto/waits.h"
+#include "viz/read/kineto/mesh.h"
+#include "viz/read/kineto/waits.h"
 
 using namespace lockstep;
 using namespace lockstep::kineto;

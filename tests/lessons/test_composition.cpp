@@ -7,7 +7,7 @@
 #include "core/comm/transport/control.h"
 #include "core/pipeline/executor.h"
 #include "core/pipeline/update.h"
-#include "core/run/report/parity.h"
+#include "core/run/reference/parity.h"
 #include "lessons/02_data_parallel/prediction.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/support/copies_checks.h"

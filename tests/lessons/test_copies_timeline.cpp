@@ -1,11 +1,11 @@
 #include <doctest/doctest.h>
 
 #include "core/pipeline/pipeline_prediction.h"
-#include "core/timeline/step_account.h"
 #include "tests/support/copies_checks.h"
 #include "tests/support/meta_checks.h"
 #include "tests/support/ranks.h"
 #include "tests/support/timeline_of.h"
+#include "viz/read/timeline/step_account.h"
 
 // Tests when data parallelism and ZeRO communicate, and how much of the communication overlaps with
 // compute.

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/model/data.h"
-#include "core/run/report/solo_device.h"
+#include "core/run/reference/solo_device.h"
 #include "lessons/18_low_communication/diloco.h"
 #include "lessons/18_low_communication/inner_optimizer.h"
 #include "lessons/18_low_communication/pipedream.h"

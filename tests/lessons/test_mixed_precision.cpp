@@ -3,7 +3,7 @@
 #include <mutex>
 #include <random>
 
-#include "core/run/report/parity.h"
+#include "core/run/reference/parity.h"
 #include "lessons/02_data_parallel/data_parallel.h"
 #include "lessons/14_mixed_precision/experiment/model_states.h"
 #include "lessons/14_mixed_precision/scaling_flags.h"

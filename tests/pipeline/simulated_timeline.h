@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/pipeline/simulator.h"
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep {
 

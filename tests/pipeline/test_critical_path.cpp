@@ -6,14 +6,14 @@
 #include <tuple>
 
 #include "core/pipeline/csv.h"
-#include "core/timeline/pipeline_analysis.h"
-#include "core/timeline/step_account.h"
 #include "tests/pipeline/random_schedules.h"
 #include "tests/pipeline/simulated_timeline.h"
 #include "tests/pipeline/worked_cases.h"
 #include "tests/support/pipeline_checks.h"
 #include "tests/support/portion.h"
 #include "tests/support/timeline_of.h"
+#include "viz/read/timeline/pipeline_analysis.h"
+#include "viz/read/timeline/step_account.h"
 
 // The critical path and the microbatches in flight. Most cases use simulated timelines, which are
 // quick to create in any number; one case compares them with executed ones.

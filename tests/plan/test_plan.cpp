@@ -14,7 +14,7 @@
 #include "core/model/gpt.h"
 #include "core/model/philox.h"
 #include "core/plan/flat_layout.h"
-#include "core/run/report/rank_results.h"
+#include "core/run/results/rank_results.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "tests/model/fixture.h"
 #include "tests/support/complaints.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <random>
 
-#include "core/run/report/bubble_parts.h"
-#include "core/timeline/analysis.h"
 #include "tests/run/timelines.h"
+#include "viz/read/report/bubble_parts.h"
+#include "viz/read/timeline/analysis.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -16,13 +16,13 @@
 
 #include "core/base/error.h"
 #include "core/run/lesson.h"
-#include "core/run/report/parity.h"
-#include "core/run/report/solo_device.h"
-#include "core/timeline/reader.h"
+#include "core/run/reference/parity.h"
+#include "core/run/reference/solo_device.h"
 #include "core/trace/writer.h"
 #include "tests/support/comes_true.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "core/run/report/pipeline_step.h"
 #include "tests/run/timelines.h"
+#include "viz/read/report/pipeline_step.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "core/run/report/prediction_mismatch.h"
+#include "viz/read/report/prediction_mismatch.h"
 
 using namespace lockstep;
 

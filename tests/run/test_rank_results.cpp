@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/run/report/parity.h"
-#include "core/run/report/rank_results.h"
-#include "core/run/report/report.h"
+#include "core/run/reference/parity.h"
+#include "core/run/results/rank_results.h"
 #include "tests/support/bytes.h"
 #include "tests/support/complaints.h"
+#include "viz/read/report/report.h"
 
 using namespace lockstep;
 using lockstep::testing::bytes_of;

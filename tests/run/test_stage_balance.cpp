@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "core/run/report/stage_balance.h"
 #include "tests/run/timelines.h"
+#include "viz/read/report/stage_balance.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -4,8 +4,8 @@
 #include <regex>
 #include <string>
 
-#include "core/run/report/terminal_timeline.h"
 #include "tests/run/timelines.h"
+#include "viz/read/report/terminal_timeline.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "core/run/report/text_row.h"
+#include "core/text/text_row.h"
 
 using namespace lockstep;
 

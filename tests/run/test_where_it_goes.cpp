@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "core/explain/counterfactual_table.h"
-#include "core/run/report/where_it_goes.h"
+#include "viz/read/explain/counterfactual_table.h"
+#include "viz/read/report/where_it_goes.h"
 
 using namespace lockstep;
 

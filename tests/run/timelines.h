@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::testing {
 

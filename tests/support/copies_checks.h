@@ -12,13 +12,13 @@
 #include "core/comm/transport/control.h"
 #include "core/device/host_copy.h"
 #include "core/run/rank.h"
-#include "core/run/report/parity.h"
-#include "core/run/report/report.h"
-#include "core/run/report/solo_device.h"
+#include "core/run/reference/parity.h"
+#include "core/run/reference/solo_device.h"
 #include "lessons/05_zero_3/prediction.h"
 #include "lessons/15_3d/pipelined_zero_3.h"
 #include "tests/support/bytes.h"
 #include "tests/support/portion.h"
+#include "viz/read/report/report.h"
 
 /// Checks of data parallelism and the ZeRO stages that run under both threads and processes.
 namespace lockstep::testing {

@@ -18,13 +18,13 @@
 #include "core/pipeline/update.h"
 #include "core/plan/footprint.h"
 #include "core/run/rank.h"
-#include "core/run/report/parity.h"
-#include "core/run/report/report.h"
+#include "core/run/reference/parity.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/schedules/prediction.h"
 #include "tests/support/bytes.h"
 #include "tests/support/portion.h"
+#include "viz/read/report/report.h"
 
 /// Checks of a pipeline with real ranks that run under both threads and processes: each check is
 /// called on every rank and returns the errors found there, or "".

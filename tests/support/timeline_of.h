@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "core/timeline/reader.h"
 #include "core/trace/format.h"
 #include "tests/support/ranks.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep::testing {
 

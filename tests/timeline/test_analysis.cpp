@@ -3,8 +3,8 @@
 #include <random>
 #include <vector>
 
-#include "core/timeline/analysis.h"
-#include "core/timeline/pipeline_analysis.h"
+#include "viz/read/timeline/analysis.h"
+#include "viz/read/timeline/pipeline_analysis.h"
 
 using namespace lockstep;
 

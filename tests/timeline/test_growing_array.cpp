@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "core/timeline/growing_array.h"
+#include "viz/read/timeline/growing_array.h"
 
 using namespace lockstep;
 

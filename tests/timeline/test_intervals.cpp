@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "core/timeline/analysis.h"
+#include "viz/read/timeline/analysis.h"
 
 using namespace lockstep;
 

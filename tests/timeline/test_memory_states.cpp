@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "core/timeline/memory_breakdown.h"
-#include "core/timeline/reader.h"
+#include "viz/read/timeline/memory_breakdown.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 

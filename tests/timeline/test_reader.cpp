@@ -8,10 +8,10 @@
 #include <tuple>
 
 #include "core/base/error.h"
-#include "core/timeline/parse.h"
-#include "core/timeline/reader.h"
 #include "core/trace/writer.h"
 #include "tests/support/temporary_folder.h"
+#include "viz/read/timeline/parse.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 

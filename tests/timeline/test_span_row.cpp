@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "core/timeline/span_row.h"
+#include "viz/read/timeline/span_row.h"
 
 using namespace lockstep;
 

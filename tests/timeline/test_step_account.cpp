@@ -4,7 +4,7 @@
 #include <random>
 #include <string>
 
-#include "core/timeline/step_account.h"
+#include "viz/read/timeline/step_account.h"
 
 using namespace lockstep;
 

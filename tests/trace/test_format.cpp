@@ -6,10 +6,10 @@
 #include <random>
 #include <string>
 
-#include "core/timeline/parse.h"
-#include "core/timeline/reader.h"
 #include "core/trace/format.h"
 #include "core/trace/recorder.h"
+#include "viz/read/timeline/parse.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 

@@ -18,11 +18,11 @@
 
 #include "core/base/error.h"
 #include "core/time/clock.h"
-#include "core/timeline/reader.h"
 #include "core/trace/open_span.h"
 #include "core/trace/writer.h"
 #include "tests/support/complaints.h"
 #include "tests/support/temporary_folder.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

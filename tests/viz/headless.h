@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/timeline/reader.h"
 #include "viz/app/comparison_screen.h"
 #include "viz/app/screen.h"
 #include "viz/data/range_statistics.h"
+#include "viz/read/timeline/reader.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep {

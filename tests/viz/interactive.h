@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/reader.h"
 #include "tests/viz/headless.h"
 #include "tests/viz/sample_run.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep {
 

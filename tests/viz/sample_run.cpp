@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/timeline/reader.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/10_interleaved/interleaved.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep {
 namespace {

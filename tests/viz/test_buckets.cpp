@@ -1,13 +1,13 @@
 // The collectives of data parallelism and the compute that hides them: compared with an example
-// worked out by hand, with the analysis of core/timeline, and in a context without a window.
+// worked out by hand, with the analysis of viz/read/timeline, and in a context without a window.
 #include <doctest/doctest.h>
 
 #include <random>
 
-#include "core/timeline/analysis.h"
 #include "tests/viz/interactive.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/buckets.h"
+#include "viz/read/timeline/analysis.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -1,17 +1,17 @@
-// The comparison of two steps, compared with examples worked out by hand and with core/timeline's
-// analysis.
+// The comparison of two steps, compared with examples worked out by hand and with
+// viz/read/timeline's analysis.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "core/timeline/pipeline_analysis.h"
-#include "core/timeline/reader.h"
 #include "core/trace/writer.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/comparison.h"
 #include "viz/data/comparison_words.h"
+#include "viz/read/timeline/pipeline_analysis.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;
@@ -145,7 +145,7 @@ TEST_CASE("two steps by hand: the same bubble, less memory, more bytes") {
   CHECK(difference_words(ranks[1].idle) == "=");
 }
 
-TEST_CASE("every number equals the analysis of core/timeline") {
+TEST_CASE("every number equals the analysis of viz/read/timeline") {
   Timeline one, other;
   read_sample(sample_traces(sample_gpipe(4, 8, 3)), one);
   read_sample(sample_traces(sample_1f1b(4, 6, 3)), other);

@@ -2,11 +2,11 @@
 // window.
 #include <doctest/doctest.h>
 
-#include "core/timeline/reader.h"
 #include "core/trace/format.h"
 #include "core/trace/recorder.h"
 #include "tests/viz/interactive.h"
 #include "viz/data/expert_load.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <thread>
 
-#include "core/timeline/reader.h"
 #include "tests/viz/worked_step.h"
 #include "viz/data/explanations.h"
 #include "viz/data/finding.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;
@@ -37,7 +37,7 @@ bool same(const StepAccount& a, const StepAccount& b) {
 
 }  // namespace
 
-TEST_CASE("an explained step has the account of core/timeline and the critical path") {
+TEST_CASE("an explained step has the account of viz/read/timeline and the critical path") {
   Timeline timeline;
   read_sample(sample_traces(sample_1f1b(4, 8, 3)), timeline);
   Explanations explanations;

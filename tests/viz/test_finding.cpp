@@ -1,9 +1,9 @@
 // The object under the cursor, and the viewer's description of it.
 #include <doctest/doctest.h>
 
-#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/finding.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
-#include "core/timeline/reader.h"
 #include "tests/viz/interactive.h"
 #include "viz/data/ghost.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "core/timeline/step_account.h"
-#include "core/timeline/visit_band.h"
 #include "viz/data/trace_input.h"
+#include "viz/read/timeline/step_account.h"
+#include "viz/read/timeline/visit_band.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -4,10 +4,10 @@
 #include <set>
 #include <tuple>
 
-#include "core/timeline/reader.h"
 #include "tests/viz/worked_step.h"
 #include "viz/data/mean_step.h"
 #include "viz/data/step_sentences.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

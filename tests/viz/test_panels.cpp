@@ -4,10 +4,10 @@
 #include <array>
 
 #include "core/base/error.h"
-#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/app/options.h"
 #include "viz/data/panels.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -1,10 +1,10 @@
 // The statistics of a selected range, compared with a timeline worked out by hand.
 #include <doctest/doctest.h>
 
-#include "core/timeline/reader.h"
 #include "tests/viz/worked_step.h"
 #include "viz/data/mean_step.h"
 #include "viz/data/range_statistics.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 
-#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/span_search.h"
 #include "viz/data/view_state.h"
+#include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -4,13 +4,13 @@
 
 #include <filesystem>
 
-#include "core/flight_recorder/trace_job.h"
-#include "core/flight_recorder/words.h"
 #include "tests/viz/interactive.h"
 #include "tests/viz/sample_run.h"
 #include "viz/app/open_files.h"
 #include "viz/app/stall_screen.h"
 #include "viz/data/stall_picture.h"
+#include "viz/read/flight_recorder/trace_job.h"
+#include "viz/read/flight_recorder/words.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -4,10 +4,10 @@
 
 #include <string_view>
 
-#include "core/timeline/analysis.h"
 #include "tests/viz/interactive.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/traffic_matrix.h"
+#include "viz/read/timeline/analysis.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;
@@ -65,7 +65,7 @@ TEST_CASE("the traffic of a step") {
   CHECK(sums[0].messages == 2);
   CHECK(sums[1].words == "dp all_reduce");
   CHECK(sums[2].words == "pp send");
-  // The sums of the rows are the bytes that core/timeline counts.
+  // The sums of the rows are the bytes that viz/read/timeline counts.
   for (const auto& rank : hand.timeline.ranks()) {
     std::int64_t row = 0;
     for (const auto& to : hand.timeline.ranks()) row += matrix.bytes(rank->rank, to->rank);

@@ -11,11 +11,11 @@
 #include <random>
 #include <sstream>
 
-#include "core/timeline/reader.h"
 #include "tests/viz/sample_run.h"
 #include "viz/data/compared_runs.h"
 #include "viz/data/live_server.h"
 #include "viz/data/viewport.h"
+#include "viz/read/timeline/reader.h"
 #include "viz/views/theme.h"
 #include "viz/views/timeline_view.h"
 

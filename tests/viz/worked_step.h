@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "core/timeline/timeline.h"
 #include "tests/viz/sample_run.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep {
 

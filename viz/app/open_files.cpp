@@ -7,9 +7,9 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/flight_recorder/stall.h"
 #include "viz/data/given_runs.h"
 #include "viz/data/trace_input.h"
+#include "viz/read/flight_recorder/stall.h"
 
 namespace lockstep::viz {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/flight_recorder/trace_job.h"
-#include "core/flight_recorder/words.h"
 #include "viz/data/given_runs.h"
 #include "viz/data/summary.h"
 #include "viz/data/trace_input.h"
+#include "viz/read/flight_recorder/trace_job.h"
+#include "viz/read/flight_recorder/words.h"
 
 namespace lockstep::viz {
 

@@ -8,7 +8,7 @@
 namespace lockstep::viz {
 
 /// The changes that would shorten a run's last step, according to its report
-/// (core/explain/counterfactuals.h).
+/// (viz/read/explain/counterfactuals.h).
 struct Advice {
   std::string run;                     ///< its name, as in the trace
   int step = -1;                       ///< -1 if the report says nothing

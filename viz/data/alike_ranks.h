@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

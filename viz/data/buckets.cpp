@@ -7,9 +7,9 @@
 #include <set>
 #include <tuple>
 
-#include "core/timeline/visit_band.h"
-#include "core/timeline/visit_sends.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/visit_band.h"
+#include "viz/read/timeline/visit_sends.h"
 
 namespace lockstep::viz {
 namespace {
@@ -41,7 +41,7 @@ Key key_of(const TimelineSpan& span) {
   return {span.group, span.name, span.sequence, span.sequence < 0 ? span.start : 0};
 }
 
-/// Returns the intervals that touch a window, so that the functions of core/timeline/analysis.h
+/// Returns the intervals that touch a window, so that the functions of viz/read/timeline/analysis.h
 /// need not visit the others.
 Intervals touching(const Intervals& intervals, const Interval& window) {
   const auto first = std::ranges::partition_point(

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/timeline/step_account.h"
+#include "viz/read/timeline/step_account.h"
 
 namespace lockstep::viz {
 

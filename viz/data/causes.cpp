@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/timeline/visit_band.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

@@ -8,12 +8,12 @@
 #include <map>
 #include <utility>
 
-#include "core/timeline/memory_breakdown.h"
-#include "core/timeline/pipeline_analysis.h"
-#include "core/timeline/visit_band.h"
 #include "viz/data/explanations.h"
 #include "viz/data/in_flight.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/memory_breakdown.h"
+#include "viz/read/timeline/pipeline_analysis.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

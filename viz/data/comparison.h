@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/step_account.h"
 #include "viz/data/mean_step.h"
+#include "viz/read/timeline/step_account.h"
 
 namespace lockstep::viz {
 
 // The comparison of a step of one run, A, with a step of another run, B. Every number comes from
-// the analysis in core/timeline.
+// the analysis in viz/read/timeline.
 
 /// An entry of the configuration: its name, and its values in A and in B ("" if the trace has
 /// none).

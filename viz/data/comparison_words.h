@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "core/explain/sentence.h"
 #include "viz/data/comparison.h"
+#include "viz/read/explain/sentence.h"
 
 namespace lockstep::viz {
 

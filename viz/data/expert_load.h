@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -7,8 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "core/timeline/visit_band.h"
 #include "viz/data/folding.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

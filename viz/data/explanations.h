@@ -8,13 +8,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/timeline/pipeline_analysis.h"
-#include "core/timeline/step_account.h"
+#include "viz/read/timeline/pipeline_analysis.h"
+#include "viz/read/timeline/step_account.h"
 
 namespace lockstep::viz {
 
-/// The analysis of a completed step by core/timeline: where its time goes and, for a pipeline, its
-/// critical path and the numbers of microbatches in flight.
+/// The analysis of a completed step by viz/read/timeline: where its time goes and, for a pipeline,
+/// its critical path and the numbers of microbatches in flight.
 struct ExplainedStep {
   int step = -1;
   StepAccount account;

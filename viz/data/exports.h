@@ -4,15 +4,15 @@
 #include <optional>
 #include <string>
 
-#include "core/timeline/analysis.h"
 #include "viz/data/viewport.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 
 /// Returns statistics as CSV. Without a selected range, writes a line per rank for each completed
-/// step that overlaps the window, with the step's parts (core/timeline/step_account.h), which add
-/// up to its length. With one, writes a line per rank of the range (RangeStatistics). Times are in
-/// seconds to the picosecond, so their sums are exact. The names of an axis's columns begin with
+/// step that overlaps the window, with the step's parts (viz/read/timeline/step_account.h), which
+/// add up to its length. With one, writes a line per rank of the range (RangeStatistics). Times are
+/// in seconds to the picosecond, so their sums are exact. The names of an axis's columns begin with
 /// the axis.
 std::string statistics_csv(const Timeline& timeline, const TimeWindow& window,
                            const std::optional<Interval>& selection);

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "core/timeline/step_account.h"
-#include "core/timeline/timeline.h"
 #include "viz/data/viewport.h"
+#include "viz/read/timeline/step_account.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

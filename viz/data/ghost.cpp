@@ -6,10 +6,10 @@
 #include <limits>
 #include <set>
 
-#include "core/timeline/visit_band.h"
 #include "viz/data/explanations.h"
 #include "viz/data/lab.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/timeline/analysis.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <fstream>
 
-#include "core/timeline/reader.h"
 #include "viz/data/packed_files.h"
 #include "viz/data/trace_input.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep::viz {
 namespace {

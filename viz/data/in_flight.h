@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/pipeline_analysis.h"
 #include "viz/data/viewport.h"
+#include "viz/read/timeline/pipeline_analysis.h"
 
 namespace lockstep::viz {
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/timeline/parse.h"
+#include "viz/read/timeline/parse.h"
 
 namespace lockstep::viz {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/timeline/reader.h"
 #include "viz/data/live_feed.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep::viz {
 

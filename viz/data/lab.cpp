@@ -7,9 +7,9 @@
 #include <set>
 
 #include "core/base/error.h"
-#include "core/timeline/analysis.h"
 #include "viz/data/run_cluster.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 namespace {

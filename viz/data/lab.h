@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/pipeline/simulator.h"
-#include "core/timeline/timeline.h"
 #include "lessons/schedules/registry.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/timeline/timeline.h"
 #include "viz/data/viewport.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
-#include "core/timeline/reader.h"
 #include "viz/data/live_server.h"
 #include "viz/data/memory_limit.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep::viz {
 

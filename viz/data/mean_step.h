@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/step_account.h"
+#include "viz/read/timeline/step_account.h"
 
 namespace lockstep::viz {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/memory_breakdown.h"
+#include "viz/read/timeline/memory_breakdown.h"
 
 namespace lockstep::viz {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/plan/mesh.h"
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "core/base/error.h"
-#include "core/timeline/analysis.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 namespace {

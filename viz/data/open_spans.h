@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

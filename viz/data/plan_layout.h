@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/timeline.h"
 #include "viz/data/mesh_places.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

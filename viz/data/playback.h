@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/timeline/timeline.h"
 #include "viz/data/viewport.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

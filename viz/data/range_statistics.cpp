@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/timeline/visit_band.h"
 #include "viz/data/folding.h"
 #include "viz/data/mean_step.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

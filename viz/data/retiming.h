@@ -9,7 +9,7 @@
 
 #include "core/operations/run_operations.h"
 #include "core/replay/critical_path.h"
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

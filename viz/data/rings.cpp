@@ -8,10 +8,10 @@
 #include <tuple>
 
 #include "core/time/cluster.h"
-#include "core/timeline/visit_band.h"
 #include "viz/data/run_cluster.h"
 #include "viz/data/shards.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/timeline/analysis.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "core/time/cluster.h"
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -13,7 +13,7 @@
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/pipeline/csv.h"
-#include "core/timeline/reader.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep::viz {
 namespace {

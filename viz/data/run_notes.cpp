@@ -10,7 +10,7 @@
 
 #include "core/base/json_reader.h"
 #include "core/base/printable.h"
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 namespace {

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/timeline/analysis.h"
-#include "core/timeline/visit_band.h"
 #include "lessons/schedules/registry.h"
 #include "viz/data/lab.h"
+#include "viz/read/timeline/analysis.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/explain/slow.h"
+#include "viz/read/explain/slow.h"
 
 namespace lockstep::viz {
 

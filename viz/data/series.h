@@ -6,9 +6,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/timeline/step_account.h"
 #include "viz/data/straggler.h"
 #include "viz/data/viewport.h"
+#include "viz/read/timeline/step_account.h"
 
 namespace lockstep::viz {
 

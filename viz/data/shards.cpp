@@ -6,9 +6,9 @@
 #include <map>
 #include <unordered_set>
 
-#include "core/timeline/visit_band.h"
 #include "viz/data/buckets.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

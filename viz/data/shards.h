@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/plan/stored_slices.h"
-#include "core/timeline/analysis.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "core/timeline/analysis.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 

@@ -1,6 +1,6 @@
 #include "viz/data/stall_of_run.h"
 
-#include "core/flight_recorder/trace_job.h"
+#include "viz/read/flight_recorder/trace_job.h"
 
 namespace lockstep::viz {
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/timeline/timeline.h"
 #include "viz/data/stall_picture.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

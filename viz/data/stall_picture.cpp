@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "core/flight_recorder/rank_list.h"
-#include "core/flight_recorder/words.h"
+#include "viz/read/flight_recorder/rank_list.h"
+#include "viz/read/flight_recorder/words.h"
 
 namespace lockstep::viz {
 namespace {

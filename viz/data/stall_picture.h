@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/flight_recorder/stall.h"
+#include "viz/read/flight_recorder/stall.h"
 
 namespace lockstep::viz {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/explain/counterfactuals.h"
-#include "core/explain/slow.h"
 #include "viz/data/words.h"
+#include "viz/read/explain/counterfactuals.h"
+#include "viz/read/explain/slow.h"
 
 namespace lockstep::viz {
 

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/timeline/timeline.h"
 #include "viz/data/row_plan.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "core/base/printable.h"
-#include "core/timeline/visit_band.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/analysis.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 

@@ -11,11 +11,11 @@
 #include "core/base/error.h"
 #include "core/base/input_file.h"
 #include "core/base/printable.h"
-#include "core/kineto/import.h"
-#include "core/kineto/reader.h"
 #include "viz/data/packed_files.h"
 #include "viz/data/perfetto_manifest.h"
 #include "viz/data/run_schedule.h"
+#include "viz/read/kineto/import.h"
+#include "viz/read/kineto/reader.h"
 
 namespace lockstep::viz {
 namespace fs = std::filesystem;

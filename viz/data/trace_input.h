@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "core/kineto/alignment.h"
-#include "core/timeline/reader.h"
 #include "viz/data/memory_limit.h"
+#include "viz/read/kineto/alignment.h"
+#include "viz/read/timeline/reader.h"
 
 namespace lockstep::viz {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/timeline/analysis.h"
 #include "viz/data/run_cluster.h"
 #include "viz/data/words.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep::viz {
 namespace {

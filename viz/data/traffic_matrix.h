@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/timeline/traffic.h"
+#include "viz/read/timeline/traffic.h"
 
 namespace lockstep::viz {
 

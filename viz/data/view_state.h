@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/timeline/pipeline_analysis.h"
 #include "viz/data/name_statistics.h"
 #include "viz/data/panels.h"
 #include "viz/data/range_statistics.h"
 #include "viz/data/settings.h"
 #include "viz/data/span_search.h"
+#include "viz/read/timeline/pipeline_analysis.h"
 
 namespace lockstep::viz {
 

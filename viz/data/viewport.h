@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/timeline/timeline.h"
+#include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "core/timeline/pipeline_analysis.h"
-#include "core/timeline/step_account.h"
+#include "viz/read/timeline/pipeline_analysis.h"
+#include "viz/read/timeline/step_account.h"
 
 namespace lockstep::viz {
 

@@ -8,9 +8,9 @@
 
 #include "core/base/span.h"
 #include "core/device/memory.h"
-#include "core/timeline/step_account.h"
 #include "viz/data/mean_step.h"
 #include "viz/data/settings.h"
+#include "viz/read/timeline/step_account.h"
 
 namespace lockstep::viz {
 

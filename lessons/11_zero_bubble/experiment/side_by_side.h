@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "core/run/report/text_table.h"
+#include "core/text/text_table.h"
 #include "lessons/schedules/prediction.h"
 #include "lessons/schedules/schedule_flags.h"
 

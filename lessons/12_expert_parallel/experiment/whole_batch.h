@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/run/report/parity.h"
+#include "core/run/reference/parity.h"
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 
 #include "core/device/host_copy.h"
 #include "core/model/gpt.h"
-#include "core/run/report/solo_device.h"
+#include "core/run/reference/solo_device.h"
 #include "lessons/14_mixed_precision/mixed_precision.h"
 
 namespace lockstep {

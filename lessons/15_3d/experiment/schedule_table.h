@@ -10,8 +10,8 @@
 #include "core/comm/transport/control.h"
 #include "core/pipeline/executor.h"
 #include "core/run/rank.h"
-#include "core/run/report/text_table.h"
-#include "core/timeline/analysis.h"
+#include "core/text/text_table.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep {
 

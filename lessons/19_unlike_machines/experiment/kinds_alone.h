@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/run/lesson.h"
-#include "core/run/report/text_table.h"
+#include "core/text/text_table.h"
 #include "lessons/19_unlike_machines/search.h"
 
 namespace lockstep {

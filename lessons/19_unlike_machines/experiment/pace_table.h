@@ -11,7 +11,7 @@
 #include "core/comm/transport/control.h"
 #include "core/pipeline/executor.h"
 #include "core/run/lesson.h"
-#include "core/run/report/text_table.h"
+#include "core/text/text_table.h"
 #include "lessons/19_unlike_machines/foresee.h"
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/explain/sentence.h"
+#include "viz/read/explain/sentence.h"
 
 int main() {
   for (int i = 0; i < lockstep::claim_count; ++i)

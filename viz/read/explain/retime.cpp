@@ -1,0 +1,165 @@
+// ./lockstep retime: the operations of a recorded run, timed on another cluster or with one thing
+// changed.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/printable.h"
+#include "core/base/program.h"
+#include "core/operations/operations_file.h"
+#include "core/replay/critical_path.h"
+#include "core/replay/replay.h"
+#include "viz/read/explain/counterfactual_table.h"
+
+using namespace lockstep;
+
+namespace {
+
+struct Flags {
+  std::string run;
+  std::string cluster;
+  std::vector<std::string> changes;
+  std::string report;
+};
+
+Flags parse(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    if (!word.starts_with("--")) {
+      if (!flags.run.empty())
+        throw UsageError(fmt::format("{}: retime takes one run, and already has {}", excerpt(word),
+                                     excerpt(flags.run)));
+      flags.run = word;
+      continue;
+    }
+    std::string value;
+    // A value may contain '=', too: --change between=free.
+    if (const auto equals = word.find('='); equals != std::string::npos) {
+      value = word.substr(equals + 1);
+      word.erase(equals);
+    } else if (i + 1 < argc) {
+      value = argv[++i];
+    }
+    if (word != "--cluster" && word != "--change" && word != "--report")
+      throw UsageError(
+          fmt::format("{}: no such flag; there are --cluster, --change, --report", excerpt(word)));
+    if (value.empty()) throw UsageError(word + ": wants a value");
+    if (word == "--change") {
+      flags.changes.push_back(value);
+      continue;
+    }
+    std::string& once = word == "--cluster" ? flags.cluster : flags.report;
+    if (!once.empty()) throw UsageError(word + ": was given more than once; give it once");
+    once = value;
+  }
+  if (flags.run.empty()) throw UsageError("retime: name a run's folder, such as runs/latest");
+  std::error_code error;
+  if (!std::filesystem::exists(flags.run, error))
+    throw UsageError(fmt::format(
+        "{}: there is no such run; './lockstep lesson 9 --device meta' makes one", flags.run));
+  return flags;
+}
+
+/// The cluster of --cluster, which must have room for the run's ranks.
+Cluster cluster_for(const std::string& name, std::size_t ranks) {
+  Cluster cluster = Cluster::load(name);
+  if (static_cast<std::size_t>(cluster.nodes) * static_cast<std::size_t>(cluster.ranks_per_node) <
+      ranks)
+    throw UsageError(fmt::format("--cluster {}: has {} nodes of {} ranks; the run has {} ranks",
+                                 name, cluster.nodes, cluster.ranks_per_node, ranks));
+  return cluster;
+}
+
+/// A step's critical path in words, such as "1.500 ms = forward 0.700 + backward 0.800".
+std::string path_text(const Replay& replay, int step) {
+  const std::vector<PathPart> path = critical_path(replay, step);
+  if (path.empty()) return "nothing takes time";
+  std::string text =
+      fmt::format("{:.3f} ms = ", 1e3 * seconds(path.back().end - path.front().start));
+  std::vector<std::string> parts;
+  for (const auto& [what, time] : shares(path))
+    parts.push_back(fmt::format("{} {:.3f}", what, 1e3 * seconds(time)));
+  return text + fmt::format("{}", fmt::join(parts, " + "));
+}
+
+std::string in_words(const Scenario& scenario) {
+  const Cluster& cluster = scenario.modelled().cluster;
+  return fmt::format("{} {}{}{}", cluster.name, cluster.rates_text(),
+                     scenario.changes().empty() ? "" : ", ", fmt::join(scenario.changes(), ", "));
+}
+
+void write_report(const std::string& file, const Replay& recorded, const Replay& changed) {
+  const int last = recorded.last_step();
+  std::string text = "{\"steps\":[";
+  const char* comma = "\n";
+  for (int step = 0; step <= last; ++step)
+    text += fmt::format("{}{{\"step\":{},\"recorded_seconds\":{},\"seconds\":{}}}",
+                        std::exchange(comma, ",\n"), step, seconds(recorded.step_time(step)),
+                        seconds(changed.step_time(step)));
+  text += fmt::format("],\n\"end_seconds\":{},\n\"critical_path\":[", seconds(changed.end()));
+  comma = "\n";
+  if (last >= 0)
+    for (const auto& [what, time] : shares(critical_path(changed, last)))
+      text += fmt::format("{}{{\"what\":\"{}\",\"seconds\":{}}}", std::exchange(comma, ",\n"), what,
+                          seconds(time));
+  std::ofstream out{file, std::ios::binary};
+  out << text + "]}\n";
+  out.close();
+  if (!out) throw UsageError(fmt::format("--report {}: can't be written", file));
+}
+
+void retime(const Flags& flags) {
+  const RunOperations run = read_operations(flags.run);
+  const Scenario as_recorded{run.modelled};
+  Scenario scenario{run.modelled};
+  if (!flags.cluster.empty()) {
+    ModelledTime other = run.modelled;
+    other.cluster = cluster_for(flags.cluster, run.ranks.size());
+    scenario = Scenario{other};
+  }
+  for (const std::string& each : flags.changes) scenario.change(each, run);
+
+  const Replay recorded{run, as_recorded}, changed{run, scenario};
+  const auto row = [](const std::string& what, Picoseconds before, Picoseconds after) {
+    fmt::print("  {:<10}{:>14.3f} ms{:>14.3f} ms{:>9.3f}\n", what, 1e3 * seconds(before),
+               1e3 * seconds(after),
+               before > 0 ? static_cast<double>(after) / static_cast<double>(before) : 1.0);
+  };
+  fmt::print("run {} of lesson {}, on {} ranks\nrecorded on: {}\nretimed on:  {}\n",
+             printable(run.run), printable(run.lesson), run.ranks.size(), in_words(as_recorded),
+             in_words(scenario));
+  if (!run.choices.empty())
+    fmt::print("kept as recorded, though another cluster might lead to another choice: {}\n",
+               printable(fmt::format("{}", fmt::join(run.choices, ", "))));
+  fmt::print("\n{:>28} {:>16} {:>9}\n", "recorded", "retimed", "ratio");
+  const int last = recorded.last_step();
+  if (last > 0) row("step 0", recorded.step_time(0), changed.step_time(0));
+  if (last >= 0)
+    row(fmt::format("step {}", last), recorded.step_time(last), changed.step_time(last));
+  row("whole run", recorded.end(), changed.end());
+  if (last >= 0)
+    fmt::print("\ncritical path of step {}\n  recorded: {}\n  retimed:  {}\n", last,
+               path_text(recorded, last), path_text(changed, last));
+  if (last >= 0)
+    if (const std::string better = counterfactual_table(what_would_help(run, scenario, last));
+        !better.empty())
+      fmt::print("\n{}", better);
+  if (!flags.report.empty()) write_report(flags.report, recorded, changed);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program([&] {
+    retime(parse(argc, argv));
+    return 0;
+  });
+}
