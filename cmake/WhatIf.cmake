@@ -42,6 +42,7 @@ function(lockstep_what_if lesson patch)
     endif()
   endforeach()
   target_link_libraries(${program} PRIVATE lockstep_core)
+  add_dependencies(${program} lockstep_read)
   lockstep_lesson_options(${program})
   if(files MATCHES "(^|;)core/[^;]*\\.h(;|$)")    # the precompiled headers include the original
     set_target_properties(${program} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)

@@ -17,11 +17,11 @@ std::string RanksAtWork::last_operations(int rank) const {
 }
 
 ActiveRun::ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_,
-                     std::function<std::string()> difference_)
+                     const Hooks& hooks_)
     : info(info_),
       options(options_),
       corpus(corpus_),
-      difference(std::move(difference_)),
+      hooks(hooks_),
       console(Console::detect()),
       progress(console, options.run.steps, options.output.quiet),
       stop(!options.output.save.empty(), options.platform.launch == Launch::mpi),

@@ -12,6 +12,7 @@
 #include "core/model/data.h"
 #include "core/plan/split_proposal.h"
 #include "core/plan/sum_order.h"
+#include "core/run/hooks.h"
 #include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
 #include "core/run/rank.h"
@@ -22,7 +23,6 @@
 #include "core/run/results/rank_results.h"
 #include "core/run/stop.h"
 #include "core/text/console.h"
-#include "viz/read/explain/counterfactuals.h"
 
 namespace lockstep {
 
@@ -58,10 +58,8 @@ class RanksAtWork {
 /// A run in progress: the state that the ranks of this process share. live() opens it, trains, and
 /// concludes it.
 struct ActiveRun {
-  /// `info_`, `options_` and `corpus_` must outlive the run. `options_` may change until open() is
-  /// called. `difference_` is Lesson::compare's function, or unset.
-  ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_,
-            std::function<std::string()> difference_);
+  /// The arguments must outlive the run. `options_` may change until open() is called.
+  ActiveRun(const LessonInfo& info_, Options& options_, const Corpus& corpus_, const Hooks& hooks_);
 
   /// Keeps other runs from writing to this run's --save, --export and --report until this
   /// object is destroyed. Only one of the run's processes calls this. Throws UsageError if another
@@ -77,11 +75,7 @@ struct ActiveRun {
   const LessonInfo& info;
   Options& options;
   const Corpus& corpus;
-  const std::function<std::string()> difference;
-  std::vector<AlternativeRun> alternatives;  ///< Lesson::alternative's
-  std::function<std::string()> advice;       ///< Lesson::if_it_fails's, or none
-  std::string reference_name;                ///< Lesson::reference's, and its function, or unset
-  std::function<std::optional<Reference>(const ReferenceRun&)> reference;
+  const Hooks& hooks;
   Console console;
   Progress progress;
   Stop stop;
@@ -90,6 +84,9 @@ struct ActiveRun {
   std::optional<ResidentBytes> before_ranks;
   RanksAtWork ranks;
   Collected collected;  ///< only rank 0 accesses it
+  /// Set by conclude() on rank 0, to be called once MPI is finalized: prints the report, and where
+  /// the trace is.
+  std::function<void()> farewell;
 
  private:
   std::optional<SaveLock> save_lock_, export_lock_;

@@ -4,36 +4,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "core/base/error.h"
 #include "core/base/print.h"
+#include "core/base/printable.h"
 #include "core/model/builder.h"
 #include "core/operations/operations_file.h"
 #include "core/run/active_run.h"
+#include "core/run/launch/reader.h"
 #include "core/run/reference/trained_model.h"
-#include "viz/read/report/report.h"
-#include "viz/read/timeline/reader.h"
+#include "core/run/results/config_json.h"
+#include "core/run/results/run_results.h"
 
 namespace lockstep {
 
 namespace {
-
-/// Merges the ranks' traces, and reads them for the report unless a rank's trace is truncated.
-/// Returns whether the trace is complete.
-bool read_trace(ActiveRun& run, Report& report) {
-  const int ranks = run.options.plan.mesh.ranks();
-  if (const std::string why = run.recording.folder.merge(ranks); !why.empty())
-    run.recording.warn(why + "; each rank's own file is there");
-  if (!run.recording.folder.is_complete(ranks)) return false;
-  const ReadReport read = read_traces(run.recording.folder.rank_files(ranks), report.timeline);
-  if (read.malformed > 0)
-    print_error("the trace has {} unreadable lines; the first: {}\n", read.malformed,
-                read.first_malformed);
-  report.look_at_timeline(run.collected.split_proposals);
-  return true;
-}
 
 void check_finite(const std::vector<double>& losses, const Options& options) {
   const auto lost =
@@ -53,39 +41,39 @@ void check_finite(const std::vector<double>& losses, const Options& options) {
 /// Trains on a single device and compares the results with the run's. If the deviation exceeds the
 /// tolerance, trains once more, adding the replicas' gradients in the run's order. Returns whether
 /// parity holds, including in the lesson's own comparison.
-bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters,
-                  const Tolerance& tolerance, Report& report) {
+bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters, RunResults& results) {
   Options reference_options = run.options;
   if (run.info.f32_reference) set_model(reference_options.plan, &GptConfig::dtype, DType::f32);
   const int steps = run.options.run.steps;
   Progress progress{run.console, steps, run.options.output.quiet || !run.console.terminal};
-  const std::vector<Phase> phases = report.phases();
+  const std::vector<Phase> phases = results.phases();
   const std::function<void(int)> show = [&](int done) {
     progress.show(done, fmt::format("reference run on one device: step {}/{}", done, steps));
   };
   const auto train = [&](const std::vector<SumOrder>& orders) {
-    if (run.reference)
-      if (auto own = run.reference({reference_options, run.corpus, phases, show, orders})) {
-        report.compared_with = run.reference_name;
+    if (run.hooks.reference)
+      if (auto own = run.hooks.reference({reference_options, run.corpus, phases, show, orders})) {
+        results.compared_with = run.hooks.reference_name;
         return *std::move(own);
       }
     return train_on_one_device(reference_options, run.corpus, phases, show, orders);
   };
   const Reference reference = train({});
-  report.reference_dtype = reference_options.plan.model().dtype;
-  report.reference_losses = reference.losses;
-  report.parity = compare(report.losses, parameters, reference);
-  if (run.difference) report.difference = run.difference();
-  if (report.parity->within(tolerance)) return report.difference.empty();
+  results.reference_dtype = name_of(reference_options.plan.model().dtype);
+  results.reference_losses = reference.losses;
+  results.parity = compare(results.losses, parameters, reference);
+  if (run.hooks.difference) results.difference = run.hooks.difference();
+  if (results.parity->within(results.tolerance)) return results.difference.empty();
   if (std::ranges::any_of(run.collected.orders, &SumOrder::empty)) return false;
-  report.same_in_order = compare(report.losses, parameters, train(run.collected.orders)).bitwise;
-  return *report.same_in_order && report.difference.empty();
+  results.same_in_order = compare(results.losses, parameters, train(run.collected.orders)).bitwise;
+  return *results.same_in_order && results.difference.empty();
 }
 
-std::string parity_failure(const Report& report, const Tolerance& tolerance, Collectives comm) {
-  if (report.parity->within(tolerance) || report.same_in_order.value_or(false))
-    return fmt::format("parity failed: {}\n", report.difference);
-  return fmt::format("parity failed: the run differs from {} ({}){}{}\n", report.compared_with,
+std::string parity_failure(const RunResults& results, Collectives comm) {
+  const Tolerance& tolerance = results.tolerance;
+  if (results.parity->within(tolerance) || results.same_in_order.value_or(false))
+    return fmt::format("parity failed: {}\n", results.difference);
+  return fmt::format("parity failed: the run differs from {} ({}){}{}\n", results.compared_with,
                      tolerance.bitwise() ? "they should agree bitwise"
                      : tolerance.final_loss > 0
                          ? fmt::format("the last tenth's mean loss may differ by {:g} %",
@@ -96,7 +84,7 @@ std::string parity_failure(const Report& report, const Tolerance& tolerance, Col
                          ? "; MPI's collectives add in an unknown order; use --comm ring to tell "
                            "rounding from a mistake"
                          : "",
-                     report.difference.empty() ? "" : "; " + report.difference);
+                     results.difference.empty() ? "" : "; " + results.difference);
 }
 
 /// Returns the operations that the ranks have recorded, and clears the record.
@@ -109,17 +97,59 @@ RunOperations operations_of(ActiveRun& run) {
   return operations;
 }
 
-/// Finds changes that would shorten the last step: by replays on the modelled clock, otherwise by
-/// estimates from the last phase's steps, except its first.
-Counterfactuals what_would_help(ActiveRun& run, const RunOperations* operations,
-                                const Report& report) {
-  if (operations != nullptr)
-    return what_would_help(*operations, Scenario{operations->modelled}, run.options.run.steps - 1,
-                           run.alternatives);
-  const Phase phase = report.phases().back();
-  std::vector<int> steps;
-  for (int i = phase.steps > 1 ? 1 : 0; i < phase.steps; ++i) steps.push_back(phase.first_step + i);
-  return estimate_what_would_help(report.timeline, steps);
+/// Everything that the run knows before its model is compared with one device's.
+RunResults results_of(ActiveRun& run) {
+  const Options& options = run.options;
+  const Plan& plan = options.plan;
+  RunResults results{.run = run.recording.folder.run, .lesson = run.info.name, .facts = {}};
+  results.ranks = std::move(run.collected.results);
+  const std::vector<PhaseResults>& phases = results.ranks.front().phases;
+  results.facts = facts_json(options, !phases.empty() && phases.front().predicted.stages > 0);
+  results.steps = options.run.steps;
+  results.modelled = plan.modelled.has_value();
+  results.uncomputed = options.platform.on_meta() && run.info.trains;
+  if (!options.platform.on_meta())
+    results.step_tokens = std::int64_t{plan.batch.sequences} * std::int64_t{plan.model().sequence};
+  results.stages = plan.stages();
+  results.pipeline = plan.mesh.group(0, Axis::pp);
+  for (const PhaseResults& phase : phases)
+    results.first_microbatches.push_back(plan.microbatches_of(0, phase.phase.microbatches));
+  results.dtype = name_of(plan.model().dtype);
+  results.tolerance =
+      is_narrow(plan.model().dtype) ? run.info.narrow_tolerance : run.info.tolerance;
+  results.sample_follows_the = options.run.tokens.empty();
+  results.own = std::move(run.collected.lesson_json);
+  return results;
+}
+
+/// Merges the ranks' traces. Returns whether they are complete.
+bool merge_traces(Recording& recording, int ranks) {
+  if (!recording.writer) return false;
+  if (const std::string why = recording.folder.merge(ranks); !why.empty())
+    recording.warn(why + "; each rank's own file is there");
+  return recording.folder.is_complete(ranks);
+}
+
+/// Compares the trained model with one device's, and lets it speak. Returns whether parity holds.
+bool check_model(ActiveRun& run, RunResults& results) {
+  if (std::ranges::all_of(results.ranks,
+                          [](const RankResults& rank) { return rank.parameters.empty(); }))
+    return true;  // no model was trained
+  results.losses = collect_losses(results.ranks, run.options.run.steps);
+  check_finite(results.losses, run.options);
+  if (!run.collected.not_saved.empty()) throw RunError(run.collected.not_saved);
+  const auto parameters = collect_parameters(results.ranks);
+  const bool parity = !run.options.output.parity || check_parity(run, parameters, results);
+  results.sample = sample_of(run.options, run.corpus, parameters);
+  return parity;
+}
+
+/// A new folder for the results of a run that keeps none; empty if it can't be created.
+std::filesystem::path temporary_folder() {
+  std::error_code error;
+  std::string name = (std::filesystem::temp_directory_path(error) / "lockstep-XXXXXX").string();
+  if (error || ::mkdtemp(name.data()) == nullptr) return {};
+  return name;
 }
 
 }  // namespace
@@ -127,49 +157,65 @@ Counterfactuals what_would_help(ActiveRun& run, const RunOperations* operations,
 int conclude(ActiveRun& run) {
   const Options& options = run.options;
   const Output& output = options.output;
-  Report report{.options = options,
-                .run = run.recording.folder.run,
-                .lesson = run.info.name,
-                .ranks = std::move(run.collected.results)};
-  report.own = std::move(run.collected.lesson_json);
-  report.uncomputed = options.platform.on_meta() && run.info.trains;
-  const bool traced = run.recording.writer && read_trace(run, report);
-  std::optional<RunOperations> operations;
-  if (run.recording.operations) operations = operations_of(run);
-  if (traced) report.better = what_would_help(run, operations ? &*operations : nullptr, report);
-
-  bool parity = true;
-  const Tolerance& tolerance =
-      is_narrow(options.plan.model().dtype) ? run.info.narrow_tolerance : run.info.tolerance;
-  if (std::ranges::any_of(report.ranks, [](const RankResults& rank) {
-        return !rank.parameters.empty();
-      })) {  // a model was trained
-    report.losses = collect_losses(report.ranks, options.run.steps);
-    check_finite(report.losses, options);
-    if (!run.collected.not_saved.empty()) throw RunError(run.collected.not_saved);
-    const auto parameters = collect_parameters(report.ranks);
-    if (output.parity) parity = check_parity(run, parameters, tolerance, report);
-    report.sample = sample_of(options, run.corpus, parameters);
-  }
-
-  if (!output.quiet) fmt::print("{}", report.text(run.console));
   Recording& recording = run.recording;
-  if (recording.writer)
-    if (const std::string why = recording.folder.write_report(report.json()); !why.empty())
-      recording.warn(why);
+  RunResults results = results_of(run);
+  const bool traced = merge_traces(recording, options.plan.mesh.ranks());
+  std::optional<RunOperations> operations;
+  if (recording.operations) operations = operations_of(run);
+  for (const auto& propose : run.collected.split_proposals)
+    results.proposals.push_back(traced && propose ? std::optional{propose()} : std::nullopt);
+  results.proposals.resize(results.first_microbatches.size());
+  if (traced && operations)
+    for (const AlternativeRun& each : run.hooks.alternatives)
+      if (RunOperations other = each.record(options); !other.ranks.empty())
+        results.alternatives.push_back({each.what, std::move(other)});
+  const bool parity = check_model(run, results);
+
   if (operations)
     if (const std::string why = recording.folder.write_operations(text_of(*operations));
         !why.empty())
       recording.warn(why);
+  const std::string report = report_json(results);
+  std::filesystem::path folder, temporary;
+  if (recording.writer) folder = recording.folder.path;
+  if (!folder.empty())
+    if (const std::string why = recording.folder.write_results(text_of(results), report);
+        !why.empty()) {
+      recording.warn(why);
+      folder.clear();
+    }
+  const bool read = !output.quiet || (traced && !output.report.empty());
+  if (folder.empty() && read) {
+    folder = temporary = temporary_folder();
+    if (!folder.empty()) write_text_file(folder / results_file, text_of(results));
+  }
+
+  std::vector<std::string> arguments{"report", folder.string()};
+  if (output.quiet) arguments.emplace_back("--quiet");
+  arguments.insert(arguments.end(), {"--detail", output.detail});
+  if (traced && !output.report.empty())
+    arguments.insert(arguments.end(), {"--json", output.report});
+  std::string last;
   if (!output.quiet && recording.writer)
-    fmt::print("{}\n", traced ? recording.folder.how_to_look(output.view)
-                              : "the trace is not complete, so the report has no figures from it" +
-                                    recording.folder.where_the_trace_is());
+    last = traced ? recording.folder.how_to_look(output.view) + "\n"
+                  : "the trace is not complete, so the report has no figures from it" +
+                        recording.folder.where_the_trace_is() + "\n";
   if (!output.quiet && output.trace_left_out && recording.operations)
-    fmt::print("{}\n", recording.folder.how_to_retime());
-  if (!parity) print_error("{}", parity_failure(report, tolerance, options.plan.collectives));
-  if (!output.report.empty()) write_text_file(output.report, report.json());
-  return parity ? 0 : 1;
+    last += recording.folder.how_to_retime() + "\n";
+  std::string failure = parity ? "" : parity_failure(results, options.plan.collectives);
+  try {
+    if (!output.report.empty()) write_text_file(output.report, report);
+  } catch (const RunError& error) {
+    failure += printable(error.what()) + "\n";
+  }
+  run.farewell = [=] {
+    if (read && !folder.empty()) run_reader(arguments);
+    std::error_code error;
+    if (!temporary.empty()) std::filesystem::remove_all(temporary, error);
+    fmt::print("{}", last);
+    if (!failure.empty()) print_error("{}", failure);
+  };
+  return failure.empty() ? 0 : 1;
 }
 
 }  // namespace lockstep

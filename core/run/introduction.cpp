@@ -45,7 +45,7 @@ void introduce(const LessonInfo& info, const Options& options, const GpuPlan& gp
                            : "",
                model.sequence);
   fmt::print("\n");
-  if (output.brief) {
+  if (output.detail == "brief") {
     std::fflush(stdout);
     return;
   }

@@ -133,11 +133,11 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   Options& options = *options_;
   RunConfig& run = options.run;
   if (!options.output.needs_only) settle_launch(options);
-  for (const auto& check : checks_) check(options);
-  if (builder_) set_builder(options.plan, builder_(options));
-  if (placement_) options.plan.rank_of_stage = placement_(options);
-  if (division_ && !options.output.needs_only) options.plan = division_(options.plan);
-  run.chosen_by_time = chosen_by_time_;
+  for (const auto& check : hooks_.checks) check(options);
+  if (hooks_.builder) set_builder(options.plan, hooks_.builder(options));
+  if (hooks_.placement) options.plan.rank_of_stage = hooks_.placement(options);
+  if (hooks_.division && !options.output.needs_only) options.plan = hooks_.division(options.plan);
+  run.chosen_by_time = hooks_.chosen_by_time;
   if (info_.trains) {
     options.plan.validate();
     if (!under_mpi()) check_memory(options, available_memory());
@@ -154,19 +154,17 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (!run.load.empty()) check_checkpoint(options);
 
   if (options.platform.launch == Launch::mpi && !under_mpi())
-    return launch_processes(options, info_.name, argc_, argv_, watch, advice_);
-  active_ = std::make_unique<ActiveRun>(info_, options, *corpus_, difference_);
-  active_->alternatives = alternatives_;
-  active_->advice = advice_;
-  active_->reference_name = reference_name_;
-  active_->reference = reference_;
-  return live(*active_, *launcher_of(*active_), body, watch);
+    return launch_processes(options, info_.name, argc_, argv_, watch, hooks_.advice);
+  active_ = std::make_unique<ActiveRun>(info_, options, *corpus_, hooks_);
+  const int code = live(*active_, *launcher_of(*active_), body, watch);
+  if (active_->farewell) active_->farewell();
+  return code;
 }
 
 void Lesson::reference(std::string what,
                        std::function<std::optional<Reference>(const ReferenceRun&)> train) {
-  reference_name_ = std::move(what);
-  reference_ = std::move(train);
+  hooks_.reference_name = std::move(what);
+  hooks_.reference = std::move(train);
 }
 
 std::vector<Phase> Lesson::phases() const {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "viz/read/timeline/analysis.h"
+#include "core/time/interval.h"
 
 namespace lockstep {
 

@@ -93,10 +93,14 @@ for program in "$1"/lesson_[0-9]*; do
   lessons=$((lessons + 1))
   name=${program##*/lesson_}
   # FLAG, the default, and the words: "--comm auto auto|native|ring".
-  listed=$("$program" --help | perl -ne '
+  listed=$("$program" --help all | perl -ne '
     next unless my ($flag, $default) = /^  (--[a-z0-9-]+)(?: [A-Z]+(?:=(\S+))?)?/;
     print join(" ", $flag, $default // "", /\(([a-z0-9|]+\|[a-z0-9|]+)\)$/ ? $1 : ""), "\n"')
   claim "lesson $name lists its flags" [ "$(wc -l <<<"$listed")" -gt 10 ]
+  main=$("$program" --help | grep -o '^  \(-h,\)\?--[a-z0-9-]*' | sed 's/.*--/--/')
+  claim "lesson $name: the short help lists 8 to 15 flags" [ "$(wc -l <<<"$main")" -ge 8 -a "$(wc -l <<<"$main")" -le 15 ]
+  claim "... all of which the whole help lists" \
+    [ -z "$(grep -vx -e --help <<<"$main" | grep -vxFf <(cut -d' ' -f1 <<<"$listed"))" ]
   while IFS=' ' read -r flag default words; do
     # shellcheck disable=SC2046  # several words
     run "$program" --needs $(valid_value "$name" "$flag" "$words" "$default")

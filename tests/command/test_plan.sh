@@ -38,7 +38,7 @@ flags=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["plans"
   "$scratch/plan.json" "$(sed 's/Plan \([0-9]*\) .*/\1/' <<<"$words")")
 # shellcheck disable=SC2086  # several flags
 run "$folder/lesson_17_choosing" $flags --cluster classroom --parity off --quiet --trace "$scratch/run"
-run "$retime" "$scratch/run" --change tp=free --report "$scratch/retimed.json"
+run "$retime" retime "$scratch/run" --change tp=free --report "$scratch/retimed.json"
 claim "a run of it can be retimed with tp free" ended 0
 seconds=$(sed -n 's/.*"step":0,.*"seconds":\([^}]*\)}.*/\1/p' "$scratch/retimed.json")
 claim "... and then takes as long as was said" \

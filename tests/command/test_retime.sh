@@ -19,13 +19,13 @@ for launch in "$@"; do
   run "$pipeline" "${flags[@]}" --trace "$scratch/a" --report "$scratch/a.json"
   claim "a run on the modelled clock ends well ($launch)" ended 0
   claim "... and leaves its operations ($launch)" test -s "$scratch/a/operations.json"
-  run "$retime" "$scratch/a" --report "$scratch/as_recorded.json"
+  run "$retime" retime "$scratch/a" --report "$scratch/as_recorded.json"
   claim "retime ends well ($launch)" ended 0
   claim "... and shows the critical path ($launch)" says 'critical path of step 1'
   claim "the step takes as long as in the run ($launch)" \
     same "$(seconds_of "$scratch/as_recorded.json")" "$(last_step "$scratch/a.json")"
   run "$pipeline" "${flags[@]}" --trace "$scratch/b" --report "$scratch/b.json" --cluster ethernet --slow 1=1.5
-  run "$retime" "$scratch/a" --cluster ethernet --change rank:1=slower:1.5 --report "$scratch/retimed.json"
+  run "$retime" retime "$scratch/a" --cluster ethernet --change rank:1=slower:1.5 --report "$scratch/retimed.json"
   claim "retimed, it takes as long as a run with these flags ($launch)" \
     same "$(seconds_of "$scratch/retimed.json")" "$(last_step "$scratch/b.json")"
   claim "... which is longer ($launch)" \
@@ -41,23 +41,23 @@ claim "... and says how to retime it without a trace" says 'retime'
 folder=$(sed -n 's/.*lockstep retime //p' <<<"$out")
 claim "it has operations" test -s "$folder/operations.json"
 claim "... but no traces" test ! -e "$folder/rank0.json"
-run "$retime" "$folder" --change tp=free
+run "$retime" retime "$folder" --change tp=free
 claim "... which can be retimed" ended 0
 rm -rf "$folder"
 
 run "$pipeline" --ranks 2 --layers 2 --steps 1 --data "$text" --clock wall --trace "$scratch/wall" --parity off --quiet
-run "$retime" "$scratch/wall"
+run "$retime" retime "$scratch/wall"
 is_refused "a run on the wall clock"
 claim "... and why is said" complains 'modelled clock'
 
 run "$mesh" --device meta --ranks 8 --dp 2 --pp 2 --tp 2 --schedule 1f1b,automatic --steps 2 --parity off --quiet --trace "$scratch/automatic"
-run "$retime" "$scratch/automatic" --cluster a100
+run "$retime" retime "$scratch/automatic" --cluster a100
 claim "what was chosen by modelled time is named" says 'might lead to another choice: --schedule automatic'
 
 refuse() { # WORD FLAG...
   local word=$1
   shift
-  run "$retime" "$@"
+  run "$retime" retime "$@"
   is_refused "'$*'"
   claim "'$word' is in the line" complains "$word"
 }
@@ -74,5 +74,5 @@ refuse 'name a run'
 refuse 'has no operations' "$scratch"
 echo '{"lockstep_operations":1' >"$scratch/half.json"
 refuse 'not a file of operations' "$scratch/half.json"
-fails_on_full_stdout retime "$retime" "$scratch/a"
+fails_on_full_stdout retime "$retime" retime "$scratch/a"
 conclude

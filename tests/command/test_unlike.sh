@@ -92,7 +92,7 @@ claim "a checkpoint of the even division" ended 0
 lesson --quiet --load "$scratch/even" --search --clip 1
 claim "... goes on with the division found" ended 0
 lesson --trace "$scratch/run" --search --steps 2
-run "$retime" "$scratch/run" --cluster classroom
+run "$retime" retime "$scratch/run" --cluster classroom
 claim "retime says that the division was chosen by time" says '--search'
 
 lesson_refuses --search --split 2,2,2,1 -- '--search with --split 2,2,2,1' 'leave one of them out'

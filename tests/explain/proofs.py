@@ -95,7 +95,7 @@ class Run:
         """Replays the run with these changes. Returns the length of the step in picoseconds."""
         self.retimes += 1
         file = self.scratch / 'retimed.json'
-        run([str(self.build / 'core/lockstep_retime'), str(self.folder), '--report', str(file),
+        run([str(self.build / 'viz/lockstep_read'), 'retime', str(self.folder), '--report', str(file),
              *(word for change in changes for word in ('--change', change))])
         return picoseconds(json.loads(file.read_text())['steps'][self.step]['seconds'])
 

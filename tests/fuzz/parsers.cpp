@@ -17,6 +17,7 @@
 #include "core/pipeline/validate.h"
 #include "core/plan/slice.h"
 #include "core/replay/critical_path.h"
+#include "core/run/results/run_results.h"
 #include "core/time/cluster_file.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "tests/flight_recorder/pickle_writer.h"
@@ -453,6 +454,26 @@ Parser operations() {
           }};
 }
 
+Parser results(const std::string& folder) {
+  RunResults run{.run = "r", .lesson = "09 1F1B", .facts = R"({"ranks":1})", .steps = 2};
+  run.pipeline = {0};
+  run.first_microbatches = {2};
+  run.proposals = {SplitProposal{.split = {1}, .step = 5, .better = {1}}};
+  run.ranks = {{.rank = 0, .host = "h"}};
+  run.ranks[0].phases.push_back({.phase = {"m = 2", 0, 2, 2, {}}});
+  run.losses = {2.5, 2};
+  run.reference_losses = {2.5, 2};
+  run.parity = Parity{.worst_parameter = "w"};
+  run.own["table"] = "[1]";
+  const std::string file = folder + "/results.json";
+  return {.name = "results",
+          .seeds = {text_of(run)},
+          .words = json_words,
+          .costly = costly_json({{R"({"lockstep_results":1,"ranks":[)", "{},", "{}]}"}}),
+          .longest = 2'000'000,  // the slack covers 24 times as much memory
+          .parse = by_file(file, [file] { report_json(read_results(file)); })};
+}
+
 /// A flight-recorder dump of one rank, analysed together with a fixed dump of its peer.
 Parser flight_dump() {
   const auto entry = [](int sequence, const char* name, const char* state) {
@@ -528,6 +549,7 @@ std::vector<Parser> all_parsers(const std::string& folder) {
           perfetto_manifest(),
           notes(),
           operations(),
+          results(folder),
           flight_dump()};
 }
 

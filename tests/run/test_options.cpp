@@ -119,11 +119,11 @@ TEST_CASE("only some lessons have a precision flag") {
   CHECK(parse({"--precision", "f32"}, narrow)->plan.model().dtype == DType::f32);
   CHECK(parse({})->plan.model().dtype == DType::f32);
   CHECK(refusal({"--precision", "bf16"}) ==
-        "--precision bf16: no such flag; --help lists all flags");
+        "--precision bf16: no such flag; --help all lists all flags");
   CHECK(refusal({"--rank", "3"}) ==
-        "--rank 3: no such flag; did you mean --ranks? --help lists all flags");
+        "--rank 3: no such flag; did you mean --ranks? --help all lists all flags");
   CHECK(refusal({"--microbatch=3"}) ==
-        "--microbatch=3: no such flag; did you mean --microbatches? --help lists all flags");
+        "--microbatch=3: no such flag; did you mean --microbatches? --help all lists all flags");
   CHECK(refusal({"--precision", "fp8"}, narrow) ==
         "--precision fp8: must be one of f32, bf16, f16");
   CHECK(refusal({"--comm", "native"}, narrow) ==

@@ -93,12 +93,14 @@ TEST_CASE("runs/latest is the run that started last, and starts empty") {
     fs::create_directories(run.path);
     for (const char* old : {"rank7.json", "trace.json"}) std::ofstream(run.path / old) << hello;
     std::ofstream(run.path / "report.json") << own_report;
+    std::ofstream(run.path / "results.json") << R"({"lockstep_results":1})";
     for (const char* other : {"notes.txt", "rank8.json", "rank_list.json"})
       std::ofstream(run.path / other) << "mine";
     run.begin();
     CHECK_FALSE(fs::exists(run.path / "rank7.json"));
     CHECK_FALSE(fs::exists(run.path / "trace.json"));
     CHECK_FALSE(fs::exists(run.path / "report.json"));
+    CHECK_FALSE(fs::exists(run.path / "results.json"));
     for (const char* other : {"notes.txt", "rank8.json", "rank_list.json"})
       CHECK(read_file(run.path / other) == "mine");
     std::ofstream(run.path / "rank0.json") << "[\n{\"a\":0},\n";
@@ -107,8 +109,9 @@ TEST_CASE("runs/latest is the run that started last, and starts empty") {
     CHECK(read_file(run.path / "trace.json") == "[\n{\"a\":0},\n{\"a\":1},\n");
     CHECK(fs::read_symlink(folder.path() / "runs" / "latest") == name);
     CHECK(fs::equivalent(folder.path() / "runs" / "latest", run.path));
-    CHECK(run.write_report("{}") == "");
+    CHECK(run.write_results("[]", "{}") == "");
     CHECK(read_file(run.path / "report.json") == "{}");
+    CHECK(read_file(run.path / "results.json") == "[]");
     CHECK(run.where_the_trace_is().find(name) != std::string::npos);
     CHECK(run.how_to_look("").find("./lockstep view") != std::string::npos);
     CHECK(run.how_to_look("127.0.0.1:7077").find("./lockstep view") == std::string::npos);

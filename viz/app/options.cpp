@@ -132,6 +132,7 @@ ParsedOptions parse_options(int argc, char** argv) {
                "Print where each rank's time went, whom it waited for, the collectives and the "
                "kernels by time; of flight-recorder dumps, which ranks everything waits for, and "
                "who called what in each process group; and exit. Needs no display");
+  app.add_flag("--verbose", options.verbose, "With --summary: print every table of a run's report");
   app.add_flag("--json", options.json, "With --summary: print JSON, with times in seconds");
   app.add_option("--export", options.exports,
                  "Write the timeline (.svg) or the statistics (.csv) of --steps, the sentences "
@@ -208,6 +209,8 @@ ParsedOptions parse_options(int argc, char** argv) {
   }
   if (options.json && !options.summary)
     throw UsageError("--json: prints a summary as JSON; give --summary, too");
+  if (options.verbose && !options.summary)
+    throw UsageError("--verbose: prints every table of a summary; give --summary, too");
   if (options.summary && options.live())
     throw UsageError("--summary needs traces; give a trace file, or a folder such as runs/latest");
   options.when_all_ranks = !when.empty();

@@ -39,6 +39,7 @@ struct ViewerOptions {
   bool size_given = false, listen_given = false;
   bool remembers = true;                       ///< settings; see Preferences
   bool summary = false, json = false;          ///< printed without a window
+  bool verbose = false;                        ///< a summary with every table
   std::vector<std::filesystem::path> exports;  ///< written without a window
   std::filesystem::path export_folder = "runs/exports";
   /// Returns whether the viewer waits for runs from the start; the lab listens only when needed.

@@ -3,16 +3,32 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
+#include "core/run/files/run_folder.h"
 #include "viz/data/given_runs.h"
 #include "viz/data/summary.h"
 #include "viz/data/trace_input.h"
 #include "viz/read/flight_recorder/trace_job.h"
 #include "viz/read/flight_recorder/words.h"
+#include "viz/read/report/report.h"
 
 namespace lockstep::viz {
+
+namespace {
+
+/// The report that a run of Lockstep printed at its end, if its results are in the folder given.
+std::string report_of(const ViewerOptions& options) {
+  const std::filesystem::path& folder = options.paths.front();
+  if (options.paths.size() > 1 || !std::filesystem::exists(folder / results_file)) return {};
+  return read_run(folder).text(Console::detect(),
+                               options.verbose ? Detail::full : Detail::summary) +
+         "\n";
+}
+
+}  // namespace
 
 std::string summary_of(const ViewerOptions& options) {
   if (const auto dumps = flight::dump_files(options.paths); !dumps.empty()) {
@@ -34,9 +50,10 @@ std::string summary_of(const ViewerOptions& options) {
   if (report.malformed > 0) fmt::print(stderr, "{}\n", skipped);
   const Summary summary = summarise(timeline);
   if (options.json) return summary_json(summary);
+  const std::string of_run = report_of(options);
   const auto stall = flight::stall_of(timeline);
   const std::string waits = stall && !stall->empty() ? flight::stall_summary(*stall) + "\n" : "";
-  return printable(waits + summary_text(summary));
+  return of_run + printable(waits + summary_text(summary));
 }
 
 }  // namespace lockstep::viz

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string_view>
 
 #include "core/base/input_file.h"
 #include "core/base/json_reader.h"
@@ -31,10 +33,21 @@ bool is_own_report(const fs::path& file) {
   return true;
 }
 
+bool is_own_results(const fs::path& file) {
+  constexpr std::string_view begin = "{\"lockstep_results\":";
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(file, error))) return false;
+  std::string text(begin.size(), '\0');
+  std::ifstream in{file, std::ios::binary};
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return in.gcount() == 0 || text == begin;
+}
+
 }  // namespace
 
 bool is_run_file(const std::string& name) {
-  if (name == "trace.json" || name == "report.json" || name == "operations.json") return true;
+  for (const char* own : {"trace.json", "results.json", "report.json", "operations.json"})
+    if (name == own) return true;
   if (!name.starts_with("rank") || !name.ends_with(".json")) return false;
   const std::string number = name.substr(4, name.size() - 9);
   return !number.empty() &&
@@ -42,6 +55,7 @@ bool is_run_file(const std::string& name) {
 }
 
 bool is_own(const fs::path& file) {
+  if (file.filename() == "results.json") return is_own_results(file);
   if (file.filename() == "report.json") return is_own_report(file);
   return file.filename() == "operations.json" ? is_operations_file(file.string())
                                               : is_own_trace(file);

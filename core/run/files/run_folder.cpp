@@ -174,8 +174,9 @@ std::string write_or_remove(const fs::path& file, const std::string& text) {
 
 }  // namespace
 
-std::string RunFolder::write_report(const std::string& json) const {
-  return write_or_remove(path / "report.json", json);
+std::string RunFolder::write_results(const std::string& results, const std::string& report) const {
+  const std::string why = write_or_remove(path / results_file, results);
+  return why.empty() ? write_or_remove(path / "report.json", report) : why;
 }
 
 std::string RunFolder::write_operations(const std::string& json) const {

@@ -10,8 +10,11 @@ namespace lockstep {
 
 class SaveLock;
 
-/// A run's output folder: runs/TIME-LESSON/, which holds rank<r>.json, trace.json, report.json and
-/// operations.json.
+/// The file of a run's RunResults.
+constexpr const char* results_file = "results.json";
+
+/// A run's output folder: runs/TIME-LESSON/, which holds rank<r>.json, trace.json, results.json,
+/// report.json and operations.json.
 /// The link runs/latest points to it.
 struct RunFolder {
   std::string run;             ///< its name, "20260131-120000-09"
@@ -46,8 +49,8 @@ struct RunFolder {
   /// Merges the existing rank<r>.json files into trace.json. Returns the reason of a failure, or
   /// "".
   std::string merge(int ranks) const;
-  /// Writes report.json. Returns the reason of a failure, or "".
-  std::string write_report(const std::string& json) const;
+  /// Writes results.json and report.json. Returns the reason of a failure, or "".
+  std::string write_results(const std::string& results, const std::string& report) const;
   /// Writes operations.json (operations/operations_file.h). Returns the reason of a failure, or "".
   std::string write_operations(const std::string& json) const;
 

@@ -111,9 +111,9 @@ bool CommandLine::parse(int argc, const char* const* argv,
   } catch (const CLI::CallForHelp&) {
     return false;
   } catch (const CLI::ExtrasError&) {
-    throw UsageError(fmt::format("{}: no such flag; {}--help lists all flags",
+    throw UsageError(fmt::format("{}: no such flag; {}{} lists all flags",
                                  fmt::join(app.remaining(), " "),
-                                 near_flag(app, app.remaining().front())));
+                                 near_flag(app, app.remaining().front()), help_all));
   } catch (const CLI::ValidationError& error) {
     // Turns "--steps: 0: must be ..." into "--steps 0: must be ...".
     std::string what = error.what();

@@ -23,6 +23,7 @@ FlagCheck positive(bool or_zero);
 /// flag, its value and valid values.
 struct CommandLine {
   CLI::App app;
+  std::string help_all = "--help";  ///< what lists all flags
 
   void number(const std::string& flag, int& value, int least, const std::string& help);
   /// An optional number of at least 1.

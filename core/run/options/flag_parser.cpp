@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "core/base/token.h"
@@ -35,6 +36,7 @@ struct FlagParser::Impl : CommandLine {
   void apply_defaults();
   void leave_out_the_model();
   void hide_what_the_lesson_lacks();
+  std::string short_help();
 };
 
 void FlagParser::Impl::shared_flags() {
@@ -176,13 +178,13 @@ void FlagParser::Impl::shared_flags() {
        "the token itself; other users of this machine may see it in the list of processes");
   word("--report", output.report, "write the report to this file as JSON");
   choice("--parity", given.parity, {"on", "off"}, "compare the result with one device");
-  choice("--detail", given.detail, {"full", "brief"},
-         "what to print at the end: the whole report, or the timeline, one sentence and the "
-         "generated text; --verbose prints the whole report, too");
+  choice("--detail", given.detail, {"brief", "summary", "full"},
+         "what to print at the end: the timeline, one sentence and the generated text; at most 25 "
+         "lines; or every table");
   app.add_flag("--quiet", output.quiet, "print only errors");
   app.add_flag("--verbose", output.verbose,
-               "print where every rank runs (host, GPU, network device, cores), its number of CUDA "
-               "streams, and which library multiplies matrices on the CPU");
+               "print every table at the end, where every rank runs (host, GPU, network device, "
+               "cores), and which library multiplies matrices on the CPU");
   app.option_defaults()->group(lesson_group);
 }
 
@@ -225,10 +227,38 @@ void FlagParser::Impl::hide_what_the_lesson_lacks() {
   if (!info.why_no_time.empty()) hide("--time");
 }
 
+/// The help without the flags that matter less: at most 15 remain, with --help itself. The lesson's
+/// own come first.
+std::string FlagParser::Impl::short_help() {
+  constexpr std::size_t most = 14, most_own = 10;
+  std::vector<CLI::Option*> shown;
+  for (CLI::Option* option : app.get_options())
+    if (option->get_group() == lesson_group && shown.size() < most_own) shown.push_back(option);
+  std::vector<std::string> others{"--ranks", "--verbose", "--view", "--steps"};
+  if (info.axes.size() > 1)
+    for (const Axis axis : info.axes) others.push_back(fmt::format("--{}", name_of(axis)));
+  for (const char* flag : {"--microbatches", "--device", "--launch", "--cluster", "--slow",
+                           "--layers", "--batch", "--clock", "--save", "--load"})
+    others.emplace_back(flag);
+  for (const std::string& flag : others)
+    if (CLI::Option* option = app.get_option_no_throw(flag);
+        option != nullptr && !option->get_group().empty() && shown.size() < most)
+      shown.push_back(option);
+  std::size_t left_out = 0;
+  for (CLI::Option* option : app.get_options())
+    if (!option->get_group().empty() && option != app.get_help_ptr() &&
+        std::ranges::count(shown, option) == 0) {
+      option->group("");
+      ++left_out;
+    }
+  return app.help() + fmt::format("--help all lists {} more flags.\n", left_out);
+}
+
 FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>()) {
   impl_->info = info;
   impl_->app.description(fmt::format("Lesson {}: {}", info.name, info.question));
   impl_->app.name("./lockstep lesson " + info.name.substr(0, info.name.find(' ')));
+  impl_->help_all = "--help all";
   impl_->flags_of_the_command();
   impl_->shared_flags();
   impl_->hide_what_the_lesson_lacks();
@@ -276,7 +306,11 @@ std::string FlagParser::with_origins(const std::string& refusal) const {
 std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
   CLI::App& app = impl_->app;
   if (!impl_->parse(argc, argv, {"--view"}, [&] { impl_->apply_defaults(); })) {
-    std::fputs(app.count("--needs") > 0 ? "help\n" : app.help().c_str(), stdout);
+    const bool all = std::ranges::count(argv, argv + argc, std::string_view{"all"}) > 0;
+    const std::string text = app.count("--needs") > 0 ? "help\n"
+                             : all                    ? app.help()
+                                                      : impl_->short_help();
+    std::fputs(text.c_str(), stdout);
     return nullptr;
   }
   if (impl_->declares) {

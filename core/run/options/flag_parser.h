@@ -29,8 +29,9 @@ class FlagParser {
   void add(const std::string& name, std::string& value, const std::vector<std::string>& words,
            const std::string& help);
 
-  /// Throws UsageError for invalid or impossible values. For --help, prints the help and returns
-  /// null; with --needs, it prints "help". For --declare, prints declared_flags() and returns null.
+  /// Throws UsageError for invalid or impossible values. For --help, prints the flags that matter
+  /// most, for --help all every flag, and returns null; with --needs, it prints "help". For
+  /// --declare, prints declared_flags() and returns null.
   std::unique_ptr<Options> parse(int argc, const char* const* argv);
   /// CommandLine::with_origins()
   std::string with_origins(const std::string& refusal) const;

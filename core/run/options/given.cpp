@@ -297,7 +297,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   plan.optimizer.clip = static_cast<float>(given.clip);
   plan.optimizer.weight_decay = 0.1F;
   output.parity = given.parity == "on";
-  output.brief = given.detail == "brief" && !output.verbose;
+  output.detail = output.verbose ? "full" : given.detail;
   platform.pace = given.pace;
   GptConfig model = given.shape.model;
   if (model.llama) complete_llama(model, plan.mesh.size(Axis::tp));

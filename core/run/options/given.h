@@ -25,7 +25,7 @@ struct Given {
   std::string layout = "contiguous";
   std::string precision = "f32";
   std::string parity = "on";
-  std::string detail = "full";
+  std::string detail = "summary";
   std::string freeze;
   std::string split;
   std::string view_token, view_token_file;

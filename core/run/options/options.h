@@ -65,9 +65,9 @@ struct Output {
   std::string save;             ///< where to write a checkpoint
   std::string export_to;        ///< where to write the trained model for transformers
   bool quiet = false;
-  bool brief = false;       ///< print the timeline, one sentence and a sample instead of the report
-  bool verbose = false;     ///< print where every rank runs, and its CUDA streams
-  bool needs_only = false;  ///< print needs_of() instead of running
+  std::string detail = "summary";  ///< of the report: "brief", "summary" or "full"
+  bool verbose = false;            ///< print where every rank runs, too
+  bool needs_only = false;         ///< print needs_of() instead of running
 
   bool traced() const { return trace != "none" && !trace_left_out; }
 };

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "core/plan/sum_order.h"
 #include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
+#include "core/run/results/deviation.h"
 #include "core/run/results/rank_results.h"
 
 namespace lockstep {
@@ -38,24 +38,6 @@ Reference train_on_one_device(const Options& options, const Corpus& corpus,
                               const std::vector<Phase>& phases,
                               const std::function<void(int)>& progress = {},
                               const std::vector<SumOrder>& orders = {});
-
-/// How far a run deviates from a single-device run (core/README.md, "Parity").
-struct Parity {
-  double max_relative_loss = 0;
-  /// The largest ‖a - b‖₂ / max(‖b‖₂, √n · 0.02) over all tensors.
-  double max_relative_parameter = 0;
-  std::string worst_parameter;
-  double final_loss = 0;      ///< the mean over the last tenth of the steps (rounded up)
-  double reference_loss = 0;  ///< the same for the single-device run
-  bool bitwise = false;       ///< all losses (all finite) and all parameters are bitwise identical
-
-  bool within(const Tolerance& tolerance) const {
-    if (tolerance.final_loss > 0)  // false for NaN
-      return std::abs(final_loss / reference_loss - 1) <= tolerance.final_loss;
-    return bitwise || (!tolerance.bitwise() && max_relative_loss <= tolerance.loss &&
-                       max_relative_parameter <= tolerance.parameter);
-  }
-};
 
 /// Throws RunError if tensors are missing or differ in size.
 Parity compare(const std::vector<double>& losses, const std::vector<NamedValues>& parameters,

@@ -106,4 +106,24 @@ std::string config_json(const Options& options) {
   return config.dump();
 }
 
+std::string facts_json(const Options& options, bool pipeline) {
+  const auto& [plan, run, platform, output] = options;
+  nlohmann::ordered_json facts{{"ranks", plan.mesh.ranks()},
+                               {"mesh", nlohmann::ordered_json::parse(plan.mesh.json())},
+                               {"device", platform.device},
+                               {"launch", platform.launch == Launch::mpi ? "mpi" : "threads"},
+                               {"clock", options.clock().name()},
+                               {"why_this_clock", platform.why_this_clock}};
+  if (plan.modelled) {
+    facts["cluster"] = plan.modelled->cluster.name;
+    facts["rates"] = plan.modelled->cluster.rates_text();
+    for (const auto& [rank, factor] : plan.modelled->slow)
+      facts["slow"][std::to_string(rank)] = factor;
+  }
+  facts["sends"] = plan.modelled ? "buffered" : "rendezvous";
+  facts["config"] = nlohmann::ordered_json::parse(config_json(options));
+  if (pipeline) facts["config"]["split"] = plan.blocks_of_stages();
+  return facts.dump();
+}
+
 }  // namespace lockstep

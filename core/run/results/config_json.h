@@ -10,4 +10,9 @@ namespace lockstep {
 /// lesson's own flags. Both the report and the trace contain it, so that runs can be compared.
 std::string config_json(const Options& options);
 
+/// Returns how a run is carried out, as the keys of report.json from `ranks` to `config`
+/// (RunResults::facts). `pipeline`: the run has stages, so the configuration says how they are
+/// split.
+std::string facts_json(const Options& options, bool pipeline);
+
 }  // namespace lockstep

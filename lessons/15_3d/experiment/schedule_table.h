@@ -11,7 +11,6 @@
 #include "core/pipeline/executor.h"
 #include "core/run/rank.h"
 #include "core/text/text_table.h"
-#include "viz/read/timeline/analysis.h"
 
 namespace lockstep {
 
@@ -72,7 +71,7 @@ class ScheduleTable {
   static std::vector<std::string> row_of(const std::string& name,
                                          std::vector<std::istringstream>& ranks) {
     Row all;
-    Bubble bubble{.ranks = static_cast<int>(ranks.size())};
+    Picoseconds busy = 0;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       Row row;
       ranks[rank] >> row.chunks >> row.step >> row.ran.first >> row.ran.last >> row.ran.busy >>
@@ -83,15 +82,16 @@ class ScheduleTable {
       all.ran.last = std::max(all.ran.last, row.ran.last);
       all.activations = std::max(all.activations, row.activations);
       all.memory = std::max(all.memory, row.memory);
-      bubble.busy += row.ran.busy;
+      busy += row.ran.busy;
     }
-    bubble.window = all.ran.last - all.ran.first;
+    const Picoseconds window = all.ran.last - all.ran.first;
+    const double of_all = static_cast<double>(window) * static_cast<double>(ranks.size());
     const auto ms = [](Picoseconds time) { return fmt::format("{:.3f} ms", seconds(time) * 1e3); };
     return {name,
             std::to_string(all.chunks),
             ms(all.step),
-            ms(bubble.window),
-            percent(bubble.share()),
+            ms(window),
+            percent(of_all > 0 ? 1 - static_cast<double>(busy) / of_all : 0),
             human_bytes(all.activations),
             human_bytes(all.memory)};
   }

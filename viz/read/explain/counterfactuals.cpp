@@ -188,7 +188,7 @@ std::vector<Sentence> Counterfactuals::sentences() const {
 }
 
 Counterfactuals what_would_help(const RunOperations& run, const Scenario& base, int step,
-                                const std::vector<AlternativeRun>& alternatives) {
+                                const std::vector<Alternative>& alternatives) {
   const Replay recorded{run, base};
   Counterfactuals found{.step = step, .length = recorded.step_time(step), .choices = run.choices};
   std::vector<Counterfactual> changes = changes_of(run, StepWork{recorded, step}, found.left_out);
@@ -206,9 +206,8 @@ Counterfactuals what_would_help(const RunOperations& run, const Scenario& base, 
     each.step = Replay{run, scenario}.step_time(step);
     found.all.push_back(std::move(each));
   }
-  for (const AlternativeRun& other : alternatives) {
-    const RunOperations instead = other.record();
-    if (instead.ranks.empty()) continue;
+  for (const Alternative& other : alternatives) {
+    const RunOperations& instead = other.operations;
     const Scenario same{instead.modelled};
     found.all.push_back({.claim = Claim::alternative_run,
                          .what = other.what,

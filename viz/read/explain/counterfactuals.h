@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/replay/scenario.h"
+#include "core/run/results/run_results.h"
 #include "core/time/time.h"
 #include "viz/read/explain/sentence.h"
 #include "viz/read/explain/slow.h"
@@ -48,12 +49,6 @@ struct Counterfactuals {
   std::vector<Sentence> sentences() const;
 };
 
-/// A run that a lesson offers for comparison: the same run with one thing changed.
-struct AlternativeRun {
-  std::string what;                       ///< "equally many tokens for every expert"
-  std::function<RunOperations()> record;  ///< without ranks if there is no such run
-};
-
 /// Replays a step of a recorded run under `base`, and with one more change at a time:
 ///
 ///   - free messages in one group, or on all links within or between nodes; no latency;
@@ -63,7 +58,7 @@ struct AlternativeRun {
 ///
 /// Of single ranks and stages, only the slowest `most_slow_tried` are tried.
 Counterfactuals what_would_help(const RunOperations& run, const Scenario& base, int step,
-                                const std::vector<AlternativeRun>& alternatives = {});
+                                const std::vector<Alternative>& alternatives = {});
 constexpr std::size_t most_slow_tried = 8;
 
 /// Returns the change of one slow rank.

@@ -1,5 +1,4 @@
-// ./lockstep retime: the operations of a recorded run, timed on another cluster or with one thing
-// changed.
+#include "viz/read/explain/retime.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,13 +11,12 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "core/base/program.h"
 #include "core/operations/operations_file.h"
 #include "core/replay/critical_path.h"
 #include "core/replay/replay.h"
 #include "viz/read/explain/counterfactual_table.h"
 
-using namespace lockstep;
+namespace lockstep {
 
 namespace {
 
@@ -29,10 +27,10 @@ struct Flags {
   std::string report;
 };
 
-Flags parse(int argc, char** argv) {
+Flags parse(const std::vector<std::string>& words) {
   Flags flags;
-  for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string word = words[i];
     if (!word.starts_with("--")) {
       if (!flags.run.empty())
         throw UsageError(fmt::format("{}: retime takes one run, and already has {}", excerpt(word),
@@ -45,8 +43,8 @@ Flags parse(int argc, char** argv) {
     if (const auto equals = word.find('='); equals != std::string::npos) {
       value = word.substr(equals + 1);
       word.erase(equals);
-    } else if (i + 1 < argc) {
-      value = argv[++i];
+    } else if (i + 1 < words.size()) {
+      value = words[++i];
     }
     if (word != "--cluster" && word != "--change" && word != "--report")
       throw UsageError(
@@ -116,7 +114,7 @@ void write_report(const std::string& file, const Replay& recorded, const Replay&
   if (!out) throw UsageError(fmt::format("--report {}: can't be written", file));
 }
 
-void retime(const Flags& flags) {
+void print_times(const Flags& flags) {
   const RunOperations run = read_operations(flags.run);
   const Scenario as_recorded{run.modelled};
   Scenario scenario{run.modelled};
@@ -157,9 +155,9 @@ void retime(const Flags& flags) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_program([&] {
-    retime(parse(argc, argv));
-    return 0;
-  });
+int retime(const std::vector<std::string>& words) {
+  print_times(parse(words));
+  return 0;
 }
+
+}  // namespace lockstep

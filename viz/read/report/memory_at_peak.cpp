@@ -23,7 +23,7 @@ constexpr std::size_t most_always_shown = 3;
 
 std::optional<MemoryAtPeak> memory_at_peak(const Report& report, std::size_t rank,
                                            const Phase& phase) {
-  const RankTimeline* found = report.timeline.find_rank(report.ranks[rank].rank);
+  const RankTimeline* found = report.timeline.find_rank(report.results.ranks[rank].rank);
   if (found == nullptr) return {};
   const auto peak = peak_of_steps(*found, phase.first_step, phase.first_step + phase.steps - 1);
   if (!peak) return {};
@@ -32,11 +32,13 @@ std::optional<MemoryAtPeak> memory_at_peak(const Report& report, std::size_t ran
 }
 
 std::string peak_table(const Report& report) {
-  if (report.ranks.front().phases.empty()) return {};
+  if (report.results.ranks.front().phases.empty()) return {};
   const auto highest = std::ranges::max_element(
-      report.ranks, {}, [](const RankResults& rank) { return rank.phases.back().peak_total; });
-  const auto peak = memory_at_peak(report, static_cast<std::size_t>(highest - report.ranks.begin()),
-                                   report.phases().back());
+      report.results.ranks, {},
+      [](const RankResults& rank) { return rank.phases.back().peak_total; });
+  const auto peak =
+      memory_at_peak(report, static_cast<std::size_t>(highest - report.results.ranks.begin()),
+                     report.results.phases().back());
   if (!peak) return {};
   const std::int64_t total = peak->parts.total();
   const auto share = [&](std::int64_t bytes) {
@@ -49,7 +51,8 @@ std::string peak_table(const Report& report) {
     rows.push_back({what, human_bytes(bytes), bytes == total ? "" : share(bytes)});
     places.push_back(where);
   };
-  const std::string phase = report.phases().size() > 1 ? ", " + report.phases().back().name : "";
+  const std::string phase =
+      report.results.phases().size() > 1 ? ", " + report.results.phases().back().name : "";
   add(fmt::format("memory of rank {} at its peak{}", peak->rank, phase), total, "");
   for (const MemoryBreakdown::Category& category : peak->parts.categories) {
     const std::string name = name_of(category.category);

@@ -25,7 +25,7 @@ std::string compared(const Figure& predicted, std::int64_t observed) {
 /// One line for each reason why figures are not predicted, with the names of those figures.
 std::string what_is_not_compared(const Report& report) {
   std::map<std::string, std::set<std::string>> missing;  // by reason
-  for (const RankResults& rank : report.ranks)
+  for (const RankResults& rank : report.results.ranks)
     for (const PhaseResults& results : rank.phases)
       for (const auto& [figure, why] : results.predicted.missing()) missing[why].insert(figure);
   std::string text;
@@ -36,7 +36,7 @@ std::string what_is_not_compared(const Report& report) {
 
 std::string mismatch_lines(const Report& report) {
   std::string text;
-  for (const std::string& line : prediction_mismatches(report.ranks))
+  for (const std::string& line : prediction_mismatches(report.results.ranks))
     text += "  not as predicted: " + line + "\n";
   return text;
 }
@@ -69,7 +69,7 @@ std::string sent_cell(const PhaseResults& results) {
 
 /// Compares resident memory with the allocator's account, summed over processes.
 std::string resident_line(const Report& report) {
-  const std::vector<ProcessMemory> processes = process_memory(report.ranks);
+  const std::vector<ProcessMemory> processes = process_memory(report.results.ranks);
   if (processes.empty()) return {};
   const auto sum = [&](auto part) {
     std::int64_t bytes = 0;
@@ -90,13 +90,13 @@ std::string varying_memory(const Report& report) {
   for (int i = 0; i < memory_category_count; ++i) {
     const auto category = static_cast<MemoryCategory>(i);
     if (category == MemoryCategory::communication) continue;  // bytes in flight vary
-    const bool many = report.ranks.size() > most_columns;
+    const bool many = report.results.ranks.size() > most_columns;
     TableRows rows{{fmt::format("peak {}", name_of(category))}};
     bool varies = false;
     if (many)  // one row per rank, or per group of identical ranks
-      for (const Phase& phase : report.phases()) rows[0].push_back(phase.name);
+      for (const Phase& phase : report.results.phases()) rows[0].push_back(phase.name);
     else
-      for (const RankResults& rank : report.ranks)
+      for (const RankResults& rank : report.results.ranks)
         rows[0].push_back(fmt::format("rank {}", rank.rank));
     const auto cell = [&](const RankResults& rank, std::size_t phase) {
       const std::int64_t peak = rank.phases[phase].peak.of(category);
@@ -104,15 +104,15 @@ std::string varying_memory(const Report& report) {
       return human_bytes(peak);
     };
     if (many)
-      for (const RankResults& rank : report.ranks) {
+      for (const RankResults& rank : report.results.ranks) {
         rows.push_back({fmt::format("rank {}", rank.rank)});
-        for (std::size_t p = 0; p < report.phases().size(); ++p)
+        for (std::size_t p = 0; p < report.results.phases().size(); ++p)
           rows.back().push_back(cell(rank, p));
       }
     else
-      for (std::size_t p = 0; p < report.phases().size(); ++p) {
-        rows.push_back({report.phases()[p].name});
-        for (const RankResults& rank : report.ranks) rows.back().push_back(cell(rank, p));
+      for (std::size_t p = 0; p < report.results.phases().size(); ++p) {
+        rows.push_back({report.results.phases()[p].name});
+        for (const RankResults& rank : report.results.ranks) rows.back().push_back(cell(rank, p));
       }
     join_equal_rows(rows);
     if (varies) text += (text.empty() ? "" : "\n") + table(rows);
@@ -123,10 +123,11 @@ std::string varying_memory(const Report& report) {
 std::string memory_table(const Report& report) {
   TableRows rows{
       {"", "sent/step", "activations", "in flight", "parameters", "gradients", "optimizer"}};
-  const bool has_overhead = std::ranges::any_of(
-      report.ranks, [](const RankResults& rank) { return rank.phases.back().overhead_bytes > 0; });
+  const bool has_overhead = std::ranges::any_of(report.results.ranks, [](const RankResults& rank) {
+    return rank.phases.back().overhead_bytes > 0;
+  });
   if (has_overhead) rows[0].insert(rows[0].begin() + 2, "overhead");
-  for (const RankResults& rank : report.ranks) {
+  for (const RankResults& rank : report.results.ranks) {
     const PhaseResults& results = rank.phases.back();
     const auto cell = [&](MemoryCategory category) {
       return compared(results.predicted.peak_bytes[category], results.peak.of(category));
@@ -140,20 +141,44 @@ std::string memory_table(const Report& report) {
                          human_bytes(results.overhead_bytes / results.phase.steps));
   }
   join_equal_rows(rows);
-  const std::string name = report.phases().back().name;
-  const bool recomputed = report.ranks.front().phases.back().predicted.by_dry_run;
+  const std::string name = report.results.phases().back().name;
+  const bool recomputed = report.results.ranks.front().phases.back().predicted.by_dry_run;
   const char* const figures = recomputed ? "recomputed" : "predicted";
   return table(rows) +
          fmt::format(
              "  {}bytes sent, and peak memory by the allocator's account; '=': exactly as "
              "{}, otherwise {} / observed\n",
-             report.phases().size() > 1 ? name + ": " : "", figures, figures) +
+             report.results.phases().size() > 1 ? name + ": " : "", figures, figures) +
          (recomputed ? "  recomputed: in a dry run of each rank, without the others\n" : "") +
          (has_overhead
               ? "  overhead: bytes of message headers that the transport sends in addition "
                 "to these; counted, not predicted\n"
               : "") +
          resident_line(report) + mismatch_lines(report) + what_is_not_compared(report);
+}
+
+std::string predicted_lines(const Report& report) {
+  const auto& highest = *std::ranges::max_element(
+      report.results.ranks, {},
+      [](const RankResults& rank) { return rank.phases.back().peak_total; });
+  const PhaseResults& results = highest.phases.back();
+  std::string text =
+      fmt::format("rank {}: sent per step {}; peaks:", highest.rank, sent_cell(results));
+  for (const MemoryCategory category : all_memory_categories)
+    text +=
+        fmt::format(" {} {},", name_of(category),
+                    compared(results.predicted.peak_bytes[category], results.peak.of(category)));
+  text.pop_back();
+  const std::vector<std::string> misses = prediction_mismatches(report.results.ranks);
+  const char* const how = results.predicted.by_dry_run ? "recomputed" : "predicted";
+  if (misses.empty())
+    return text +
+           fmt::format("\n  '=': exactly as {}; no rank differs from what is {}\n", how, how);
+  text += fmt::format("\n  '=': exactly as {}; otherwise {} / observed\n", how, how);
+  constexpr std::size_t most = 3;
+  for (std::size_t i = 0; i < std::min(most, misses.size()); ++i)
+    text += "  not as predicted: " + misses[i] + "\n";
+  return text;
 }
 
 // The memory that is in use but not allocated by ranks belongs to NCCL, cuBLAS and CUDA itself.
@@ -167,7 +192,7 @@ std::string gpu_table(const Report& report) {
   std::vector<int> queues;
   int most = 0;  // communicators of a rank
   std::int64_t their_bytes = 0;
-  for (const RankResults& rank : report.ranks) {
+  for (const RankResults& rank : report.results.ranks) {
     if (rank.gpu.address.empty()) continue;
     if (rank.gpu.communicators > most) {
       most = rank.gpu.communicators;
@@ -197,10 +222,8 @@ std::string gpu_table(const Report& report) {
                     "  spans use the GPU's clock; their times are accurate to within {:.1f} µs\n",
                     seconds(late) * 1e6)
               : "") +
-         (report.options.output.verbose
-              ? fmt::format("  CUDA streams of each rank, without NCCL's own: {}\n",
-                            fmt::join(queues, ", "))
-              : "");
+         fmt::format("  CUDA streams of each rank, without NCCL's own: {}\n",
+                     fmt::join(queues, ", "));
 }
 
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/run/results/config_json.h"
 #include "viz/read/report/memory_at_peak.h"
 #include "viz/read/report/report.h"
 
@@ -117,84 +116,36 @@ ordered_json to_json(const MemoryAtPeak& peak) {
   return {{"step", peak.step}, {"total", peak.parts.total()}, {"kinds", kinds}};
 }
 
-/// Returns the source of predicted bytes and peaks.
-const char* source_of(const Predicted& predicted) {
-  return predicted.by_dry_run ? "dry run" : "formula";
+/// Adds to a phase's object what the trace says about it.
+void add_phase(ordered_json& document, const Report& report, std::size_t p) {
+  const ObservedBubble& seen = report.bubbles[p];
+  ordered_json& bubble = document["bubble"];
+  if (seen.share) bubble["observed"] = *seen.share;
+  if (seen.parts)
+    bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
+                       {"uneven_actions", seen.parts->actions},
+                       {"messages", seen.parts->messages}};
+  const ObservedSteps::Means& means = report.where[p].means;
+  document["communication_seconds"] = means.communication;
+  document["hidden_communication_seconds"] = means.hidden;
+  document["exposed_communication_seconds"] = means.exposed;
+  document["exposed_parts_seconds"] = {
+      {"transfer", means.transfer}, {"latency", means.latency}, {"late_peer", means.late_peer}};
+  document["compute_seconds"] = means.compute;
+  document["idle_seconds"] = means.idle;
+  document["mean_step_seconds"] = means.step;
+  if (!report.where[p].last.ranks.empty()) document["where"] = to_json(report.where[p].last);
+  if (report.steps[p]) document["last_step"] = to_json(*report.steps[p], report.results.ranks, p);
+  if (report.balances[p]) document["stages"] = to_json(*report.balances[p]);
 }
 
 }  // namespace
 
 std::string Report::json() const {
-  ordered_json document;
-  document["format"] = 1;
-  document["run"] = run;
-  document["lesson"] = lesson;
-  document["ranks"] = options.plan.mesh.ranks();
-  document["mesh"] = ordered_json::parse(options.plan.mesh.json());
-  document["device"] = options.platform.device;
-  document["launch"] = options.platform.launch == Launch::mpi ? "mpi" : "threads";
-  document["clock"] = options.clock().name();
-  document["why_this_clock"] = options.platform.why_this_clock;
-  if (options.plan.modelled) {
-    document["cluster"] = options.plan.modelled->cluster.name;
-    document["rates"] = options.plan.modelled->cluster.rates_text();
-    for (const auto& [rank, factor] : options.plan.modelled->slow)
-      document["slow"][std::to_string(rank)] = factor;
-  }
-  document["sends"] = options.plan.modelled ? "buffered" : "rendezvous";
-  document["config"] = ordered_json::parse(config_json(options));
-  if (!ranks.front().phases.empty() && ranks.front().phases.front().predicted.stages > 0)
-    document["config"]["split"] = options.plan.blocks_of_stages();
-  document["losses"] = losses;
-  document["reference_losses"] = reference_losses;
-  if (parity)
-    document["parity"] = {{"max_relative_loss", parity->max_relative_loss},
-                          {"max_relative_parameter", parity->max_relative_parameter},
-                          {"final_loss", parity->final_loss},
-                          {"final_reference_loss", parity->reference_loss},
-                          {"bitwise", parity->bitwise}};
-  if (!difference.empty()) document["parity"]["difference"] = difference;
-  if (same_in_order) document["parity"]["bitwise_in_order"] = *same_in_order;
-  const auto optional = [](const std::optional<double>& value) {
-    return value ? ordered_json(*value) : ordered_json();
-  };
-  document["phases"] = ordered_json::array();
-  for (std::size_t p = 0; p < ranks.front().phases.size(); ++p) {
-    const PhaseResults& results = ranks.front().phases[p];
-    const ObservedBubble seen = p < bubbles.size() ? bubbles[p] : ObservedBubble{};
-    ordered_json bubble{{"observed", optional(seen.share)},
-                        {"predicted", optional(results.predicted.bubble)},
-                        {"formula", results.predicted.formula},
-                        {"simulated", optional(results.predicted.bubble_simulated)}};
-    if (seen.parts)
-      bubble["parts"] = {{"uneven_stages", seen.parts->uneven},
-                         {"uneven_actions", seen.parts->actions},
-                         {"messages", seen.parts->messages}};
-    const ObservedSteps::Means means = p < where.size() ? where[p].means : ObservedSteps::Means{};
-    document["phases"].push_back({{"name", results.phase.name},
-                                  {"schedule", results.predicted.schedule},
-                                  {"first_step", results.phase.first_step},
-                                  {"steps", results.phase.steps},
-                                  {"microbatches", results.phase.microbatches},
-                                  {"last_step_seconds", seconds(step_time(p))},
-                                  {"bubble", bubble},
-                                  {"communication_seconds", means.communication},
-                                  {"hidden_communication_seconds", means.hidden},
-                                  {"exposed_communication_seconds", means.exposed},
-                                  {"exposed_parts_seconds",
-                                   {{"transfer", means.transfer},
-                                    {"latency", means.latency},
-                                    {"late_peer", means.late_peer}}},
-                                  {"compute_seconds", means.compute},
-                                  {"idle_seconds", means.idle},
-                                  {"mean_step_seconds", means.step}});
-    if (p < where.size() && !where[p].last.ranks.empty())
-      document["phases"].back()["where"] = to_json(where[p].last);
-    if (p < steps.size() && steps[p])
-      document["phases"].back()["last_step"] = to_json(*steps[p], ranks, p);
-    if (p < balances.size() && balances[p])
-      document["phases"].back()["stages"] = to_json(*balances[p]);
-    document["bubble"] = bubble;  // of the last phase
+  ordered_json document = ordered_json::parse(report_json(results));
+  for (std::size_t p = 0; p < where.size(); ++p) {
+    add_phase(document["phases"][p], *this, p);
+    document["bubble"] = document["phases"][p]["bubble"];  // of the last phase
   }
   if (better.step >= 0) {
     document["counterfactuals"] = {{"step", better.step}, {"seconds", seconds(better.length)}};
@@ -207,67 +158,13 @@ std::string Report::json() const {
       document["counterfactuals"]["all"].push_back(object);
     }
   }
-  ordered_json missing = ordered_json::object();  // figures that are not predicted, and why
-  document["communication"] = ordered_json::array();
-  document["memory"] = ordered_json::array();
-  for (const RankResults& rank : ranks) {
-    for (const PhaseResults& results : rank.phases) {
-      for (const auto& [figure, why] : results.predicted.missing()) missing[figure] = why;
-      ordered_json per_step = ordered_json::object(), predicted = ordered_json::object();
-      for (const Operation operation : all_operations) {
-        if (const std::int64_t sent = results.bytes_sent[operation]; sent > 0)
-          per_step[name_of(operation)] = sent / results.phase.steps;
-        if (const Figure& figure = results.predicted.bytes_sent[operation]; figure && *figure > 0)
-          predicted[name_of(operation)] = *figure;
-      }
-      document["communication"].push_back(
-          {{"rank", rank.rank},
-           {"phase", results.phase.name},
-           {"bytes_sent", per_step},
-           {"overhead_bytes", results.overhead_bytes / results.phase.steps},
-           {"predicted", predicted},
-           {"predicted_by", source_of(results.predicted)}});
-      ordered_json peak, predicted_peak = ordered_json::object();
-      for (const MemoryCategory category : all_memory_categories) {
-        peak[name_of(category)] = results.peak.of(category);
-        if (const Figure& figure = results.predicted.peak_bytes[category])
-          predicted_peak[name_of(category)] = *figure;
-      }
-      document["memory"].push_back({{"rank", rank.rank},
-                                    {"phase", results.phase.name},
-                                    {"peak", peak},
-                                    {"predicted", predicted_peak},
-                                    {"predicted_by", source_of(results.predicted)},
-                                    {"peak_total", results.peak_total}});
-      if (const auto at_peak =
-              memory_at_peak(*this, static_cast<std::size_t>(&rank - ranks.data()), results.phase))
-        document["memory"].back()["memory_at_peak"] = to_json(*at_peak);
+  std::size_t entry = 0;  // of the list of every rank's phases
+  for (std::size_t rank = 0; rank < results.ranks.size(); ++rank)
+    for (const PhaseResults& phase : results.ranks[rank].phases) {
+      if (const auto peak = memory_at_peak(*this, rank, phase.phase))
+        document["memory"][entry]["memory_at_peak"] = to_json(*peak);
+      ++entry;
     }
-  }
-  for (const ProcessMemory& process : process_memory(ranks))
-    document["resident_memory"].push_back({{"ranks", process.ranks},
-                                           {"peak", process.resident},
-                                           {"tensors", process.tensors},
-                                           {"program", process.program},
-                                           {"other", process.other()}});
-  for (const RankResults& rank : ranks)
-    if (!rank.gpu.address.empty())
-      document["gpus"].push_back({{"rank", rank.rank},
-                                  {"address", rank.gpu.address},
-                                  {"bytes_in_use", rank.gpu.in_use},
-                                  {"bytes_of_tensors", rank.gpu.ours},
-                                  {"streams", rank.gpu.queues},
-                                  {"communicators", rank.gpu.communicators},
-                                  {"bytes_of_communicators", rank.gpu.communicator_bytes},
-                                  {"spans_late_seconds", seconds(rank.gpu.late)},
-                                  {"least_launch_delay_seconds", seconds(rank.gpu.least_delay)}});
-  document["not_predicted"] = missing;
-  document["step_seconds"] = step_seconds();
-  if (!options.platform.on_meta())
-    document["tokens_per_second"] =
-        options.plan.batch.sequences * options.plan.model().sequence / step_seconds();
-  document["sample"] = sample;
-  for (const auto& [name, text] : own) document["results"][name] = ordered_json::parse(text);
   return document.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

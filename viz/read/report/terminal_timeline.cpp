@@ -63,7 +63,8 @@ Intervals waits(const RankTimeline& rank, const TimelineSpan& during) {
 
 }  // namespace
 
-std::string draw_timeline(const Timeline& timeline, int step, int width, bool colour) {
+std::string draw_timeline(const Timeline& timeline, int step, int width, bool colour,
+                          int most_rows) {
   const bool pipeline = bubble(timeline, step).has_value();
   std::vector<std::vector<const TimelineSpan*>> rows;
   Picoseconds first = INT64_MAX;
@@ -79,7 +80,8 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
 
   const TextScale scale{first, last - first, std::max(width - 10, 20)};
   std::string text;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
+  const auto shown = std::min(rows.size(), static_cast<std::size_t>(most_rows));
+  for (std::size_t r = 0; r < shown; ++r) {
     const RankTimeline& rank = *timeline.ranks()[r];
     TextRow row{scale, colour};
     int first_stage = INT_MAX;
@@ -91,6 +93,7 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
               intersection(waits(rank, *span), {{span->start, span->end}}));
     text += fmt::format("rank {:<3} {}\n", rank.rank, row.text());
   }
+  if (shown < rows.size()) text += fmt::format("and {} more ranks\n", rows.size() - shown);
   return text;
 }
 

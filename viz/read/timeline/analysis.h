@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/time/interval.h"
 #include "viz/read/timeline/timeline.h"
 
 namespace lockstep {
@@ -12,17 +13,7 @@ namespace lockstep {
 // This file, step_account.h and pipeline_analysis.h are the only places where timeline metrics are
 // defined. Sums are in whole picoseconds; fractions are computed last.
 
-/// The time interval [start, end).
-struct Interval {
-  Picoseconds start = 0;
-  Picoseconds end = 0;
-  bool operator==(const Interval&) const = default;
-};
-/// Sorted intervals that neither overlap nor touch, as returned by merged() and required by the
-/// other functions.
-using Intervals = std::vector<Interval>;
-
-/// Returns the union of the intervals, without empty ones.
+/// Returns the union of the intervals, without empty ones, as the other functions require it.
 Intervals merged(std::vector<Interval> intervals);
 /// Returns the intervals that are in both `a` and `b`. Runs in linear time.
 Intervals intersection(const Intervals& a, const Intervals& b);
