@@ -25,8 +25,7 @@ struct Endpoint {
 };
 
 /// A communication stream between this rank and other ranks. The stream is in order, has its own
-/// clock and one lane per direction, and follows the rules of modelled time (core/README.md,
-/// "Modelled time"):
+/// clock and one lane per direction, and follows the rules of modelled time (core/time/README.md):
 ///
 ///   A message starts when its data and the sender's lane are ready, and holds that lane for β ·
 ///   bytes. It arrives α later, but no sooner than β · bytes after the receiver's lane became free.

@@ -52,7 +52,7 @@ class MemoryParts {
 
   // A trace contains a metadata event with a number for each distinct state of the parts; memory
   // counters and peaks then refer to that number. Steps repeat, so there are few states
-  // (core/README.md).
+  // (core/trace/README.md).
 
   /// Returns the number of the current state, which is written to the trace if it is new; -1 if
   /// there are too many states, or if the parts are off. Half of the states that a trace may

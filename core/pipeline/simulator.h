@@ -66,7 +66,7 @@ struct Simulation {
   double internal_bubble = 0;
 };
 
-/// Simulates a schedule by the rules of modelled time (core/README.md, "Modelled time"): an action
+/// Simulates a schedule by the rules of modelled time (core/time/README.md): an action
 /// starts when its rank is free and its input has arrived; a message starts when its data and the
 /// sender's lane are ready, occupies that lane for β · bytes, and arrives α later, but no sooner
 /// than β · bytes after the receiver's lane became free. Each pair of ranks has one lane per

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// Times recorded operations on a cluster, by the rules of modelled time (core/README.md): an
+/// Times recorded operations on a cluster, by the rules of modelled time (core/time/README.md): an
 /// operation of the compute stream starts when the one before it ends; a message when its data and
 /// its lane are ready; a collective plays its algorithm's messages once all members have called it;
 /// a wait ends with the operation that it waits for. On the cluster on which the run was recorded,

@@ -116,7 +116,7 @@ struct Cluster {
   /// Whether all of these ranks are on one node.
   bool on_one_node(std::span<const int> ranks) const;
 
-  /// Loads a preset by name, or a cluster file (core/README.md, "Modelled time"). Throws UsageError
+  /// Loads a preset by name, or a cluster file (core/time/README.md, "Clusters"). Throws UsageError
   /// for an unknown name or an invalid file; the one-line message names the file, the key and valid
   /// values.
   static Cluster load(const std::string& preset_or_file);

@@ -23,7 +23,7 @@ struct OutgoingMessage {
   double load = 1;  ///< multiplies its bytes on shared links (a Scenario's change to an axis)
 };
 
-// Timing of messages on the modelled clock (core/README.md, "Modelled time", rule 3). Channel uses
+// Timing of messages on the modelled clock (core/time/README.md, rule 3). Channel uses
 // these two functions for messages that it sends, and StepPlayer (core/comm/meta/meta_steps.h) uses
 // them for messages that it only evaluates.
 

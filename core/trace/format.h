@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Appends one event as a line of the trace (core/README.md, "The trace"), ending with a comma and
+/// Appends one event as a line of the trace (core/trace/README.md), ending with a comma and
 /// a newline.
 void append_line(std::string& text, int rank, const TraceEvent& event);
 /// Appends microseconds with three decimals, or six if the picoseconds require them.

@@ -16,8 +16,9 @@
 
 namespace lockstep {
 
-/// The contents of a rank's first event, which is also the hello on the wire (core/README.md, "The
-/// trace"). `mesh`, `predicted` and `cluster_description`, a cluster file's text or "", are JSON.
+/// The contents of a rank's first event, which is also the hello on the wire
+/// (core/trace/README.md). `mesh`, `predicted` and `cluster_description`, a cluster file's text or
+/// "", are JSON.
 struct TraceHello {
   std::string run;
   std::string lesson;

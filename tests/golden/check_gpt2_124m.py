@@ -47,7 +47,7 @@ def make_oracle(folder):
 
 
 def distance(a, b):
-    """The parity norm (core/README.md)."""
+    """The parity norm (core/run/README.md)."""
     return ((a - b).norm() / max(b.norm(), math.sqrt(b.numel()) * 0.02)).item()
 
 

@@ -129,7 +129,7 @@ inline double relative_distance(const Floats& a, const Floats& b) {
   return std::sqrt(difference / std::max(size, 1e-12));
 }
 
-/// ‖a − b‖₂ / max(‖b‖₂, √n · 0.02): core/README.md, "Parity".
+/// ‖a − b‖₂ / max(‖b‖₂, √n · 0.02): core/run/README.md, "Parity".
 inline double parity_distance(const Floats& a, const Floats& b) {
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

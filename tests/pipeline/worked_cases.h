@@ -7,7 +7,7 @@
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"
 
-/// Schedules timed by hand from the rules of modelled time alone (core/README.md, "Modelled time"),
+/// Schedules timed by hand from the rules of modelled time alone (core/time/README.md),
 /// against which both the simulator and a real run on the modelled clock are checked.
 ///
 /// Times are in milliseconds, with F = 1 and B = 2. A message holds its lane for `transfer` and

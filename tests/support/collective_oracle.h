@@ -7,9 +7,9 @@
 
 #include "core/time/cluster.h"
 
-/// The bytes that collectives must send and the time they must take, derived from core/README.md,
-/// "Modelled time" and the papers' formulas, not from the code. A collective is a list of rounds; a
-/// round is a list of messages.
+/// The bytes that collectives must send and the time they must take, derived from the rules in
+/// core/time/README.md and the papers' formulas, not from the code. A collective is a list of
+/// rounds; a round is a list of messages.
 namespace lockstep::testing::oracle {
 
 /// Number of elements in chunk i if n elements are divided among `ranks` ranks. Each of the first n

@@ -20,7 +20,7 @@
 
 namespace lockstep::testing {
 
-/// The viewer's end of the connection (core/README.md, "The trace"), for one rank. It asks for the
+/// The viewer's end of the connection (core/trace/README.md), for one rank. It asks for the
 /// bytes that follow those it already has, and can be as slow and unreliable as a test requires.
 class FakeViewer {
  public:

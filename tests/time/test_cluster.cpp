@@ -18,7 +18,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-/// The cluster file in core/README.md, "Modelled time".
+/// The cluster file in core/time/README.md, "Clusters".
 nlohmann::json two_nodes() {
   return nlohmann::json::parse(R"({"name": "two nodes", "nodes": 2, "ranks_per_node": 4,
     "flops": 3.12e14, "memory_bandwidth": 2.0e12, "launch_seconds": 5e-6,
@@ -324,7 +324,7 @@ TEST_CASE("memory is a whole number of bytes, and unlimited if it is null or mis
 
 namespace {
 
-/// The rates in core/README.md, "Modelled time".
+/// The rates in core/time/README.md, "Clusters".
 nlohmann::json with_rates() {
   auto document = two_nodes();
   document["rates"] = nlohmann::json::parse(R"({

@@ -11,7 +11,7 @@ struct Hello {
   std::string run, token;
 };
 
-/// Parses the first line that a connection sends (core/README.md, "The trace"). Anyone who can
+/// Parses the first line that a connection sends (core/trace/README.md). Anyone who can
 /// connect may send it.
 Hello parse_hello(std::string_view line);
 

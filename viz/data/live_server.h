@@ -45,7 +45,7 @@ struct Admission {
 };
 
 /// Receives traces: ranks connect, send their trace's first event as a hello, receive the byte
-/// offset from which to resume, and stream their file (core/README.md, "The trace"). Runs one
+/// offset from which to resume, and stream their file (core/trace/README.md). Runs one
 /// thread. Buffers `most_buffered` bytes in all, or `piece` bytes per rank if that is more: until
 /// the reader takes these bytes, further data waits in the ranks' files. A hello from a new run
 /// replaces the old run.

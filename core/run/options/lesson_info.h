@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// How far a run may deviate from a single-device run (core/README.md, "Parity"); by default, not
-/// at all.
+/// How far a run may deviate from a single-device run (core/run/README.md, "Parity"); by default,
+/// not at all.
 struct Tolerance {
   double loss = 0;       ///< relative; the largest over all steps
   double parameter = 0;  ///< parity norm; the largest over all tensors

@@ -1,6 +1,6 @@
 // Compares two runs. From their reports (--report), computes the largest relative difference
 // between losses. From their checkpoints (--save), computes the largest ‖a − b‖₂ / max(‖b‖₂, √n ·
-// 0.02) of any tensor (core/README.md, "Parity"). Prints one line: losses, parameters, and whether
+// 0.02) of any tensor (core/run/README.md). Prints one line: losses, parameters, and whether
 // the runs are bitwise identical. Exits with 1 if a bound is exceeded.
 //
 //   compare_runs A.json B.json [A.safetensors B.safetensors] [--within LOSS,PARAMETER]

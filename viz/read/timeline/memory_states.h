@@ -17,7 +17,7 @@ struct MemoryPart {
   int layer = -1;  ///< -1 outside the blocks
 };
 
-/// The states of the parts that a rank's memory has been in (core/README.md, "The trace"). Each one
+/// The states of the parts that a rank's memory has been in (core/trace/README.md). Each one
 /// is stored as its difference from the one before, so the size is that of the text.
 class MemoryStates {
  public:

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// Reads traces (core/README.md, "The trace") into a Timeline from chunks of bytes that need not be
+/// Reads traces (core/trace/README.md) into a Timeline from chunks of bytes that need not be
 /// whole lines. Malformed lines are skipped and counted. A file that is a single JSON document of
 /// many lines, such as PyTorch writes, is recognised by its first lines and parsed in finish().
 class TraceReader {
