@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// How far a run deviates from a single-device run (core/README.md, "Parity").
+/// How far a run deviates from a single-device run (core/run/README.md, "Parity").
 struct Parity {
   double max_relative_loss = 0;
   /// The largest ‖a - b‖₂ / max(‖b‖₂, √n · 0.02) over all tensors.
