@@ -1,41 +1,11 @@
 #pragma once
 
-#include <deque>
-#include <optional>
 #include <vector>
 
 #include "core/comm/group.h"
-#include "core/model/adamw.h"
-#include "core/model/flat_buffer.h"
+#include "lessons/03_zero_1/sharded_adamw.h"
 
 namespace lockstep {
-
-/// The optimizer for the shards that one rank owns, with momentum and variance for 1/N of all
-/// parameters. AdamW updates each element independently, so a rank needs no other shards to update
-/// its own.
-class ShardedAdamW {
- public:
-  /// Adds `rank`'s shard of a bucket (see parts_of_shard).
-  void add_shard(const Gpt& model, const FlatLayout& layout, const FlatLayout::Bucket& bucket,
-                 int rank, View values, View gradients) {
-    for (Parameter& part : parts_of_shard(model, layout, bucket, rank, values, gradients))
-      pointers_.push_back(&parts_.emplace_back(std::move(part)));
-  }
-  /// Call once, after all shards have been added.
-  void begin(Device device, const AdamWOptions& options) {
-    adamw_.emplace(pointers_, device, options);
-  }
-
-  void step() { adamw_->step(1); }
-  AdamW& adamw() { return *adamw_; }
-  /// This rank's parts of the parameters, frozen ones included.
-  const std::vector<Parameter*>& parts() const { return pointers_; }
-
- private:
-  std::deque<Parameter> parts_;
-  std::vector<Parameter*> pointers_;
-  std::optional<AdamW> adamw_;
-};
 
 /// ZeRO stage 1 (Rajbhandari 2020, section 5.1): data parallelism in which each of N ranks keeps
 /// the optimizer states of its own 1/N of the parameters, and updates only those.
@@ -46,6 +16,33 @@ class ShardedAdamW {
 /// number of bytes sent stays the same.
 class Zero1 : public LayerHooks {
  public:
+  /// Overlaps communication with the backward pass as data parallelism does, but each rank receives
+  /// only the sum of its own shard.
+  void gradients_ready(const Unit& unit) override {
+    for (const std::size_t b : layout_.buckets_of(unit.index)) {
+      Bucket& flat = buckets_[b];
+      if (flat.gradients && unit.index == layout_.buckets()[b].last_unit())
+        flat.work = ranks_.reduce_scatter(flat.gradients);
+    }
+  }
+
+  /// Call this after the backward pass. Each rank then holds the sum of its own shard's gradients.
+  void wait() {
+    for (Bucket& flat : buckets_) flat.work.wait();
+  }
+  /// Call this after the update. Every rank then holds the same updated parameters.
+  void gather() {
+    for (Bucket& flat : buckets_)
+      if (flat.gradients) flat.work = ranks_.all_gather(flat.values);
+    for (Bucket& flat : buckets_) flat.work.wait();
+  }
+  /// Waits, updates and gathers.
+  void step() {
+    wait();
+    optimizer_.step();
+    gather();
+  }
+
   /// Takes a model without storage (Storage::none) and allocates its values and gradients in flat
   /// buckets; `seed` determines the initial values. Model and group must outlive this object.
   Zero1(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
@@ -81,34 +78,7 @@ class Zero1 : public LayerHooks {
     }
   }
 
-  /// Overlaps communication with the backward pass as data parallelism does, but each rank receives
-  /// only the sum of its own shard.
-  void gradients_ready(const Unit& unit) override {
-    for (const std::size_t b : layout_.buckets_of(unit.index)) {
-      Bucket& flat = buckets_[b];
-      if (flat.gradients && unit.index == layout_.buckets()[b].last_unit())
-        flat.work = ranks_.reduce_scatter(flat.gradients);
-    }
-  }
-
   void zero_gradients() { model_.zero_gradients(); }
-
-  /// Call this after the backward pass. Each rank then holds the sum of its own shard's gradients.
-  void wait() {
-    for (Bucket& flat : buckets_) flat.work.wait();
-  }
-  /// Call this after the update. Every rank then holds the same updated parameters.
-  void gather() {
-    for (Bucket& flat : buckets_)
-      if (flat.gradients) flat.work = ranks_.all_gather(flat.values);
-    for (Bucket& flat : buckets_) flat.work.wait();
-  }
-  /// Waits, updates and gathers.
-  void step() {
-    wait();
-    optimizer_.step();
-    gather();
-  }
 
   const FlatLayout& layout() const { return layout_; }
   /// This rank's shard of a bucket's gradients; empty if the bucket is frozen.

@@ -19,39 +19,12 @@ namespace lockstep {
 /// allocated until no weight half is pending.
 class ShardedGradients {
  public:
-  /// The model's gradients must have no storage (Storage::none). Model, group and layout must
-  /// outlive this object.
-  ShardedGradients(Gpt& model, Group& ranks, const FlatLayout& layout)
-      : model_(model), device_(model.device()), ranks_(ranks), layout_(layout) {
-    for (const FlatLayout::Bucket& bucket : layout.buckets()) {
-      const std::int64_t elements = bucket.frozen ? 0 : bucket.elements / layout.shards();
-      shards_.push_back(
-          zeros(device_, elements, MemoryCategory::gradients, bucket.dtype, "shards"));
-    }
-  }
-
   void before_backward(const Unit& unit) {
     for (const std::size_t b : layout_.buckets_of(unit.index)) enter(b, unit.index);
   }
 
   void after_backward(const Unit& unit) {
     for (const std::size_t b : layout_.buckets_of(unit.index)) leave(b, unit.index);
-  }
-
-  /// Waits until every bucket is reduced; shard() then returns the sums over ranks.
-  void wait() {
-    if (!in_flight_.full) return;
-    in_flight_.work.wait();
-    const View sum = shard(in_flight_.bucket);
-    Ops{device_, -1}.add(sum, ranks_.chunk(in_flight_.full, ranks_.rank()), sum);
-    in_flight_.full.reset();
-    record_memory(device_);
-  }
-
-  /// This rank's shard of a bucket's gradients.
-  View shard(std::size_t bucket) const { return shards_[bucket]; }
-  void zero() {
-    for (const Tensor& shard : shards_) fill_with_zeros(device_, shard);
   }
 
  private:
@@ -79,6 +52,35 @@ class ShardedGradients {
     in_flight_.work = ranks_.reduce_scatter(in_flight_.full);
   }
 
+ public:
+  /// Waits until every bucket is reduced; shard() then returns the sums over ranks.
+  void wait() {
+    if (!in_flight_.full) return;
+    in_flight_.work.wait();
+    const View sum = shard(in_flight_.bucket);
+    Ops{device_, -1}.add(sum, ranks_.chunk(in_flight_.full, ranks_.rank()), sum);
+    in_flight_.full.reset();
+    record_memory(device_);
+  }
+
+  /// The model's gradients must have no storage (Storage::none). Model, group and layout must
+  /// outlive this object.
+  ShardedGradients(Gpt& model, Group& ranks, const FlatLayout& layout)
+      : model_(model), device_(model.device()), ranks_(ranks), layout_(layout) {
+    for (const FlatLayout::Bucket& bucket : layout.buckets()) {
+      const std::int64_t elements = bucket.frozen ? 0 : bucket.elements / layout.shards();
+      shards_.push_back(
+          zeros(device_, elements, MemoryCategory::gradients, bucket.dtype, "shards"));
+    }
+  }
+
+  /// This rank's shard of a bucket's gradients.
+  View shard(std::size_t bucket) const { return shards_[bucket]; }
+  void zero() {
+    for (const Tensor& shard : shards_) fill_with_zeros(device_, shard);
+  }
+
+ private:
   struct Filling {
     int passes = 0;  ///< microbatches whose backward pass has begun but not ended
     Tensor full;
@@ -102,6 +104,25 @@ class ShardedGradients {
 /// shard of the gradients.
 class Zero2 : public LayerHooks {
  public:
+  void before_backward(const Unit& unit) override { gradients_.before_backward(unit); }
+  void after_backward(const Unit& unit) override { gradients_.after_backward(unit); }
+
+  /// Call this after the backward pass. Each rank then holds the sum of its own shard's gradients.
+  void wait() { gradients_.wait(); }
+  /// Call this after the update. Every rank then holds the same updated parameters.
+  void gather() {
+    std::vector<Work> gathers;
+    for (std::size_t b = 0; b < values_.size(); ++b)
+      if (!layout_.buckets()[b].frozen) gathers.push_back(ranks_.all_gather(values_[b]));
+    for (Work& gather : gathers) gather.wait();
+  }
+  /// Waits, updates and gathers.
+  void step() {
+    wait();
+    optimizer_.step();
+    gather();
+  }
+
   /// Takes a model without storage (Storage::none) and allocates its values in flat buckets; `seed`
   /// determines the initial values. Model and group must outlive this object.
   Zero2(Gpt& model, Group& ranks, std::int64_t bucket_bytes, const AdamWOptions& options,
@@ -132,28 +153,9 @@ class Zero2 : public LayerHooks {
     }
   }
 
-  void before_backward(const Unit& unit) override { gradients_.before_backward(unit); }
-  void after_backward(const Unit& unit) override { gradients_.after_backward(unit); }
-
   void zero_gradients() {
     model_.zero_gradients();  // clears a tied head's separate gradient
     gradients_.zero();
-  }
-
-  /// Call this after the backward pass. Each rank then holds the sum of its own shard's gradients.
-  void wait() { gradients_.wait(); }
-  /// Call this after the update. Every rank then holds the same updated parameters.
-  void gather() {
-    std::vector<Work> gathers;
-    for (std::size_t b = 0; b < values_.size(); ++b)
-      if (!layout_.buckets()[b].frozen) gathers.push_back(ranks_.all_gather(values_[b]));
-    for (Work& gather : gathers) gather.wait();
-  }
-  /// Waits, updates and gathers.
-  void step() {
-    wait();
-    optimizer_.step();
-    gather();
   }
 
   const FlatLayout& layout() const { return layout_; }
