@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lessons/10_interleaved/interleaved.h"
+#include "lessons/10_interleaved/chunk_passes.h"
 #include "lessons/11_zero_bubble/zero_bubble.h"
 
 namespace lockstep {

@@ -26,22 +26,6 @@ namespace lockstep {
 /// gradient overflows.
 class LossScaler {
  public:
-  /// The initial scale in f16.
-  static constexpr double f16_default = 65536;
-  static constexpr double least = 0x1p-14;
-
-  struct Change {
-    int step;
-    double from, to;  ///< `to` is smaller if the step was skipped
-  };
-
-  /// `growth_interval` is the number of good steps in a row after which the scale doubles.
-  LossScaler(double scale, int growth_interval)
-      : scale_(scale), growth_interval_(growth_interval) {}
-
-  float scale() const { return static_cast<float>(scale_); }
-  float unscale() const { return static_cast<float>(1 / scale_); }
-
   /// Returns whether the optimizer may take the step, which requires all gradients to be finite.
   /// Call it after each backward pass. A single infinite or NaN gradient would corrupt the weights
   /// permanently; if there is one, the step is skipped, its batch has no effect, and the scale is
@@ -64,6 +48,22 @@ class LossScaler {
           step, before));
     return finite;
   }
+
+  /// The initial scale in f16.
+  static constexpr double f16_default = 65536;
+  static constexpr double least = 0x1p-14;
+
+  struct Change {
+    int step;
+    double from, to;  ///< `to` is smaller if the step was skipped
+  };
+
+  /// `growth_interval` is the number of good steps in a row after which the scale doubles.
+  LossScaler(double scale, int growth_interval)
+      : scale_(scale), growth_interval_(growth_interval) {}
+
+  float scale() const { return static_cast<float>(scale_); }
+  float unscale() const { return static_cast<float>(1 / scale_); }
 
   int growth_interval() const { return growth_interval_; }
   const std::vector<Change>& changes() const { return changes_; }
