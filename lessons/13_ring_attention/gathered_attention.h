@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lessons/13_ring_attention/ring_attention.h"
+#include "lessons/13_ring_attention/attention_by_rank.h"
 
 namespace lockstep {
 
@@ -9,14 +9,9 @@ namespace lockstep {
 /// can hide the gather. It sends nearly the same bytes as ring attention, but a rank holds the keys
 /// of the whole sequence. In return, no rank waits for its neighbours between blocks. The gathered
 /// keys are not saved: the backward pass gathers them again.
-class GatheredAttention : public Layer {
+class GatheredAttention : public AttentionOverRanks {
  public:
-  GatheredAttention(const LayerSite& site, Group& ranks, Heads heads)
-      : memory_(site.device.memory),
-        ops_(site.device, site.layer, site.config.dtype),
-        ranks_(ranks),
-        attention_(site, ranks, heads),
-        heads_(heads) {}
+  using AttentionOverRanks::AttentionOverRanks;
 
   Tensor forward(Tensor qkv, Stash& stash) override {
     const View q = split_qkv(qkv, heads_).q;
@@ -52,13 +47,8 @@ class GatheredAttention : public Layer {
     stash.drop(this);
     return dqkv;
   }
-  void backward_weight(Stash&) override {}
 
  private:
-  struct Saved {
-    Tensor qkv, y, lse;
-  };
-
   /// Visits this rank first, whose keys need not travel, then waits for the others' and visits them
   /// in the ring's order.
   template <class Visit>
@@ -80,19 +70,10 @@ class GatheredAttention : public Layer {
   }
   /// Returns memory for all ranks' keys and values, which already holds this rank's.
   Tensor with_own_keys_values(View qkv) const {
-    const auto [q, k, v] = split_qkv(qkv, heads_);
-    Tensor all = of_all_ranks(k);
-    const auto [own_k, own_v] = split_message(ranks_.chunk(all, ranks_.rank()), q);
-    ops_.copy(k, own_k);
-    ops_.copy(v, own_v);
+    Tensor all = of_all_ranks(split_qkv(qkv, heads_).k);
+    copy_own_keys_values(qkv, ranks_.chunk(all, ranks_.rank()));
     return all;
   }
-
-  Memory& memory_;
-  Ops ops_;
-  Group& ranks_;
-  AttentionByRank attention_;
-  Heads heads_;
 };
 
 }  // namespace lockstep
