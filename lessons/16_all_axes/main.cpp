@@ -2,7 +2,7 @@
 #include "lessons/09_1f1b/one_f_one_b.h"
 #include "lessons/15_3d/mesh_training.h"
 #include "lessons/16_all_axes/axes_lesson.h"
-#include "lessons/16_all_axes/experiment/groups_table.h"
+#include "lessons/16_all_axes/experiment/recorded_routing.h"
 #include "lessons/16_all_axes/prediction.h"
 
 using namespace lockstep;
@@ -14,22 +14,7 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{all_axes("16 all axes", "4,096 GPUs and this model: which layout?"), argc, argv};
   const AllAxesFlags flags{lesson};
-  RoutingRecord log;
-  bool quiet = false;
-  lesson.build([&](const Options& options) {
-    quiet = options.output.quiet;
-    if (options.output.parity)
-      log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches,
-                     options.plan.mesh.size(Axis::cp));
-    return builder_of(flags.chosen(options), log);
-  });
-  lesson.alternative("equally many tokens for every expert", [&](const Options& options) {
-    return with_equal_rows(options.plan, flags.chosen(options), lesson.phases());
-  });
-  lesson.compare([&] {
-    log.end_replay();
-    return different_choices(log);
-  });
+  RecordedRouting routing{lesson, flags, [&] { return lesson.phases(); }};
 
   const int exit_code = lesson.run([&](Rank& rank) {
     const AllAxes chosen = flags.chosen(lesson.options());
@@ -42,15 +27,14 @@ int main(int argc, char** argv) {
 
     for (const Phase& phase : lesson.phases()) {
       const Schedule schedule = one_f_one_b(rank.group(Axis::pp).size(), phase.microbatches);
-      const Predicted predicted = predict_all_axes(rank, schedule, chosen, log, &sent);
+      const Predicted predicted = predict_all_axes(rank, schedule, chosen, routing.log(), &sent);
       PipelineExecutor pipeline = training.pipeline(schedule);
       for (const Batch& mine : lesson.batches(rank, phase, predicted))
         lesson.record_loss(rank, training.step(pipeline, mine));
     }
     lesson.finish(rank, training.parts(), training.adamw());
-    if (lesson.options().platform.launch == Launch::mpi) collect_routing(rank, log);
-    report_groups(lesson, rank, chosen, log, sent);
+    routing.report(rank, chosen, sent);
   });
-  if (!quiet) print_flips(log);
+  routing.print_differences();
   return exit_code;
 }

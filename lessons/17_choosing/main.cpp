@@ -1,9 +1,6 @@
 #include "core/run/lesson.h"
-#include "lessons/15_3d/experiment/schedule_table.h"
-#include "lessons/15_3d/mesh_training.h"
-#include "lessons/16_all_axes/experiment/groups_table.h"
+#include "lessons/16_all_axes/experiment/recorded_routing.h"
 #include "lessons/17_choosing/choosing.h"
-#include "lessons/17_choosing/prediction.h"
 
 using namespace lockstep;
 
@@ -13,49 +10,17 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{choosing_lesson(), argc, argv};
   const ConfigurationFlags flags{lesson};
-  RoutingRecord log;
-  bool quiet = false;
-  lesson.build([&](const Options& options) {
-    quiet = options.output.quiet;
-    if (options.output.parity)
-      log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches,
-                     options.plan.mesh.size(Axis::cp));
-    return builder_of(flags.chosen(options), log);
-  });
-  lesson.alternative("equally many tokens for every expert", [&](const Options& options) {
-    return with_equal_rows(options.plan, flags.chosen(options), flags.phases());
-  });
-  lesson.compare([&] {
-    log.end_replay();
-    return different_choices(log);
-  });
+  RecordedRouting routing{lesson, flags, [&] { return flags.phases(); }};
 
   const int exit_code = lesson.run([&](Rank& rank) {
     const AllAxes chosen = flags.chosen(lesson.options());
-    // Each technique works within its axis. They meet in three places: the plan's builder chooses
-    // the layers, MeshTraining runs a step of this rank's stages, one or several, and the schedule
-    // decides when each stage runs. Every combination therefore runs the same loop.
-    MeshTraining training{rank, chosen};
-    lesson.load(rank, training.held(), training.adamw());
     ScheduleTable table{rank};
     SentTo sent;  // in a step
-
-    for (const auto& [schedule, phase] : flags.phases()) {
-      const Predicted predicted = predict_configuration(rank, schedule, chosen, log, &sent);
-      PipelineExecutor pipeline = training.pipeline(schedule);
-      for (const Batch& mine : lesson.batches(rank, phase, predicted)) {
-        table.begin_step(schedule);
-        const std::optional<BatchLoss> loss = training.step(pipeline, mine);
-        table.end_step(pipeline.ran());
-        lesson.record_loss(rank, loss);
-      }
-    }
-    lesson.finish(rank, training.parts(), training.adamw());
-    if (lesson.options().platform.launch == Launch::mpi) collect_routing(rank, log);
-    report_groups(lesson, rank, chosen, log, sent);
+    train_configuration(lesson, rank, chosen, flags.phases(), routing.log(), sent, table);
+    routing.report(rank, chosen, sent);
     const std::string schedules = table.text();
-    if (rank.id == 0 && !quiet) fmt::print("{}", schedules);
+    if (rank.id == 0 && !routing.quiet()) fmt::print("{}", schedules);
   });
-  if (!quiet) print_flips(log);
+  routing.print_differences();
   return exit_code;
 }

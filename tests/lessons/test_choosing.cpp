@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lessons/17_choosing/choosing.h"
+#include "lessons/17_choosing/configuration_flags.h"
 #include "lessons/17_choosing/prediction.h"
 #include "tests/support/mesh_checks.h"
 #include "tests/support/meta_checks.h"

@@ -13,7 +13,7 @@
 #include "core/run/reference/parity.h"
 #include "core/run/reference/solo_device.h"
 #include "lessons/18_low_communication/inner_optimizer.h"
-#include "lessons/18_low_communication/low_communication.h"
+#include "lessons/18_low_communication/method_flags.h"
 #include "lessons/18_low_communication/outer_optimizer.h"
 #include "lessons/18_low_communication/streaming.h"
 
