@@ -144,12 +144,31 @@ bool check_model(ActiveRun& run, RunResults& results) {
   return parity;
 }
 
-/// A new folder for the results of a run that keeps none; empty if it can't be created.
-std::filesystem::path temporary_folder() {
+/// Writes the results of a run that keeps none to a new folder. Returns it, or "" if that fails.
+std::filesystem::path write_temporarily(const std::string& results) {
   std::error_code error;
   std::string name = (std::filesystem::temp_directory_path(error) / "lockstep-XXXXXX").string();
   if (error || ::mkdtemp(name.data()) == nullptr) return {};
-  return name;
+  try {
+    write_text_file(std::filesystem::path{name} / results_file, results);
+    return name;
+  } catch (const RunError&) {
+    std::filesystem::remove_all(name, error);
+    return {};
+  }
+}
+
+/// What the run prints below its report: where its trace is, and how to go on.
+std::string last_lines(const Recording& recording, const Output& output, bool traced) {
+  if (output.quiet) return {};
+  std::string text;
+  if (recording.writer)
+    text = traced ? recording.folder.how_to_look(output.view) + "\n"
+                  : "the trace is not complete, so the report has no figures from it" +
+                        recording.folder.where_the_trace_is() + "\n";
+  if (output.trace_left_out && recording.operations)
+    text += recording.folder.how_to_retime() + "\n";
+  return text;
 }
 
 }  // namespace
@@ -185,31 +204,24 @@ int conclude(ActiveRun& run) {
       folder.clear();
     }
   const bool read = !output.quiet || (traced && !output.report.empty());
-  if (folder.empty() && read) {
-    folder = temporary = temporary_folder();
-    if (!folder.empty()) write_text_file(folder / results_file, text_of(results));
-  }
+  if (folder.empty() && read) folder = temporary = write_temporarily(text_of(results));
 
   std::vector<std::string> arguments{"report", folder.string()};
   if (output.quiet) arguments.emplace_back("--quiet");
   arguments.insert(arguments.end(), {"--detail", output.detail});
   if (traced && !output.report.empty())
     arguments.insert(arguments.end(), {"--json", output.report});
-  std::string last;
-  if (!output.quiet && recording.writer)
-    last = traced ? recording.folder.how_to_look(output.view) + "\n"
-                  : "the trace is not complete, so the report has no figures from it" +
-                        recording.folder.where_the_trace_is() + "\n";
-  if (!output.quiet && output.trace_left_out && recording.operations)
-    last += recording.folder.how_to_retime() + "\n";
   std::string failure = parity ? "" : parity_failure(results, options.plan.collectives);
   try {
     if (!output.report.empty()) write_text_file(output.report, report);
   } catch (const RunError& error) {
     failure += printable(error.what()) + "\n";
   }
-  run.farewell = [=] {
-    if (read && !folder.empty()) run_reader(arguments);
+  run.farewell = [=, last = last_lines(recording, output, traced)] {
+    if (read && folder.empty())
+      print_error("no report: the run's results can't be written to a temporary folder\n");
+    else if (read)
+      run_reader(arguments);
     std::error_code error;
     if (!temporary.empty()) std::filesystem::remove_all(temporary, error);
     fmt::print("{}", last);

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# --detail brief, as the demo runs: a timeline, a sentence about the bubble, and what the model says, which it has learned by
-# heart. Prints "N passed, N failed".
+# What a run prints at its end. With --detail brief, as the demo runs: a timeline, a sentence about the bubble, and what the
+# model says, which it has learned by heart. By default: at most 25 lines. Without the reader: one line.
 #
-#   test_brief.sh LESSON DATA_PARALLEL      lesson_09_1f1b and lesson_02_data_parallel
+#   test_brief.sh LESSON DATA_PARALLEL READER      lesson_09_1f1b, lesson_02_data_parallel and lockstep_read
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
-lesson=$1 data_parallel=$2
+lesson=$1 data_parallel=$2 reader=$3
 says_no() { [[ $out != *"$1"* ]]; }
 
 # One short sentence, so that a few steps suffice; each word begins with another letter.
@@ -33,4 +33,31 @@ run "$lesson" "${flags[@]}" --steps 2 --trace none --data lessons/09_1f1b/demo.t
 claim 'a text of the source tree is found from any folder' ended 0
 run "$lesson" "${flags[@]}" --steps 2 --trace none --data lessons/09_1f1b/none.txt
 claim 'another is refused' ended 2
+
+for flags in '--ranks 4' '--ranks 4 --compare 1' '--ranks 16 --layers 16' '--ranks 64 --layers 64 --device meta'; do
+  # shellcheck disable=SC2086  # several flags
+  run "$lesson" --detail summary --clock modelled --microbatches 8 --steps 2 --trace "$scratch/short" $flags
+  claim "by default, $flags: succeeds" ended 0
+  end=$(tac <<<"$out" | sed '/^step  *[0-9]*\/[0-9]/Q' | wc -l)
+  claim "by default, $flags: at most 25 lines after training" [ "$end" -ge 8 -a "$end" -le 25 ]
+  claim "by default, $flags: predicted beside observed" says "'=': exactly as predicted"
+  claim "by default, $flags: what would shorten the step" says 'what would shorten step'
+done
+run "$lesson" --detail summary --clock modelled --steps 2 --trace "$scratch/again"
+report=$(sed -n '/^all tables/q; /^step 1, /,$p' <<<"$out")
+claim 'the run says how far parity is meant to go' says 'bitwise equal, and no difference is accepted'
+run "$reader" report "$scratch/again"
+claim 'the reader prints the same report again' says "$report"
+
+cp "$lesson" "$scratch/alone"
+run "$scratch/alone" --clock modelled --steps 2 --trace "$scratch/unread"
+claim 'without the reader, a run succeeds' ended 0
+claim 'without the reader: one line says so' complains_in_one_line
+claim 'without the reader: which program is missing' complains 'no report: lockstep_read'
+claim 'without the reader: its results are there' test -s "$scratch/unread/results.json"
+claim 'without the reader: report.json has what needs no trace' grep -q '"max_relative_loss"' "$scratch/unread/report.json"
+run "$reader" report "$scratch/unread" --quiet
+claim 'the reader adds what the trace says' grep -q '"counterfactuals"' "$scratch/unread/report.json"
+run "$reader" report "$scratch"
+is_refused 'a folder without results'
 conclude

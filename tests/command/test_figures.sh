@@ -61,7 +61,7 @@ if [[ " $* " == *' mpi '* ]]; then
   # The tied tables and the norm use MPI's own collectives, whose bytes are not counted.
   text=$scratch/text
   seq 1 2000 >"$text"
-  run "$pipeline_lesson" --detail full --launch mpi --ranks 3 --comm native --clock wall --batch 24 --steps 3 --clip 1 \
+  run "$pipeline_lesson" --launch mpi --ranks 3 --comm native --clock wall --batch 24 --steps 3 --clip 1 \
     --tied --layers 5 --data "$text" --trace none --report "$scratch/report.json"
   claim "lesson 9 with MPI's own collectives ends well" ended 0
   claim "'=' stands beside the operation that was compared" [ "$(sent_cells | grep -c '^send .* =$')" == 3 ]
@@ -73,7 +73,7 @@ if [[ " $* " == *' mpi '* ]]; then
     | wc -l)" == 3 ]
 
   # Our own collectives are all counted, and a single '=' covers them.
-  run "$pipeline_lesson" --detail full --launch mpi --ranks 3 --clock wall --batch 24 --steps 3 --clip 1 --tied --layers 5 \
+  run "$pipeline_lesson" --launch mpi --ranks 3 --clock wall --batch 24 --steps 3 --clip 1 --tied --layers 5 \
     --data "$text" --trace none
   claim "with our own collectives there is nothing that is not compared" [ "${out/not compared/}" == "$out" ]
   claim "... and the total is" [ "$(sent_cells | grep -c ' =$')" == 3 ]

@@ -86,10 +86,12 @@ def times(n, parts):
 
 def run(build, lesson, flags, folder):
     """Runs a lesson; returns its report."""
-    done = subprocess.run([build / 'lessons' / lesson, *flags, '--quiet', '--trace', folder], capture_output=True, text=True)
+    file = folder.with_suffix('.json')
+    done = subprocess.run([build / 'lessons' / lesson, *flags, '--quiet', '--trace', folder, '--report', file],
+                          capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f'{lesson} {" ".join(flags)}: exit code {done.returncode}: {done.stderr}')
-    return json.loads((folder / 'report.json').read_text())
+    return json.loads(file.read_text())
 
 
 def peak_of(report, rank):

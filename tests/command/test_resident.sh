@@ -23,7 +23,7 @@ agrees() {
 }
 for name in 02_data_parallel 03_zero_1 04_zero_2 05_zero_3; do
   for launch in "$@"; do
-    run "$folder/lesson_$name" --detail full --launch "$launch" --ranks 4 --hidden 384 --heads 8 --steps 3 --parity off \
+    run "$folder/lesson_$name" --launch "$launch" --ranks 4 --hidden 384 --heads 8 --steps 3 --parity off \
       --trace none --report "$scratch/report"
     claim "$name ($launch) ends well" ended 0
     claim "$name ($launch): resident memory agrees with the account" \

@@ -21,7 +21,7 @@ lesson() { # NUMBER FLAGS...: an uneven model (11 blocks on 4 stages, and a larg
     [[ " $* " == *" ${flag% *} "* ]] || small+=($flag)
   done
   local program=("$folder/lesson_$number"_*) # the first; what-ifs follow
-  run "${program[0]}" --detail full --data "$text" "${small[@]}" "$@"
+  run "${program[0]}" --data "$text" "${small[@]}" "$@"
 }
 # Without flags of a schedule, a lesson's last phase is the one whose proposal is printed.
 proposal() { sed -n 's/^--split \([0-9,]*\) is better: the pipeline.s actions take \([0-9.]*\) ms.*/\1 \2/p' <<<"$out"; }

@@ -469,7 +469,8 @@ Parser results(const std::string& folder) {
   return {.name = "results",
           .seeds = {text_of(run)},
           .words = json_words,
-          .costly = costly_json({{R"({"lockstep_results":1,"ranks":[)", "{},", "{}]}"}}),
+          .costly = costly_json({{R"({"lockstep_results":1,"ranks":[)", "{},", "{}]}"},
+                                 {R"({"lockstep_results":1,"own":[)", R"({"a":0},)", "{}]}"}}),
           .longest = 2'000'000,  // the slack covers 24 times as much memory
           .parse = by_file(file, [file] { report_json(read_results(file)); })};
 }

@@ -23,7 +23,7 @@ lesson() { # NAME LAYERS FLAGS...: runs it with "${small[@]}"; sets $out, $err a
   [[ " $* " == *' --launch '* ]] || set -- "$@" --launch threads
   rm -rf "$scratch/run"
   # A longer limit than that of `run`, because two cores may be busy with other tests.
-  timeout -k 2 100 "${program[0]}" "${small[@]}" --layers "$layers" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+  timeout -k 2 100 "${program[0]}" "${small[@]}" --detail full --layers "$layers" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
   code=$?
   out=$(<"$scratch/out") err=$(<"$scratch/err")
 }

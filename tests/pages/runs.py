@@ -76,6 +76,9 @@ class Runner:
         actual = text
         if re.match(r'\./lockstep view', text) and not re.search('--screenshot|--summary', text):
             actual += ' --screenshot picture.png'
+        # The pages show tables, and say that a run prints them with --verbose.
+        if not re.search(r'--(verbose|detail|quiet|help|what-if$)', text):
+            actual = re.sub(r'(\./lockstep lesson \S+)', r'\1 --verbose', actual)
         begun, run = time.monotonic(), len(list((self.root / 'runs').iterdir()))
         # Sets the trace folder with the variable that a launcher passes to its ranks, unless the command sets it.
         environment = dict(self.environment)

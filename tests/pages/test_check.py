@@ -10,7 +10,9 @@ from pathlib import Path
 CHECK = Path(__file__).resolve().parent / 'check'
 
 LOCKSTEP = '''#!/bin/bash
-case "$*" in
+words=$*
+case "${words/ --verbose/}" in
+  "lesson 4") [[ $words != *--verbose* ]] || echo "a table 7.25 ms" ;;
   "lesson 5")
     printf 'a heading\\n  step   0.973 ms\\n  bytes  1747.5 kB =\\n\\nlast line\\nthe mean loss is 2.5987\\n' ;;
   "lesson 5 --ranks 2") echo "sent 2621.2 kB" ;;
@@ -61,6 +63,10 @@ class Pages(unittest.TestCase):
 
     def test_a_stale_figure_fails_with_its_line_and_the_nearest(self):
         self.fails(RUN + 'One line.\nA step takes 0.972 ms.\n', 8, '0.972 ms', 'nearest: 0.973')
+
+    def test_a_lesson_prints_its_tables(self):
+        self.passes('# A page\n\n```\n./lockstep lesson 4\n```\n\nA step takes 7.25 ms.\n')
+        self.fails('# A page\n\n```\n./lockstep lesson 4 --detail brief\n```\n\nA step takes 7.25 ms.\n', 7, '7.25 ms')
 
     def test_another_unit_fails(self):
         self.fails(RUN + 'A step takes 0.973 kB.\n', 7, '0.973 kB')

@@ -97,6 +97,10 @@ TEST_CASE("results that are damaged, foreign or of another format are refused in
   CHECK(with("/ranks/0/phases/0/bytes_sent", {1}, "out of range") == "");
   CHECK(with("/first_microbatches", {4}, "phases do not fit") == "");
   CHECK(with("/facts", 3, "facts") == "");
+  CHECK(refusal(file, std::string(100, '[') + std::string(100, ']'), {"nested", "64"}) == "");
+  nlohmann::json many;
+  for (int i = 0; i < 5000; ++i) many[std::to_string(i)] = "{\":";
+  CHECK(with("/own", many, "more than 4096 keys") == "");
   CHECK(refusal((folder.path() / "none" / "results.json").string(), "", {"none"}) == "");
 }
 

@@ -58,12 +58,20 @@ int report(const std::vector<std::string>& words) {
   return 0;
 }
 
+constexpr const char* usage =
+    "lockstep_read report FOLDER [--detail brief|summary|full] [--quiet] [--json FILE]\n"
+    "lockstep_read retime RUN [--cluster NAME|FILE] [--change CHANGE]... [--report FILE]\n";
+
 }  // namespace
 
 int main(int argc, char** argv) {
   return run_program([&]() -> int {
     const std::vector<std::string> words{argv + 1, argv + argc};
     if (words.empty()) throw UsageError("lockstep_read: say what to read: report or retime");
+    if (words.front() == "--help" || words.front() == "-h") {
+      fmt::print("{}", usage);
+      return 0;
+    }
     const std::vector<std::string> rest{words.begin() + 1, words.end()};
     if (words.front() == "report") return report(rest);
     if (words.front() == "retime") return retime(rest);

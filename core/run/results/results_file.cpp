@@ -270,6 +270,33 @@ RunResults results_from(const json& document) {
   return results;
 }
 
+/// Throws UsageError if the text is nested too deep for functions that call themselves, or if an
+/// object has so many keys that searching it takes long.
+void check_shape(const std::string& text) {
+  constexpr std::size_t most_levels = 64, most_keys = 4096;
+  std::vector<std::size_t> keys;  // of the objects and arrays around a character
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string && c == '\\') ++i;
+    if (c == '"') in_string = !in_string;
+    if (in_string) continue;
+    if (c == '{' || c == '[') keys.push_back(0);
+    if ((c == '}' || c == ']') && !keys.empty()) keys.pop_back();
+    if (c == ':' && !keys.empty() && ++keys.back() > most_keys)
+      throw UsageError(fmt::format("has an object with more than {} keys", most_keys));
+    if (keys.size() > most_levels)
+      throw UsageError(fmt::format("is nested more than {} levels deep", most_levels));
+  }
+}
+
+/// A terminal obeys escape sequences, so no string that is read contains one.
+void make_printable(json& value) {
+  if (value.is_string()) value = printable(value.get_ref<const std::string&>());
+  if (value.is_structured())
+    for (json& part : value) make_printable(part);
+}
+
 /// Throws UsageError if the parts of the results do not fit together.
 void check(const RunResults& results) {
   const auto require = [](bool holds, const char* what) {
@@ -346,22 +373,19 @@ std::string text_of(const RunResults& results) {
 
 RunResults read_results(const std::string& file) {
   try {
-    // A terminal obeys escape sequences, so no string that is read contains one.
-    const auto safe = [](int, json::parse_event_t, json& value) {
-      if (value.is_string()) value = printable(value.get_ref<const std::string&>());
-      return true;
-    };
     const std::string text = content_of(file);
     if (text.size() > most_bytes)
       throw UsageError(
           fmt::format("has {} bytes; a run's results have at most {}", text.size(), most_bytes));
-    const json document = json::parse(text, safe);
+    check_shape(text);
+    json document = json::parse(text);
+    make_printable(document);
     RunResults results = results_from(document);
     check(results);
     return results;
   } catch (const json::exception& error) {
     throw UsageError(
-        fmt::format("{}: is not the results of a run: {}", file, one_line(error.what())));
+        fmt::format("{}: is not the results of a run: {}", file, excerpt(error.what(), 200)));
   } catch (const std::runtime_error& error) {  // InputError or UsageError
     throw UsageError(fmt::format("{}: {}", file, error.what()));
   }

@@ -146,7 +146,7 @@ std::string summary_text(const Report& report, const Console& console) {
   text += "all tables: --verbose\n";
   const auto lines = static_cast<int>(std::ranges::count(text, '\n')) + lines_of_the_run;
   constexpr int around_drawing = 4;  // a blank line, a heading, the number of other ranks, the key
-  return drawings(report, console, /*window=*/false,
+  return drawings(report, console, /*window=*/true,
                   std::max(most_lines - lines - around_drawing, 1)) +
          text;
 }
