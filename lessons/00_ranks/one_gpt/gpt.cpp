@@ -1,7 +1,7 @@
 /// A GPT-2 from end to end: forward pass, backward pass and optimizer, in plain loops on one
 /// device. It is the model that the lessons train and divide among ranks. To run it:
 ///
-///     c++ -std=c++20 -O3 lessons/00_ranks/one_gpt/gpt.cpp -o gpt && ./gpt
+///     c++ -std=c++20 -O3 lessons/00_ranks/one_gpt/gpt.cpp -o build/gpt && build/gpt
 ///
 /// Each layer is a struct. forward() maps x to y and saves the tensors that the backward pass
 /// needs, the activations. backward(), directly below, maps dy to dx, where dy stands for the

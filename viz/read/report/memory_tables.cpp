@@ -171,9 +171,7 @@ std::string predicted_lines(const Report& report) {
   text.pop_back();
   const std::vector<std::string> misses = prediction_mismatches(report.results.ranks);
   const char* const how = results.predicted.by_dry_run ? "recomputed" : "predicted";
-  if (misses.empty())
-    return text +
-           fmt::format("\n  '=': exactly as {}; no rank differs from what is {}\n", how, how);
+  if (misses.empty()) return text + fmt::format("\n  '=': exactly as {}; no rank deviates\n", how);
   text += fmt::format("\n  '=': exactly as {}; otherwise {} / observed\n", how, how);
   constexpr std::size_t most = 3;
   for (std::size_t i = 0; i < std::min(most, misses.size()); ++i)
