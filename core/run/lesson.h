@@ -11,10 +11,10 @@
 #include "core/model/data.h"
 #include "core/model/gpt.h"
 #include "core/plan/prediction.h"
-#include "core/run/batches.h"
-#include "core/run/hooks.h"
+#include "core/run/active/batches.h"
+#include "core/run/active/hooks.h"
 #include "core/run/options/flag_parser.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "exercises/frame/check.h"
 #include "exercises/frame/in_flight.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/base/error.h"
-#include "core/run/thread_ranks.h"
+#include "core/run/rank/thread_ranks.h"
 #include "exercises/frame/ranks.h"
 #include "exercises/frame/statics.h"
 

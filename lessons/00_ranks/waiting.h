@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/comm/transport/control.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 
 #include "core/comm/group.h"
 #include "core/comm/threads/thread_fabric.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "lessons/20_when_ranks_die/coordinator.h"
 
 namespace lockstep {

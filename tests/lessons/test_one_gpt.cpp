@@ -6,7 +6,7 @@
 #undef main
 
 #include "core/model/adamw.h"
-#include "core/run/corpus.h"
+#include "core/run/options/corpus.h"
 #include "tests/model/fixture.h"
 
 using namespace lockstep;

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "core/run/stop.h"
+#include "core/run/active/stop.h"
 #include "tests/support/ranks.h"
 
 using namespace lockstep;

@@ -12,7 +12,7 @@
 
 #include "core/comm/rings.h"
 #include "core/comm/transport/control.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "tests/support/collective_oracle.h"
 
 /// Checks of collectives that run under both threads and processes: each check is called on every

@@ -11,7 +11,7 @@
 
 #include "core/comm/transport/control.h"
 #include "core/device/host_copy.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "core/run/reference/parity.h"
 #include "core/run/reference/solo_device.h"
 #include "lessons/05_zero_3/prediction.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "kernels/element.h"
 #include "tests/support/collective_oracle.h"
 

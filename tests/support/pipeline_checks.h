@@ -17,7 +17,7 @@
 #include "core/pipeline/pipeline_prediction.h"
 #include "core/pipeline/update.h"
 #include "core/plan/footprint.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "core/run/reference/parity.h"
 #include "lessons/08_gpipe/gpipe.h"
 #include "lessons/09_1f1b/one_f_one_b.h"

@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/model/builder.h"
-#include "core/run/thread_ranks.h"
+#include "core/run/rank/thread_ranks.h"
 
 namespace lockstep::testing {
 

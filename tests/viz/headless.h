@@ -9,7 +9,7 @@
 
 #include "viz/app/comparison_screen.h"
 #include "viz/app/screen.h"
-#include "viz/data/range_statistics.h"
+#include "viz/data/selection/range_statistics.h"
 #include "viz/read/timeline/reader.h"
 #include "viz/views/imgui_shim.h"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <thread>
 
-#include "viz/data/live_feed.h"
-#include "viz/data/live_server.h"
+#include "viz/data/feed/live_feed.h"
+#include "viz/data/feed/live_server.h"
 
 namespace lockstep::testing {
 

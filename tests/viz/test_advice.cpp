@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "viz/data/advice.h"
+#include "viz/data/step/advice.h"
 
 using namespace lockstep::viz;
 

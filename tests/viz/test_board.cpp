@@ -8,7 +8,7 @@
 #include "core/pipeline/csv.h"
 #include "core/pipeline/validate.h"
 #include "tests/viz/random_lab.h"
-#include "viz/data/board.h"
+#include "viz/data/lab/board.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "tests/viz/random_lab.h"
-#include "viz/data/board_words.h"
-#include "viz/data/words.h"
+#include "viz/data/lab/board_words.h"
+#include "viz/data/step/words.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -6,7 +6,7 @@
 
 #include "tests/viz/interactive.h"
 #include "tests/viz/sample_run.h"
-#include "viz/data/buckets.h"
+#include "viz/data/step/buckets.h"
 #include "viz/read/timeline/analysis.h"
 
 using namespace lockstep;

@@ -3,7 +3,7 @@
 
 #include "tests/viz/interactive.h"
 #include "tests/viz/worked_step.h"
-#include "viz/data/causes.h"
+#include "viz/data/selection/causes.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -5,7 +5,7 @@
 #include "tests/viz/interactive.h"
 #include "viz/app/comparison_screen.h"
 #include "viz/app/export.h"
-#include "viz/data/compared_runs.h"
+#include "viz/data/window/compared_runs.h"
 #include "viz/views/legend.h"
 
 using namespace lockstep;

@@ -8,8 +8,8 @@
 
 #include "core/trace/writer.h"
 #include "tests/viz/sample_run.h"
-#include "viz/data/comparison.h"
-#include "viz/data/comparison_words.h"
+#include "viz/data/window/comparison.h"
+#include "viz/data/window/comparison_words.h"
 #include "viz/read/timeline/pipeline_analysis.h"
 #include "viz/read/timeline/reader.h"
 

@@ -5,7 +5,7 @@
 #include "core/trace/format.h"
 #include "core/trace/recorder.h"
 #include "tests/viz/interactive.h"
-#include "viz/data/expert_load.h"
+#include "viz/data/step/expert_load.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

@@ -5,8 +5,8 @@
 #include <thread>
 
 #include "tests/viz/worked_step.h"
-#include "viz/data/explanations.h"
-#include "viz/data/finding.h"
+#include "viz/data/layout/explanations.h"
+#include "viz/data/selection/finding.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

@@ -12,7 +12,7 @@
 #include "tests/viz/interactive.h"
 #include "tests/viz/worked_step.h"
 #include "viz/app/export.h"
-#include "viz/data/exports.h"
+#include "viz/data/selection/exports.h"
 #include "viz/views/svg.h"
 #include "viz/views/timeline_svg.h"
 

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/viz/sample_run.h"
-#include "viz/data/finding.h"
+#include "viz/data/selection/finding.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "viz/data/folding.h"
+#include "viz/data/layout/folding.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/viz/interactive.h"
-#include "viz/data/ghost.h"
+#include "viz/data/layout/ghost.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

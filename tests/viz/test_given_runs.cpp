@@ -3,7 +3,7 @@
 #include "core/base/error.h"
 #include "core/trace/writer.h"
 #include "tests/support/temporary_folder.h"
-#include "viz/data/given_runs.h"
+#include "viz/data/feed/given_runs.h"
 
 using namespace lockstep;
 using namespace lockstep::testing;

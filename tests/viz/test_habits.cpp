@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "tests/viz/interactive.h"
-#include "viz/data/copied_text.h"
-#include "viz/data/rank_mention.h"
+#include "viz/data/selection/rank_mention.h"
+#include "viz/data/window/copied_text.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "viz/data/trace_input.h"
+#include "viz/data/feed/trace_input.h"
 #include "viz/read/timeline/step_account.h"
 #include "viz/read/timeline/visit_band.h"
 

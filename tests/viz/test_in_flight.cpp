@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/viz/interactive.h"
-#include "viz/data/in_flight.h"
+#include "viz/data/window/in_flight.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

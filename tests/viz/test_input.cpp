@@ -6,7 +6,7 @@
 #include <random>
 
 #include "tests/viz/sample_run.h"
-#include "viz/data/input_feed.h"
+#include "viz/data/feed/input_feed.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/viz/interactive.h"
-#include "viz/data/key_queue.h"
+#include "viz/data/window/key_queue.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

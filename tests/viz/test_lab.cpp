@@ -5,8 +5,8 @@
 
 #include "tests/support/temporary_folder.h"
 #include "tests/viz/sample_run.h"
-#include "viz/data/lab.h"
-#include "viz/data/series.h"
+#include "viz/data/layout/series.h"
+#include "viz/data/step/lab.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

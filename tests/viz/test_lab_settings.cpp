@@ -11,7 +11,7 @@
 #include "lessons/schedules/registry.h"
 #include "tests/pipeline/oracle.h"
 #include "tests/viz/random_lab.h"
-#include "viz/data/lab_table.h"
+#include "viz/data/lab/lab_table.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -14,7 +14,7 @@
 #include "core/base/error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/viz/live_viewer.h"
-#include "viz/data/lesson_launcher.h"
+#include "viz/data/lab/lesson_launcher.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

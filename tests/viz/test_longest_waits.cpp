@@ -4,7 +4,7 @@
 
 #include "tests/viz/interactive.h"
 #include "tests/viz/worked_step.h"
-#include "viz/data/longest_waits.h"
+#include "viz/data/window/longest_waits.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "tests/viz/worked_step.h"
-#include "viz/data/mean_step.h"
-#include "viz/data/step_sentences.h"
+#include "viz/data/layout/step_sentences.h"
+#include "viz/data/step/mean_step.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

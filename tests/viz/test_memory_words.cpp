@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/viz/interactive.h"
-#include "viz/data/memory_words.h"
+#include "viz/data/step/memory_words.h"
 
 using namespace lockstep;
 using TipLines = std::vector<std::string>;

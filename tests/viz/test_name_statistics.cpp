@@ -8,9 +8,9 @@
 
 #include "tests/viz/random_timeline.h"
 #include "tests/viz/sample_run.h"
-#include "viz/data/exports.h"
-#include "viz/data/name_statistics.h"
-#include "viz/data/range_statistics.h"
+#include "viz/data/selection/exports.h"
+#include "viz/data/selection/name_statistics.h"
+#include "viz/data/selection/range_statistics.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -5,8 +5,8 @@
 
 #include "tests/support/temporary_folder.h"
 #include "tests/viz/interactive.h"
-#include "viz/data/folder_listing.h"
-#include "viz/data/settings.h"
+#include "viz/data/feed/folder_listing.h"
+#include "viz/data/window/settings.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/viz/sample_run.h"
-#include "viz/data/open_spans.h"
+#include "viz/data/layout/open_spans.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -6,7 +6,7 @@
 #include "core/base/error.h"
 #include "tests/viz/sample_run.h"
 #include "viz/app/options.h"
-#include "viz/data/panels.h"
+#include "viz/data/window/panels.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

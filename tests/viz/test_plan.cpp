@@ -4,8 +4,8 @@
 #include <array>
 
 #include "tests/viz/headless.h"
-#include "viz/data/model.h"
-#include "viz/data/plan_layout.h"
+#include "viz/data/layout/plan_layout.h"
+#include "viz/data/window/model.h"
 #include "viz/views/plan_view.h"
 
 using namespace lockstep;

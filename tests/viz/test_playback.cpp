@@ -1,7 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/viz/interactive.h"
-#include "viz/data/playback.h"
+#include "viz/data/window/playback.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -2,8 +2,8 @@
 #include <doctest/doctest.h>
 
 #include "tests/viz/worked_step.h"
-#include "viz/data/mean_step.h"
-#include "viz/data/range_statistics.h"
+#include "viz/data/selection/range_statistics.h"
+#include "viz/data/step/mean_step.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

@@ -9,8 +9,8 @@
 #include "core/replay/replay.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/viz/interactive.h"
-#include "viz/data/retiming.h"
-#include "viz/data/straggler.h"
+#include "viz/data/step/retiming.h"
+#include "viz/data/step/straggler.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -6,8 +6,8 @@
 #include <map>
 
 #include "tests/viz/interactive.h"
-#include "viz/data/rings.h"
-#include "viz/data/traffic_matrix.h"
+#include "viz/data/step/rings.h"
+#include "viz/data/step/traffic_matrix.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -7,10 +7,10 @@
 #include <random>
 
 #include "tests/viz/sample_run.h"
-#include "viz/data/alike_ranks.h"
-#include "viz/data/row_plan.h"
-#include "viz/data/straggler.h"
-#include "viz/data/strip_layout.h"
+#include "viz/data/layout/alike_ranks.h"
+#include "viz/data/layout/row_plan.h"
+#include "viz/data/layout/strip_layout.h"
+#include "viz/data/step/straggler.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

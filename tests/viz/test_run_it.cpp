@@ -7,8 +7,8 @@
 #include "core/time/cluster_file.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/viz/random_lab.h"
-#include "viz/data/board.h"
-#include "viz/data/run_it.h"
+#include "viz/data/lab/board.h"
+#include "viz/data/lab/run_it.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "tests/support/temporary_folder.h"
-#include "viz/data/run_notes.h"
+#include "viz/data/window/run_notes.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "lessons/schedules/registry.h"
-#include "viz/data/run_schedule.h"
+#include "viz/data/feed/run_schedule.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

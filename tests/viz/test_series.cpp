@@ -1,8 +1,8 @@
 // The viewer's drawings over time: memory, losses, and its own latency.
 #include <doctest/doctest.h>
 
-#include "viz/data/latency.h"
-#include "viz/data/series.h"
+#include "viz/data/layout/series.h"
+#include "viz/data/window/latency.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

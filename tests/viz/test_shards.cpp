@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "tests/viz/interactive.h"
-#include "viz/data/shards.h"
+#include "viz/data/step/shards.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "tests/viz/sample_run.h"
-#include "viz/data/span_search.h"
-#include "viz/data/view_state.h"
+#include "viz/data/selection/span_search.h"
+#include "viz/data/window/view_state.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

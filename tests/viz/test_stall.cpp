@@ -8,7 +8,7 @@
 #include "tests/viz/sample_run.h"
 #include "viz/app/open_files.h"
 #include "viz/app/stall_screen.h"
-#include "viz/data/stall_picture.h"
+#include "viz/data/step/stall_picture.h"
 #include "viz/read/flight_recorder/trace_job.h"
 #include "viz/read/flight_recorder/words.h"
 

@@ -6,7 +6,7 @@
 
 #include "tests/viz/interactive.h"
 #include "tests/viz/sample_run.h"
-#include "viz/data/traffic_matrix.h"
+#include "viz/data/step/traffic_matrix.h"
 #include "viz/read/timeline/analysis.h"
 
 using namespace lockstep;

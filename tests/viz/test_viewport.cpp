@@ -1,8 +1,8 @@
 #include <doctest/doctest.h>
 
 #include "tests/viz/sample_run.h"
-#include "viz/data/strip_layout.h"
-#include "viz/data/viewport.h"
+#include "viz/data/layout/strip_layout.h"
+#include "viz/data/layout/viewport.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;

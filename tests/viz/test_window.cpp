@@ -12,9 +12,9 @@
 #include <sstream>
 
 #include "tests/viz/sample_run.h"
-#include "viz/data/compared_runs.h"
-#include "viz/data/live_server.h"
-#include "viz/data/viewport.h"
+#include "viz/data/feed/live_server.h"
+#include "viz/data/layout/viewport.h"
+#include "viz/data/window/compared_runs.h"
 #include "viz/read/timeline/reader.h"
 #include "viz/views/theme.h"
 #include "viz/views/timeline_view.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;

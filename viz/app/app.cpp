@@ -17,7 +17,7 @@
 #include "viz/app/export.h"
 #include "viz/app/open_files.h"
 #include "viz/app/stop_signal.h"
-#include "viz/data/given_runs.h"
+#include "viz/data/feed/given_runs.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {

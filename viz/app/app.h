@@ -13,11 +13,11 @@
 #include "viz/app/screen.h"
 #include "viz/app/stall_screen.h"
 #include "viz/app/window.h"
-#include "viz/data/frame_times.h"
-#include "viz/data/input_feed.h"
-#include "viz/data/latency.h"
-#include "viz/data/live_feed.h"
-#include "viz/data/model.h"
+#include "viz/data/feed/input_feed.h"
+#include "viz/data/feed/live_feed.h"
+#include "viz/data/window/frame_times.h"
+#include "viz/data/window/latency.h"
+#include "viz/data/window/model.h"
 
 namespace lockstep::viz {
 

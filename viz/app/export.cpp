@@ -4,8 +4,8 @@
 
 #include "core/base/error.h"
 #include "viz/app/open_files.h"
-#include "viz/data/exports.h"
-#include "viz/data/trace_input.h"
+#include "viz/data/feed/trace_input.h"
+#include "viz/data/selection/exports.h"
 #include "viz/views/theme.h"
 #include "viz/views/timeline_svg.h"
 

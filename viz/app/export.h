@@ -6,8 +6,8 @@
 
 #include "viz/app/comparison_screen.h"
 #include "viz/app/options.h"
-#include "viz/data/model.h"
-#include "viz/data/strip_layout.h"
+#include "viz/data/layout/strip_layout.h"
+#include "viz/data/window/model.h"
 
 namespace lockstep::viz {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "viz/app/screen_parts.h"
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/button.h"
 #include "viz/views/imgui_shim.h"
 #include "viz/views/lab_controls_view.h"

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "viz/data/lab_bench.h"
-#include "viz/data/model.h"
+#include "viz/data/lab/lab_bench.h"
+#include "viz/data/window/model.h"
 #include "viz/views/board_view.h"
 #include "viz/views/help_view.h"
 #include "viz/views/lessons_view.h"

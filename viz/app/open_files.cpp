@@ -7,8 +7,8 @@
 
 #include "core/base/error.h"
 #include "core/base/printable.h"
-#include "viz/data/given_runs.h"
-#include "viz/data/trace_input.h"
+#include "viz/data/feed/given_runs.h"
+#include "viz/data/feed/trace_input.h"
 #include "viz/read/flight_recorder/stall.h"
 
 namespace lockstep::viz {

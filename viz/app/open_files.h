@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "viz/app/options.h"
-#include "viz/data/compared_runs.h"
+#include "viz/data/window/compared_runs.h"
 
 namespace lockstep::viz {
 

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "viz/data/endpoint.h"
-#include "viz/data/memory_limit.h"
-#include "viz/data/panels.h"
-#include "viz/data/settings.h"
+#include "viz/data/feed/endpoint.h"
+#include "viz/data/feed/memory_limit.h"
+#include "viz/data/window/panels.h"
+#include "viz/data/window/settings.h"
 
 namespace lockstep::viz {
 

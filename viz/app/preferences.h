@@ -1,8 +1,8 @@
 #pragma once
 
 #include "viz/app/options.h"
-#include "viz/data/settings.h"
-#include "viz/data/view_state.h"
+#include "viz/data/window/settings.h"
+#include "viz/data/window/view_state.h"
 
 namespace lockstep::viz {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "viz/data/model.h"
-#include "viz/data/panels.h"
+#include "viz/data/window/model.h"
+#include "viz/data/window/panels.h"
 #include "viz/views/bubble_view.h"
 #include "viz/views/buckets_view.h"
 #include "viz/views/details_view.h"

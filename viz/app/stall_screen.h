@@ -1,6 +1,6 @@
 #pragma once
 
-#include "viz/data/model.h"
+#include "viz/data/window/model.h"
 #include "viz/views/help_view.h"
 #include "viz/views/open_view.h"
 #include "viz/views/stall_view.h"

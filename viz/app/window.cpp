@@ -16,7 +16,7 @@
 
 #include "core/base/error.h"
 #include "viz/app/fonts.h"
-#include "viz/data/key_queue.h"
+#include "viz/data/window/key_queue.h"
 #include "viz/views/imgui_shim.h"
 
 namespace lockstep::viz {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "viz/data/board_words.h"
-#include "viz/data/words.h"
+#include "viz/data/lab/board_words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/button.h"
 #include "viz/views/imgui_shim.h"
 #include "viz/views/lab_controls_view.h"

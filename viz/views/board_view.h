@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "viz/data/lab_bench.h"
+#include "viz/data/lab/lab_bench.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cctype>
 
-#include "viz/data/mean_step.h"
-#include "viz/data/panels.h"
-#include "viz/data/retiming.h"
-#include "viz/data/step_sentences.h"
-#include "viz/data/words.h"
+#include "viz/data/layout/step_sentences.h"
+#include "viz/data/step/mean_step.h"
+#include "viz/data/step/retiming.h"
+#include "viz/data/step/words.h"
+#include "viz/data/window/panels.h"
 #include "viz/views/paragraph.h"
 
 namespace lockstep::viz {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
 

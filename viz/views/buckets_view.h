@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "viz/data/buckets.h"
-#include "viz/data/model.h"
+#include "viz/data/step/buckets.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

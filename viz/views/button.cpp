@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 
 namespace lockstep::viz {
 namespace {

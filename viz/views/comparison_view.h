@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "viz/data/compared_runs.h"
+#include "viz/data/window/compared_runs.h"
 #include "viz/views/button.h"
 #include "viz/views/scrolled_rows.h"
 #include "viz/views/timeline_view.h"

@@ -1,6 +1,6 @@
 #include "viz/views/details_view.h"
-#include "viz/data/mean_step.h"
-#include "viz/data/words.h"
+#include "viz/data/step/mean_step.h"
+#include "viz/data/step/words.h"
 #include "viz/views/paragraph.h"
 #include "viz/views/tip.h"
 

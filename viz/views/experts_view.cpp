@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "viz/data/expert_load.h"
-#include "viz/data/model.h"
+#include "viz/data/step/expert_load.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

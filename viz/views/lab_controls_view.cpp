@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/slider.h"
 
 namespace lockstep::viz {

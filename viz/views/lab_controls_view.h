@@ -1,6 +1,6 @@
 #pragma once
 
-#include "viz/data/lab_bench.h"
+#include "viz/data/lab/lab_bench.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

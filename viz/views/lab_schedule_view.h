@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "viz/data/lab_settings.h"
-#include "viz/data/observed_step.h"
+#include "viz/data/lab/lab_settings.h"
+#include "viz/data/lab/observed_step.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -6,7 +6,7 @@
 #include <array>
 #include <string>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/button.h"
 #include "viz/views/lab_controls_view.h"
 #include "viz/views/tip.h"

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "viz/data/lab.h"
-#include "viz/data/model.h"
+#include "viz/data/step/lab.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "viz/data/mean_step.h"
+#include "viz/data/step/mean_step.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "viz/data/model.h"
+#include "viz/data/window/model.h"
 #include "viz/views/theme.h"
 
 namespace lockstep::viz {

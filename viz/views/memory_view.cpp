@@ -1,6 +1,6 @@
 #include "viz/views/memory_view.h"
-#include "viz/data/memory_words.h"
-#include "viz/data/words.h"
+#include "viz/data/step/memory_words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/tip.h"
 
 #include <fmt/format.h>

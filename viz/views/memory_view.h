@@ -1,7 +1,7 @@
 #pragma once
 
-#include "viz/data/in_flight.h"
-#include "viz/data/model.h"
+#include "viz/data/window/in_flight.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 #include "viz/views/scrolled_rows.h"
 

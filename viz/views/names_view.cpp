@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/button.h"
 #include "viz/views/details_view.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "viz/data/model.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "viz/data/folder_listing.h"
-#include "viz/data/model.h"
+#include "viz/data/feed/folder_listing.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 #include "viz/views/scrolled_rows.h"
 

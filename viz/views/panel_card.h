@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "viz/data/model.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "viz/data/rank_mention.h"
+#include "viz/data/selection/rank_mention.h"
 
 namespace lockstep::viz {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "viz/data/model.h"
+#include "viz/data/window/model.h"
 #include "viz/views/button.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "viz/data/plan_layout.h"
+#include "viz/data/layout/plan_layout.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

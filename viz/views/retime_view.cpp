@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/button.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"

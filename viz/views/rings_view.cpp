@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/panel_card.h"
 #include "viz/views/paragraph.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "viz/data/model.h"
-#include "viz/data/shards.h"
+#include "viz/data/step/shards.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "viz/data/stall_picture.h"
+#include "viz/data/step/stall_picture.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "viz/data/model.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 #include "viz/views/legend.h"
 

@@ -8,8 +8,8 @@
 
 #include "core/base/span.h"
 #include "core/device/memory.h"
-#include "viz/data/mean_step.h"
-#include "viz/data/settings.h"
+#include "viz/data/step/mean_step.h"
+#include "viz/data/window/settings.h"
 #include "viz/read/timeline/step_account.h"
 
 namespace lockstep::viz {

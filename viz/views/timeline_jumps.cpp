@@ -1,7 +1,7 @@
 // TimelineView: jumps to spans, causes, ranks and bookmarks, and back.
 #include <algorithm>
 
-#include "viz/data/copied_text.h"
+#include "viz/data/window/copied_text.h"
 #include "viz/views/imgui_shim.h"
 #include "viz/views/timeline_view.h"
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "viz/data/mean_step.h"
-#include "viz/data/words.h"
+#include "viz/data/step/mean_step.h"
+#include "viz/data/step/words.h"
 #include "viz/views/timeline_view.h"
 #include "viz/views/tip.h"
 

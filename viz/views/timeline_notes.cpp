@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "viz/data/copied_text.h"
+#include "viz/data/window/copied_text.h"
 #include "viz/views/imgui_shim.h"
 #include "viz/views/timeline_view.h"
 #include "viz/views/tip.h"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "viz/data/folding.h"
-#include "viz/data/mean_step.h"
-#include "viz/data/words.h"
+#include "viz/data/layout/folding.h"
+#include "viz/data/step/mean_step.h"
+#include "viz/data/step/words.h"
 #include "viz/views/legend.h"
 #include "viz/views/status_view.h"
 #include "viz/views/svg.h"

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "viz/data/model.h"
-#include "viz/data/strip_layout.h"
+#include "viz/data/layout/strip_layout.h"
+#include "viz/data/window/model.h"
 
 namespace lockstep::viz {
 

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "viz/data/causes.h"
-#include "viz/data/folding.h"
-#include "viz/data/model.h"
-#include "viz/data/open_spans.h"
-#include "viz/data/strip_layout.h"
+#include "viz/data/layout/folding.h"
+#include "viz/data/layout/open_spans.h"
+#include "viz/data/layout/strip_layout.h"
+#include "viz/data/selection/causes.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "viz/data/model.h"
-#include "viz/data/traffic_matrix.h"
+#include "viz/data/step/traffic_matrix.h"
+#include "viz/data/window/model.h"
 #include "viz/views/draw.h"
 
 namespace lockstep::viz {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "viz/data/words.h"
+#include "viz/data/step/words.h"
 #include "viz/views/panel_card.h"
 
 namespace lockstep::viz {

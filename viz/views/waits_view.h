@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "viz/data/longest_waits.h"
+#include "viz/data/window/longest_waits.h"
 #include "viz/views/draw.h"
 #include "viz/views/scrolled_rows.h"
 

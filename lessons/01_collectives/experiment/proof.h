@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/comm/transport/control.h"
 #include "core/device/host_copy.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "lessons/01_collectives/experiment/grid.h"
 #include "lessons/01_collectives/experiment/timing.h"
 #include "lessons/01_collectives/ring_all_reduce.h"

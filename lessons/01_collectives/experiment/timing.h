@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/comm/transport/control.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "core/time/fit.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/comm/transport/control.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "lessons/02_data_parallel/prediction.h"
 #include "lessons/12_expert_parallel/experiment/routing_record.h"
 #include "lessons/12_expert_parallel/expert_parallel.h"

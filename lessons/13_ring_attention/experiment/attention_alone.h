@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/run/lesson.h"
-#include "core/run/thread_ranks.h"
+#include "core/run/rank/thread_ranks.h"
 #include "lessons/13_ring_attention/context_parallel.h"
 
 namespace lockstep {

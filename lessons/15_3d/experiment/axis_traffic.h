@@ -9,7 +9,7 @@
 #include "core/base/available_memory.h"
 #include "core/comm/transport/control.h"
 #include "core/dry_run/dry_run.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "lessons/06_tensor_parallel/experiment/slices_grid.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 
 #include "core/comm/transport/control.h"
 #include "core/pipeline/executor.h"
-#include "core/run/rank.h"
+#include "core/run/rank/rank.h"
 #include "core/text/text_table.h"
 
 namespace lockstep {

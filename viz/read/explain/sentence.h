@@ -20,7 +20,7 @@ enum class Claim : std::uint8_t {
   free_links,
   no_latency,
   alternative_run,
-  // Differences between two steps (viz/data/comparison_words.h).
+  // Differences between two steps (viz/data/window/comparison_words.h).
   step_times,
   changed_parts,
   changed_rank,

@@ -1,0 +1,233 @@
+#include "core/run/life/conclusion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "core/base/error.h"
+#include "core/base/print.h"
+#include "core/base/printable.h"
+#include "core/model/builder.h"
+#include "core/operations/operations_file.h"
+#include "core/run/active/active_run.h"
+#include "core/run/launch/reader.h"
+#include "core/run/reference/trained_model.h"
+#include "core/run/results/config_json.h"
+#include "core/run/results/run_results.h"
+
+namespace lockstep {
+
+namespace {
+
+void check_finite(const std::vector<double>& losses, const Options& options) {
+  const auto lost =
+      std::ranges::find_if_not(losses, [](double loss) { return std::isfinite(loss); });
+  if (lost == losses.end()) return;
+  // The first loss is computed before any update.
+  if (lost == losses.begin() && !options.run.load.empty())
+    throw RunError(
+        fmt::format("the first loss, before any update, is not a number: the values in {} are too "
+                    "large; --load "
+                    "another checkpoint",
+                    options.run.load));
+  throw RunError(fmt::format("the loss is not a number from step {} on; try a smaller --lr than {}",
+                             lost - losses.begin(), options.plan.optimizer.learning_rate));
+}
+
+/// Trains on a single device and compares the results with the run's. If the deviation exceeds the
+/// tolerance, trains once more, adding the replicas' gradients in the run's order. Returns whether
+/// parity holds, including in the lesson's own comparison.
+bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters, RunResults& results) {
+  Options reference_options = run.options;
+  if (run.info.f32_reference) set_model(reference_options.plan, &GptConfig::dtype, DType::f32);
+  const int steps = run.options.run.steps;
+  Progress progress{run.console, steps, run.options.output.quiet || !run.console.terminal};
+  const std::vector<Phase> phases = results.phases();
+  const std::function<void(int)> show = [&](int done) {
+    progress.show(done, fmt::format("reference run on one device: step {}/{}", done, steps));
+  };
+  const auto train = [&](const std::vector<SumOrder>& orders) {
+    if (run.hooks.reference)
+      if (auto own = run.hooks.reference({reference_options, run.corpus, phases, show, orders})) {
+        results.compared_with = run.hooks.reference_name;
+        return *std::move(own);
+      }
+    return train_on_one_device(reference_options, run.corpus, phases, show, orders);
+  };
+  const Reference reference = train({});
+  results.reference_dtype = name_of(reference_options.plan.model().dtype);
+  results.reference_losses = reference.losses;
+  results.parity = compare(results.losses, parameters, reference);
+  if (run.hooks.difference) results.difference = run.hooks.difference();
+  if (results.parity->within(results.tolerance)) return results.difference.empty();
+  if (std::ranges::any_of(run.collected.orders, &SumOrder::empty)) return false;
+  results.same_in_order = compare(results.losses, parameters, train(run.collected.orders)).bitwise;
+  return *results.same_in_order && results.difference.empty();
+}
+
+std::string parity_failure(const RunResults& results, Collectives comm) {
+  const Tolerance& tolerance = results.tolerance;
+  if (results.parity->within(tolerance) || results.same_in_order.value_or(false))
+    return fmt::format("parity failed: {}\n", results.difference);
+  return fmt::format("parity failed: the run differs from {} ({}){}{}\n", results.compared_with,
+                     tolerance.bitwise() ? "they should agree bitwise"
+                     : tolerance.final_loss > 0
+                         ? fmt::format("the last tenth's mean loss may differ by {:g} %",
+                                       100 * tolerance.final_loss)
+                         : fmt::format("losses may differ by {:.0e}, parameters by {:.0e}",
+                                       tolerance.loss, tolerance.parameter),
+                     comm == Collectives::native
+                         ? "; MPI's collectives add in an unknown order; use --comm ring to tell "
+                           "rounding from a mistake"
+                         : "",
+                     results.difference.empty() ? "" : "; " + results.difference);
+}
+
+/// Returns the operations that the ranks have recorded, and clears the record.
+RunOperations operations_of(ActiveRun& run) {
+  RunOperations operations = run.recording.operations->take();
+  operations.run = run.recording.folder.run;
+  operations.lesson = run.info.name;
+  operations.modelled = *run.options.plan.modelled;
+  operations.choices = run.options.run.chosen_by_time;
+  return operations;
+}
+
+/// Everything that the run knows before its model is compared with one device's.
+RunResults results_of(ActiveRun& run) {
+  const Options& options = run.options;
+  const Plan& plan = options.plan;
+  RunResults results{.run = run.recording.folder.run, .lesson = run.info.name, .facts = {}};
+  results.ranks = std::move(run.collected.results);
+  const std::vector<PhaseResults>& phases = results.ranks.front().phases;
+  results.facts = facts_json(options, !phases.empty() && phases.front().predicted.stages > 0);
+  results.steps = options.run.steps;
+  results.modelled = plan.modelled.has_value();
+  results.uncomputed = options.platform.on_meta() && run.info.trains;
+  if (!options.platform.on_meta())
+    results.step_tokens = std::int64_t{plan.batch.sequences} * std::int64_t{plan.model().sequence};
+  results.stages = plan.stages();
+  results.pipeline = plan.mesh.group(0, Axis::pp);
+  for (const PhaseResults& phase : phases)
+    results.first_microbatches.push_back(plan.microbatches_of(0, phase.phase.microbatches));
+  results.dtype = name_of(plan.model().dtype);
+  results.tolerance =
+      is_narrow(plan.model().dtype) ? run.info.narrow_tolerance : run.info.tolerance;
+  results.sample_follows_the = options.run.tokens.empty();
+  results.own = std::move(run.collected.lesson_json);
+  return results;
+}
+
+/// Merges the ranks' traces. Returns whether they are complete.
+bool merge_traces(Recording& recording, int ranks) {
+  if (!recording.writer) return false;
+  if (const std::string why = recording.folder.merge(ranks); !why.empty())
+    recording.warn(why + "; each rank's own file is there");
+  return recording.folder.is_complete(ranks);
+}
+
+/// Compares the trained model with one device's, and lets it speak. Returns whether parity holds.
+bool check_model(ActiveRun& run, RunResults& results) {
+  if (std::ranges::all_of(results.ranks,
+                          [](const RankResults& rank) { return rank.parameters.empty(); }))
+    return true;  // no model was trained
+  results.losses = collect_losses(results.ranks, run.options.run.steps);
+  check_finite(results.losses, run.options);
+  if (!run.collected.not_saved.empty()) throw RunError(run.collected.not_saved);
+  const auto parameters = collect_parameters(results.ranks);
+  const bool parity = !run.options.output.parity || check_parity(run, parameters, results);
+  results.sample = sample_of(run.options, run.corpus, parameters);
+  return parity;
+}
+
+/// Writes the results of a run that keeps none to a new folder. Returns it, or "" if that fails.
+std::filesystem::path write_temporarily(const std::string& results) {
+  std::error_code error;
+  std::string name = (std::filesystem::temp_directory_path(error) / "lockstep-XXXXXX").string();
+  if (error || ::mkdtemp(name.data()) == nullptr) return {};
+  try {
+    write_text_file(std::filesystem::path{name} / results_file, results);
+    return name;
+  } catch (const RunError&) {
+    std::filesystem::remove_all(name, error);
+    return {};
+  }
+}
+
+/// What the run prints below its report: where its trace is, and how to go on.
+std::string last_lines(const Recording& recording, const Output& output, bool traced) {
+  if (output.quiet) return {};
+  std::string text;
+  if (recording.writer)
+    text = traced ? recording.folder.how_to_look(output.view) + "\n"
+                  : "the trace is not complete, so the report has no figures from it" +
+                        recording.folder.where_the_trace_is() + "\n";
+  if (output.trace_left_out && recording.operations)
+    text += recording.folder.how_to_retime() + "\n";
+  return text;
+}
+
+}  // namespace
+
+int conclude(ActiveRun& run) {
+  const Options& options = run.options;
+  const Output& output = options.output;
+  Recording& recording = run.recording;
+  RunResults results = results_of(run);
+  const bool traced = merge_traces(recording, options.plan.mesh.ranks());
+  std::optional<RunOperations> operations;
+  if (recording.operations) operations = operations_of(run);
+  for (const auto& propose : run.collected.split_proposals)
+    results.proposals.push_back(traced && propose ? std::optional{propose()} : std::nullopt);
+  results.proposals.resize(results.first_microbatches.size());
+  if (traced && operations)
+    for (const AlternativeRun& each : run.hooks.alternatives)
+      if (RunOperations other = each.record(options); !other.ranks.empty())
+        results.alternatives.push_back({each.what, std::move(other)});
+  const bool parity = check_model(run, results);
+
+  if (operations)
+    if (const std::string why = recording.folder.write_operations(text_of(*operations));
+        !why.empty())
+      recording.warn(why);
+  const std::string report = report_json(results);
+  std::filesystem::path folder, temporary;
+  if (recording.writer) folder = recording.folder.path;
+  if (!folder.empty())
+    if (const std::string why = recording.folder.write_results(text_of(results), report);
+        !why.empty()) {
+      recording.warn(why);
+      folder.clear();
+    }
+  const bool read = !output.quiet || (traced && !output.report.empty());
+  if (folder.empty() && read) folder = temporary = write_temporarily(text_of(results));
+
+  std::vector<std::string> arguments{"report", folder.string()};
+  if (output.quiet) arguments.emplace_back("--quiet");
+  arguments.insert(arguments.end(), {"--detail", output.detail});
+  if (traced && !output.report.empty())
+    arguments.insert(arguments.end(), {"--json", output.report});
+  std::string failure = parity ? "" : parity_failure(results, options.plan.collectives);
+  try {
+    if (!output.report.empty()) write_text_file(output.report, report);
+  } catch (const RunError& error) {
+    failure += printable(error.what()) + "\n";
+  }
+  run.farewell = [=, last = last_lines(recording, output, traced)] {
+    if (read && folder.empty())
+      print_error("no report: the run's results can't be written to a temporary folder\n");
+    else if (read)
+      run_reader(arguments);
+    std::error_code error;
+    if (!temporary.empty()) std::filesystem::remove_all(temporary, error);
+    fmt::print("{}", last);
+    if (!failure.empty()) print_error("{}", failure);
+  };
+  return failure.empty() ? 0 : 1;
+}
+
+}  // namespace lockstep
