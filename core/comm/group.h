@@ -7,9 +7,9 @@
 #include <tuple>
 #include <vector>
 
-#include "core/comm/algorithms.h"
 #include "core/comm/channel.h"
 #include "core/comm/group_collectives.h"
+#include "core/comm/run_collective.h"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/comm/algorithms.h"
 #include "core/comm/choose_algorithm.h"
+#include "core/comm/run_collective.h"
 
 namespace lockstep {
 

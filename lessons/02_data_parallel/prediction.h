@@ -3,8 +3,8 @@
 #include <map>
 #include <vector>
 
-#include "core/comm/algorithms.h"
 #include "core/comm/choose_algorithm.h"
+#include "core/comm/run_collective.h"
 #include "core/plan/footprint.h"
 #include "core/plan/prediction.h"
 #include "lessons/01_collectives/elements_sent.h"
