@@ -133,11 +133,12 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   Options& options = *options_;
   RunConfig& run = options.run;
   if (!options.output.needs_only) settle_launch(options);
-  for (const auto& check : hooks_.checks) check(options);
-  if (hooks_.builder) set_builder(options.plan, hooks_.builder(options));
-  if (hooks_.placement) options.plan.rank_of_stage = hooks_.placement(options);
-  if (hooks_.division && !options.output.needs_only) options.plan = hooks_.division(options.plan);
-  run.chosen_by_time = hooks_.chosen_by_time;
+  for (const auto& check : hooks.checks) check(options);
+  if (hooks.build) set_builder(options.plan, hooks.build(options));
+  if (hooks.place_stages) options.plan.rank_of_stage = hooks.place_stages(options);
+  if (hooks.divide_work && !options.output.needs_only)
+    options.plan = hooks.divide_work(options.plan);
+  run.chosen_by_time = hooks.chosen_by_time;
   if (info_.trains) {
     options.plan.validate();
     if (!under_mpi()) check_memory(options, available_memory());
@@ -154,17 +155,11 @@ int Lesson::run_checked(const std::function<void(Rank&)>& body, SignalWatch& wat
   if (!run.load.empty()) check_checkpoint(options);
 
   if (options.platform.launch == Launch::mpi && !under_mpi())
-    return launch_processes(options, info_.name, argc_, argv_, watch, hooks_.advice);
-  active_ = std::make_unique<ActiveRun>(info_, options, *corpus_, hooks_);
+    return launch_processes(options, info_.name, argc_, argv_, watch, hooks.advise);
+  active_ = std::make_unique<ActiveRun>(info_, options, *corpus_, hooks);
   const int code = live(*active_, *launcher_of(*active_), body, watch);
   if (active_->farewell) active_->farewell();
   return code;
-}
-
-void Lesson::reference(std::string what,
-                       std::function<std::optional<Reference>(const ReferenceRun&)> train) {
-  hooks_.reference_name = std::move(what);
-  hooks_.reference = std::move(train);
 }
 
 std::vector<Phase> Lesson::phases() const {

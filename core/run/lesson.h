@@ -53,63 +53,8 @@ class Lesson {
     return *value;
   }
 
-  /// Adds a check that runs once the flags are parsed. `check` throws UsageError if they are
-  /// invalid.
-  void check(std::function<void(const Options&)> check) {
-    hooks_.checks.push_back(std::move(check));
-  }
-
-  /// Sets the builder for a model other than the plain one. `builder` is called after the flags are
-  /// parsed; the ranks, the single-device reference and sampling use its result.
-  void build(std::function<std::shared_ptr<const ModelBuilder>(const Options&)> builder) {
-    hooks_.builder = std::move(builder);
-  }
-
-  /// Adds the lesson's own comparison with the single-device run, for differences that losses and
-  /// parameters may hide, such as a router's choices. `difference` is called on rank 0's process,
-  /// as soon as the single-device run is over (never if there is none). It returns one line, or
-  /// nothing if the runs agree. A difference fails the parity check.
-  void compare(std::function<std::string()> difference) {
-    hooks_.difference = std::move(difference);
-  }
-
-  /// Adds to the line that reports a failed run. `advice` is called once the run has failed, and
-  /// returns text that begins with "; ", or nothing. Under mpirun, it runs in the process that
-  /// started the ranks.
-  void if_it_fails(std::function<std::string()> advice) { hooks_.advice = std::move(advice); }
-
-  /// Replaces the run on one device that losses and parameters are compared with, for a lesson
-  /// whose ranks do not train as one device does. `train` is called on rank 0's process after the
-  /// run. If it returns nothing, the comparison is with ordinary training on one device. `what`
-  /// names the reference in the report, such as "its workers on one device". (Reference and
-  /// ReferenceRun are in core/run/reference/parity.h.)
-  void reference(std::string what,
-                 std::function<std::optional<Reference>(const ReferenceRun&)> train);
-
-  /// Adds another run that differs from this one in one thing, such as "equally many tokens for
-  /// every expert". `record` returns its operations up to this run's last step (record_dry_run), or
-  /// nothing if there is no such run. At the end of a run on the modelled clock, the report says
-  /// how long this step would take there.
-  void alternative(std::string what, std::function<RunOperations(const Options&)> record) {
-    hooks_.alternatives.push_back({std::move(what), std::move(record)});
-  }
-
-  /// Sets the placement of the pipeline's stages if a rank holds several; by default, stage i is on
-  /// rank i of the pipeline. `placement` is called after the flags are parsed, and returns
-  /// Plan::rank_of_stage.
-  void place_stages(std::function<std::vector<int>(const Options&)> placement) {
-    hooks_.placement = std::move(placement);
-  }
-
-  /// Lets the lesson divide the run's work among ranks in its own way: by the mesh's order, the
-  /// placement and split of stages, and the replicas' shares. `change` is called after the flags
-  /// are parsed and the model is set; what it returns is validated.
-  void divide_work(std::function<Plan(const Plan&)> change) { hooks_.division = std::move(change); }
-
-  /// Records that the effect of a flag depends on the modelled times, so that another cluster might
-  /// lead to another choice: "--schedule automatic". For use in checks and in place_stages'
-  /// function.
-  void chosen_by_time(std::string flag) { hooks_.chosen_by_time.push_back(std::move(flag)); }
+  /// What this lesson replaces or adds; to be set before run().
+  Hooks hooks;
 
   /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
   /// exit code: 0 for success, 1 if the run failed, 2 if the flags asked for something impossible.
@@ -173,7 +118,6 @@ class Lesson {
   char** argv_;
   FlagParser flags_;
   std::vector<std::shared_ptr<void>> flag_values_;
-  Hooks hooks_;
   std::unique_ptr<Options> options_;
   std::unique_ptr<Corpus> corpus_;
   std::unique_ptr<ActiveRun> active_;

@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   const double& times =
       lesson.flag("--times", 3.0, "how many times as much work the late rank has");
 
-  lesson.check([&](const Options& options) {
+  lesson.hooks.checks.emplace_back([&](const Options& options) {
     if (const int last = options.plan.mesh.ranks() - 1; late > last)
       throw UsageError(fmt::format("--late {}: ranks are 0 to {}", late, last));
     if (!(times > 0 && times <= 1000))

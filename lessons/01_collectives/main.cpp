@@ -30,9 +30,9 @@ int main(int argc, char** argv) {
                   "afterwards, time many sizes on 2, 4, 8, ... ranks and with all algorithms");
   const int& largest =
       lesson.flag("--largest", largest_by_default, "bytes of the sweep's largest array");
-  lesson.check([&](const Options& options) {
+  lesson.hooks.checks.emplace_back([&](const Options& options) {
     check_algorithm(options, name);
-    if (name == "auto") lesson.chosen_by_time("--algorithm auto");
+    if (name == "auto") lesson.hooks.chosen_by_time.push_back("--algorithm auto");
     check_sizes(options, elements, sweep, largest);
   });
 

@@ -59,7 +59,8 @@ inline const int& bucket_flag(Lesson& lesson, int otherwise = default_bucket,
                               std::string_view contents = "gradients") {
   const int& bucket =
       lesson.flag("--bucket", otherwise, fmt::format("minimum bytes of {} in a bucket", contents));
-  lesson.check([&bucket](const Options& options) { check_replicas(options, bucket); });
+  lesson.hooks.checks.emplace_back(
+      [&bucket](const Options& options) { check_replicas(options, bucket); });
   return bucket;
 }
 

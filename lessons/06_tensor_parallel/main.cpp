@@ -12,7 +12,7 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{tensor_lesson("06 tensor parallel", "How can several ranks compute one layer?"),
                 argc, argv};
-  lesson.build([](const Options&) { return std::make_shared<const TensorParallel>(); });
+  lesson.hooks.build = [](const Options&) { return std::make_shared<const TensorParallel>(); };
 
   return lesson.run([&](Rank& rank) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};

@@ -18,8 +18,11 @@ int main(int argc, char** argv) {
   const bool& regather = lesson.flag(
       "--regather", false,
       "keep only a shard of each column-parallel layer's input, and gather it again in backward");
-  lesson.check([](const Options& options) { check_sequence_shards(options.plan); });
-  lesson.build([&](const Options&) { return std::make_shared<const SequenceParallel>(regather); });
+  lesson.hooks.checks.emplace_back(
+      [](const Options& options) { check_sequence_shards(options.plan); });
+  lesson.hooks.build = [&](const Options&) {
+    return std::make_shared<const SequenceParallel>(regather);
+  };
 
   return lesson.run([&](Rank& rank) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};

@@ -15,7 +15,8 @@ using namespace lockstep;
 int main(int argc, char** argv) {
   Lesson lesson{expert_lesson(), argc, argv};
   const ExpertFlags flags = expert_flags(lesson);
-  lesson.check([&](const Options& options) { check_expert_lesson(options, flags); });
+  lesson.hooks.checks.emplace_back(
+      [&](const Options& options) { check_expert_lesson(options, flags); });
   RoutingRecord log;
   bool quiet = false;
   const ExpertBuilder builder = [&](const MixtureOfExperts& moe,
@@ -23,27 +24,29 @@ int main(int argc, char** argv) {
     if (flags.over == "tp") return std::make_shared<const ExpertsOverTensorParallel>(moe, routings);
     return std::make_shared<const ExpertParallel<>>(moe, routings);
   };
-  lesson.build([&](const Options& options) {
+  lesson.hooks.build = [&](const Options& options) {
     quiet = options.output.quiet;
     if (flags.follow >= 0) log.follow(flags.follow);
     if (options.output.parity)
       log.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches,
                      /*context_ranks=*/1, /*whole_batch=*/flags.balance_over == "batch");
     return builder(flags.settings(options), log);
-  });
+  };
   constexpr std::int64_t bucket = 200'000;
-  lesson.alternative("equally many tokens for every expert", [&](const Options& options) {
-    return with_equal_rows(options.plan, flags.settings(options), builder, lesson.phases(), bucket);
-  });
-  lesson.compare([&] {
+  lesson.hooks.alternatives.push_back(
+      {"equally many tokens for every expert", [&](const Options& options) {
+         return with_equal_rows(options.plan, flags.settings(options), builder, lesson.phases(),
+                                bucket);
+       }});
+  lesson.hooks.compare = [&] {
     log.end_replay();
     return different_choices(log);
-  });
-  lesson.reference("one device that takes the whole batch at once",
-                   [&](const ReferenceRun& run) -> std::optional<Reference> {
-                     if (flags.balance_over != "batch") return {};
-                     return train_in_one_microbatch(run);
-                   });
+  };
+  lesson.hooks.reference = {"one device that takes the whole batch at once",
+                            [&](const ReferenceRun& run) -> std::optional<Reference> {
+                              if (flags.balance_over != "batch") return {};
+                              return train_in_one_microbatch(run);
+                            }};
   const int exit_code = lesson.run([&](Rank& rank) {
     const MixtureOfExperts moe = flags.settings(lesson.options());
     ExpertTraining training{rank, moe, bucket};

@@ -16,11 +16,11 @@ int main(int argc, char** argv) {
       context_lesson("13 ring attention", "How can several ranks share one long sequence?"), argc,
       argv};
   const std::string& name = context_method_flag(lesson);
-  lesson.check(
+  lesson.hooks.checks.emplace_back(
       [&](const Options& options) { check_context_method(options.plan, context_method(name)); });
-  lesson.build([&](const Options&) {
+  lesson.hooks.build = [&](const Options&) {
     return std::make_shared<const ContextParallel<>>(context_method(name));
-  });
+  };
 
   return lesson.run([&](Rank& rank) {
     Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};

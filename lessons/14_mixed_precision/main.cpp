@@ -36,9 +36,9 @@ int main(int argc, char** argv) {
                   "f32 master copies of 16-bit weights, which the optimizer updates");
   const std::string& recompute = recompute_flag(lesson, Recompute::selective);
   const int& bucket = bucket_flag(lesson, 200'000);
-  lesson.build([&](const Options&) {
+  lesson.hooks.build = [&](const Options&) {
     return std::make_shared<const Recomputing<>>(recompute_of(recompute));
-  });
+  };
 
   return lesson.run([&](Rank& rank) {
     const Options& options = lesson.options();

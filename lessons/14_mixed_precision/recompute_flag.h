@@ -15,7 +15,7 @@ inline const std::string& recompute_flag(Lesson& lesson, Recompute otherwise) {
   const std::string& mode =
       lesson.flag("--recompute", std::string{name_of(otherwise)}, {"none", "selective", "full"},
                   "what backward recomputes: nothing, attention's probabilities, or whole blocks");
-  lesson.check([&mode](const Options& options) {
+  lesson.hooks.checks.emplace_back([&mode](const Options& options) {
     if (mode == name_of(Recompute::none) && options.plan.batch.documents > 0)
       throw UsageError(fmt::format(
           "--recompute none with --documents {}: the probabilities of packed documents are not "

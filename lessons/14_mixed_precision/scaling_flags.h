@@ -61,7 +61,7 @@ inline ScalingFlags scaling_flags(Lesson& lesson) {
       .overflow_at =
           lesson.flag("--overflow-at", -1,
                       "step whose loss is multiplied by 2^24, so that its f16 gradients overflow")};
-  lesson.check([flags](const Options& options) {
+  lesson.hooks.checks.emplace_back([flags](const Options& options) {
     check_scaling(options, flags.scale, flags.growth_interval, flags.overflow_at);
   });
   return flags;

@@ -118,7 +118,7 @@ class Flags3D {
         schedules_(lesson, "1f1b", [this](const Plan& plan, int microbatches) {
           return times_3d(plan, microbatches, chosen());
         }) {
-    lesson.check([this](const Options& options) {
+    lesson.hooks.checks.emplace_back([this](const Options& options) {
       check_three_axes(options, chosen());
       check_zero_schedules(chosen(), schedules_.words());
     });

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   Lesson lesson{three_axes("15 3D", "How do data, pipeline and tensor parallelism work together?"),
                 argc, argv};
   const Flags3D flags{lesson};
-  lesson.build([&](const Options&) { return builder_of(flags.chosen()); });
+  lesson.hooks.build = [&](const Options&) { return builder_of(flags.chosen()); };
 
   return lesson.run([&](Rank& rank) {
     const Composition chosen = flags.chosen();

@@ -56,7 +56,7 @@ class AllAxesFlags {
         recompute_(recompute_flag(lesson, recompute)),
         routing_(routing_flags(lesson, "experts in each layer; 0: a dense MLP", experts)),
         data_(lesson) {
-    lesson.check(
+    lesson.hooks.checks.emplace_back(
         [this](const Options& options) { check_all_axes(options, chosen(options), routing_); });
   }
 

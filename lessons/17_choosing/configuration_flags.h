@@ -54,7 +54,7 @@ class ConfigurationFlags {
         schedules_(lesson, "1f1b", [this, &lesson](const Plan& plan, int microbatches) {
           return times_of_stages(plan, microbatches, chosen(lesson.options()));
         }) {
-    lesson.check([this](const Options& options) {
+    lesson.hooks.checks.emplace_back([this](const Options& options) {
       check_zero_schedules(chosen(options), schedules_.words());
     });
     schedules_.check([this, &lesson](const Schedule& schedule) {

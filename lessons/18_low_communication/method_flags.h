@@ -46,7 +46,7 @@ class LowCommunicationFlags {
                            "streaming: inner steps between sending a fragment and using the sum")),
         mix_(lesson.flag("--mix", 0.5,
                          "streaming: weight of the worker's own values when the sum is used")) {
-    lesson.check([this](const Options& options) { check(options); });
+    lesson.hooks.checks.emplace_back([this](const Options& options) { check(options); });
   }
 
   bool is(const std::string& method) const { return method_ == method; }

@@ -45,7 +45,7 @@ class DivisionFlags {
         shares_(lesson.flag("--shares", std::vector<int>{},
                             "microbatches of each replica, such as 11,5 [all --microbatches]")),
         bucket_(lesson.flag("--bucket", default_bucket, "minimum bytes of gradients in a bucket")) {
-    lesson.divide_work([this](const Plan& plan) { return divide(plan); });
+    lesson.hooks.divide_work = [this](const Plan& plan) { return divide(plan); };
   }
   DivisionFlags(const DivisionFlags&) = delete;
   DivisionFlags& operator=(const DivisionFlags&) = delete;
@@ -98,7 +98,7 @@ class DivisionFlags {
           "--search with --layers {}: there is nothing to divide; use --layers 3 or more",
           plan.model().layers));
     plan.validate();
-    lesson_.chosen_by_time("--search");
+    lesson_.hooks.chosen_by_time.push_back("--search");
     Plan searched = plan;
     searched.on_meta = lesson_.options().platform.on_meta();
     return divided(plan, DivisionSearch{searched, chosen()}.find().division);

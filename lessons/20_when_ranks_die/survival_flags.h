@@ -51,8 +51,8 @@ class SurvivalFlags {
                               "steps from one checkpoint to the next: with --pp in a neighbour's "
                               "memory, and with --save on disk (not if ranks leave as planned)")),
         bucket_(bucket_flag(lesson)) {
-    lesson.check([this](const Options& options) { settle(options); });
-    lesson.if_it_fails([this] { return how_to_continue(); });
+    lesson.hooks.checks.emplace_back([this](const Options& options) { settle(options); });
+    lesson.hooks.advise = [this] { return how_to_continue(); };
   }
 
   const Faults& faults() const { return faults_; }

@@ -57,7 +57,7 @@ class ScheduleFlags {
                                   "2p-1, as many as zb-h2")),
         export_to_(lesson.flag("--export-schedule", std::string{},
                                "write the last schedule to this CSV file, for PyTorch")) {
-    lesson.place_stages([this](const Options& options) { return place(options); });
+    lesson.hooks.place_stages = [this](const Options& options) { return place(options); };
   }
   /// Adds a check of each schedule, once it is read or generated. `check` throws UsageError for one
   /// that the lesson does not support.
@@ -136,7 +136,7 @@ class ScheduleFlags {
       throw UsageError(fmt::format("--schedule {}{}: {}", known->word, given, why));
     check_layers(options, size.stages(), std::string{known->name});
     searches_ = searches_ || known->searched;
-    if (known->searched) lesson_.chosen_by_time("--schedule " + word);
+    if (known->searched) lesson_.hooks.chosen_by_time.push_back("--schedule " + word);
     Schedule schedule = generated(*known, options.plan, size);
     validate(schedule);
     return schedule;

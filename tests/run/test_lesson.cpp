@@ -159,11 +159,11 @@ TEST_CASE("a difference that the lesson's own comparison finds fails the parity 
                   static_cast<int>(words.size()),
                   words.data()};
     int models = 0, at_comparison = 0;
-    lesson.build([&](const Options&) { return std::make_shared<const Counted>(models); });
-    lesson.compare([&] {
+    lesson.hooks.build = [&](const Options&) { return std::make_shared<const Counted>(models); };
+    lesson.hooks.compare = [&] {
       at_comparison = models;
       return found;
-    });
+    };
     const int code = lesson.run([&](Rank& rank) {
       Gpt model{rank.plan, rank.place, rank.device, Storage::own, &rank.groups};
       AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};
@@ -202,27 +202,27 @@ TEST_CASE("a lesson's own reference replaces ordinary training on one device") {
                   words.data()};
     int calls = 0;
     if (kind != "none")
-      lesson.reference("a device that hurries",
-                       [&](const ReferenceRun& again) -> std::optional<Reference> {
-                         ++calls;
-                         if (kind == "nothing") return {};
-                         SoloDevice one;
-                         const Plan plan = again.options.plan.on_one_device();
-                         Gpt model{plan, plan.place(0), one};
-                         AdamW optimizer{model.parameters(), one, plan.optimizer};
-                         Reference reference;
-                         for (int step = 0; step < again.phases.front().steps; ++step) {
-                           const Batch batch =
-                               again.corpus.batch(plan.seed, step, {.microbatches = 1, .size = 2});
-                           model.zero_gradients();
-                           reference.losses.push_back(accumulate_gradients(model, batch));
-                           for (int i = 0; i < (kind == "right" ? 2 : 3); ++i) optimizer.step();
-                         }
-                         for (const Parameter* parameter : model.parameters())
-                           reference.parameters.push_back(
-                               {parameter->name, parameter->order, parameter->f32_values(one)});
-                         return reference;
-                       });
+      lesson.hooks.reference = {
+          "a device that hurries", [&](const ReferenceRun& again) -> std::optional<Reference> {
+            ++calls;
+            if (kind == "nothing") return {};
+            SoloDevice one;
+            const Plan plan = again.options.plan.on_one_device();
+            Gpt model{plan, plan.place(0), one};
+            AdamW optimizer{model.parameters(), one, plan.optimizer};
+            Reference reference;
+            for (int step = 0; step < again.phases.front().steps; ++step) {
+              const Batch batch =
+                  again.corpus.batch(plan.seed, step, {.microbatches = 1, .size = 2});
+              model.zero_gradients();
+              reference.losses.push_back(accumulate_gradients(model, batch));
+              for (int i = 0; i < (kind == "right" ? 2 : 3); ++i) optimizer.step();
+            }
+            for (const Parameter* parameter : model.parameters())
+              reference.parameters.push_back(
+                  {parameter->name, parameter->order, parameter->f32_values(one)});
+            return reference;
+          }};
     const int code = lesson.run([&](Rank& rank) {
       Gpt model{rank.plan, rank.place, rank.device};
       AdamW optimizer{model.parameters(), rank.device, lesson.optimizer()};

@@ -51,9 +51,10 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters, Ru
     progress.show(done, fmt::format("reference run on one device: step {}/{}", done, steps));
   };
   const auto train = [&](const std::vector<SumOrder>& orders) {
-    if (run.hooks.reference)
-      if (auto own = run.hooks.reference({reference_options, run.corpus, phases, show, orders})) {
-        results.compared_with = run.hooks.reference_name;
+    if (run.hooks.reference.train)
+      if (auto own =
+              run.hooks.reference.train({reference_options, run.corpus, phases, show, orders})) {
+        results.compared_with = run.hooks.reference.name;
         return *std::move(own);
       }
     return train_on_one_device(reference_options, run.corpus, phases, show, orders);
@@ -62,7 +63,7 @@ bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters, Ru
   results.reference_dtype = name_of(reference_options.plan.model().dtype);
   results.reference_losses = reference.losses;
   results.parity = compare(results.losses, parameters, reference);
-  if (run.hooks.difference) results.difference = run.hooks.difference();
+  if (run.hooks.compare) results.difference = run.hooks.compare();
   if (results.parity->within(results.tolerance)) return results.difference.empty();
   if (std::ranges::any_of(run.collected.orders, &SumOrder::empty)) return false;
   results.same_in_order = compare(results.losses, parameters, train(run.collected.orders)).bitwise;
@@ -185,7 +186,7 @@ int conclude(ActiveRun& run) {
     results.proposals.push_back(traced && propose ? std::optional{propose()} : std::nullopt);
   results.proposals.resize(results.first_microbatches.size());
   if (traced && operations)
-    for (const AlternativeRun& each : run.hooks.alternatives)
+    for (const Hooks::AlternativeRun& each : run.hooks.alternatives)
       if (RunOperations other = each.record(options); !other.ranks.empty())
         results.alternatives.push_back({each.what, std::move(other)});
   const bool parity = check_model(run, results);

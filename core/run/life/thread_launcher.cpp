@@ -120,7 +120,7 @@ int ThreadLauncher::fail(ActiveRun& run) {
   } catch (...) {
     print_error("the run failed: {}\nthe last operations of each rank, newest last:\n{}",
                 with_epilogue(failure, run.recording.folder.where_the_trace_is() +
-                                           (run.hooks.advice ? run.hooks.advice() : "")),
+                                           (run.hooks.advise ? run.hooks.advise() : "")),
                 operations_);
   }
   // A rank that keeps running can be ended only by ending the process.

@@ -26,7 +26,7 @@ struct RunConfig {
   std::string load;          ///< the checkpoint to start from
   int trained_steps = 0;     ///< steps of the loaded checkpoint; the data continues after them
   std::string loaded_state;  ///< identifies the checkpoint's state, for check_unchanged()
-  /// Flags whose effect depended on the modelled times (Lesson::chosen_by_time).
+  /// Flags whose effect depended on the modelled times (Hooks::chosen_by_time).
   std::vector<std::string> chosen_by_time{};
   /// The flags that only this lesson has, such as "--overlap", and their values.
   std::vector<std::pair<std::string, std::string>> lesson_flags{};

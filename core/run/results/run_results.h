@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// The operations of a run that a lesson offers for comparison (Lesson::alternative).
+/// The operations of a run that a lesson offers for comparison (Hooks::alternatives).
 struct Alternative {
   std::string what;  ///< "equally many tokens for every expert"
   RunOperations operations;
@@ -46,7 +46,7 @@ struct RunResults {
   /// Set if the deviation exceeds ordinary rounding: whether a single-device run that adds in this
   /// run's order is bitwise identical to this run.
   std::optional<bool> same_in_order{};
-  std::string difference;              ///< what the lesson's own comparison found (Lesson::compare)
+  std::string difference;              ///< what the lesson's own comparison found (Hooks::compare)
   std::string dtype, reference_dtype;  ///< "f32": of this run, and of the single-device run
   std::string sample;                  ///< text that the trained model generated
   bool sample_follows_the = true;      ///< after "The "

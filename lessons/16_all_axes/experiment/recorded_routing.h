@@ -15,21 +15,21 @@ class RecordedRouting {
   /// this object, and this object the run.
   template <class Flags, class Phases>
   RecordedRouting(Lesson& lesson, const Flags& flags, Phases phases) : lesson_(lesson) {
-    lesson.build([this, &flags](const Options& options) {
+    lesson.hooks.build = [this, &flags](const Options& options) {
       quiet_ = options.output.quiet;
       if (options.output.parity)
         log_.set_replay(options.plan.mesh.size(Axis::dp), options.plan.batch.microbatches,
                         options.plan.mesh.size(Axis::cp));
       return builder_of(flags.chosen(options), log_);
-    });
-    lesson.alternative("equally many tokens for every expert",
-                       [&flags, phases](const Options& options) {
-                         return with_equal_rows(options.plan, flags.chosen(options), phases());
-                       });
-    lesson.compare([this] {
+    };
+    lesson.hooks.alternatives.push_back(
+        {"equally many tokens for every expert", [&flags, phases](const Options& options) {
+           return with_equal_rows(options.plan, flags.chosen(options), phases());
+         }});
+    lesson.hooks.compare = [this] {
       log_.end_replay();
       return different_choices(log_);
-    });
+    };
   }
   RecordedRouting(const RecordedRouting&) = delete;
   RecordedRouting& operator=(const RecordedRouting&) = delete;

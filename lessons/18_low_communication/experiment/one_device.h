@@ -277,7 +277,7 @@ inline Reference pipedream_on_one_device(const ReferenceRun& run) {
 /// Compares the lesson's runs with one device that takes each rank's role in turn, unless ordinary
 /// training on one device has the same result. The flags must outlive the lesson's run.
 inline void compare_with_one_device(Lesson& lesson, const LowCommunicationFlags& flags) {
-  lesson.reference(
+  lesson.hooks.reference = {
       "one device that takes each rank's role in turn",
       [&](const ReferenceRun& run) -> std::optional<Reference> {
         if (flags.is("pipedream")) return pipedream_on_one_device(run);
@@ -287,7 +287,7 @@ inline void compare_with_one_device(Lesson& lesson, const LowCommunicationFlags&
           return SerialWorkers{run, flags.outer(), flags.streaming(), flags.sgd()}.train();
         if (flags.is("data-parallel") && flags.sgd()) return sgd_on_one_device(run);
         return {};
-      });
+      }};
 }
 
 }  // namespace lockstep
