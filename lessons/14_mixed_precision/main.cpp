@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
                  .steps = 200,
                  .microbatches = {1},
                  .narrow = true,
-                 .precision = "bf16",
+                 .precision = DType::bf16,
                  .clips = false,
                  .why_no_time = no_time_of_layers,
                  .f32_reference = true,

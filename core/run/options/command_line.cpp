@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "core/run/options/given.h"
@@ -22,12 +23,23 @@ std::string near_flag(const CLI::App& app, const std::string& word) {
   return word.starts_with("--") ? did_you_mean(word.substr(0, word.find('=')), names) : "";
 }
 
+/// Returns the first flag that needs a value and has none.
+std::string without_value(const CLI::App& app, int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word{argv[i]};
+    const CLI::Option* option = app.get_option_no_throw(word.substr(0, word.find('=')));
+    if (option != nullptr && option->get_expected_min() > 0 &&
+        (word.ends_with('=') || i + 1 == argc || std::string_view{argv[i + 1]}.starts_with("--")))
+      return option->get_name();
+  }
+  return argv[argc - 1];
+}
+
 }  // namespace
 
 FlagCheck at_least(int least) {
   return [least](const std::string& text) {
-    if (whole_number(text, least)) return std::string{};
-    return fmt::format("{}: {}", text, why_refused(text, least));
+    return whole_number(text, least) ? std::string{} : why_refused(text, least);
   };
 }
 
@@ -37,21 +49,32 @@ FlagCheck positive(bool or_zero) {
     const double value = std::strtod(text.c_str(), &end);
     if (!text.empty() && *end == '\0' && value < 1e30 && (value > 0 || (or_zero && value == 0)))
       return std::string{};
-    return fmt::format("{}: must be a number {}", text, or_zero ? "of at least 0" : "above 0");
+    return fmt::format("must be a number {}", or_zero ? "of at least 0" : "above 0");
   };
 }
 
-void CommandLine::number(const std::string& flag, int& value, int least, const std::string& help) {
-  least_of[flag] = least;
-  app.add_option(flag, value, help)->check(at_least(least))->capture_default_str();
+CLI::Option* CommandLine::refuse(CLI::Option* option, FlagCheck check) {
+  return option
+      ->check([option, check = std::move(check)](const std::string& text) {
+        if (const std::string why = check(text); !why.empty())
+          throw UsageError(fmt::format("{} {}: {}", option->get_name(), text, why));
+        return std::string{};
+      })
+      ->capture_default_str();
 }
 
-void CommandLine::number(const std::string& flag, std::optional<int>& value,
-                         const std::string& help) {
+CLI::Option* CommandLine::number(const std::string& flag, int& value, int least,
+                                 const std::string& help) {
+  least_of[flag] = least;
+  return checked(flag, value, at_least(least), help);
+}
+
+CLI::Option* CommandLine::number(const std::string& flag, std::optional<int>& value,
+                                 const std::string& help) {
   least_of[flag] = 1;
-  app.add_option_function<int>(
-         flag, [&value](int number) { value = number; }, help)
-      ->check(at_least(1));
+  return refuse(app.add_option_function<int>(
+                    flag, [&value](int number) { value = number; }, help),
+                at_least(1));
 }
 
 CLI::Option* CommandLine::word(const std::string& flag, std::string& value,
@@ -61,13 +84,17 @@ CLI::Option* CommandLine::word(const std::string& flag, std::string& value,
 
 void CommandLine::choice(const std::string& flag, std::string& value,
                          const std::vector<std::string>& words, const std::string& help) {
-  words_of[flag] = words;
-  word(flag, value, help + " (" + fmt::format("{}", fmt::join(words, "|")) + ")")
-      ->check([words](const std::string& text) {
-        return std::find(words.begin(), words.end(), text) != words.end()
-                   ? std::string{}
-                   : fmt::format("{}: must be one of {}", text, fmt::join(words, ", "));
-      });
+  one_of(words, word(flag, value, help));
+}
+
+void CommandLine::one_of(const std::vector<std::string>& words, CLI::Option* option) {
+  words_of[option->get_name()] = words;
+  option->description(fmt::format("{} ({})", option->get_description(), fmt::join(words, "|")));
+  refuse(option, [words](const std::string& text) {
+    return std::ranges::count(words, text) > 0
+               ? std::string{}
+               : fmt::format("must be one of {}", fmt::join(words, ", "));
+  });
 }
 
 std::string CommandLine::with_origins(const std::string& refusal) const {
@@ -114,19 +141,11 @@ bool CommandLine::parse(int argc, const char* const* argv,
     throw UsageError(fmt::format("{}: no such flag; {}{} lists all flags",
                                  fmt::join(app.remaining(), " "),
                                  near_flag(app, app.remaining().front()), help_all));
-  } catch (const CLI::ValidationError& error) {
-    // Turns "--steps: 0: must be ..." into "--steps 0: must be ...".
-    std::string what = error.what();
-    if (const auto colon = what.find(": "); colon != std::string::npos && what.rfind("--", 0) == 0)
-      what.erase(colon, 1);
-    throw UsageError(what);
-  } catch (const CLI::ArgumentMismatch& error) {
-    // CLI11 says "--steps: At Most 1 required but received 2" or "--steps: 1 required INT missing".
-    const std::string what = error.what();
-    const std::string flag = what.substr(0, what.find(':'));
-    throw UsageError(what.find("At Most") != std::string::npos
-                         ? flag + ": was given more than once; give it once"
-                         : flag + ": needs a value; see --help");
+  } catch (const CLI::ArgumentMismatch&) {
+    for (const CLI::Option* option : app.get_options())
+      if (static_cast<int>(option->count()) > option->get_expected_max())
+        throw UsageError(option->get_name() + ": was given more than once; give it once");
+    throw UsageError(without_value(app, argc, argv) + ": needs a value; see --help");
   } catch (const CLI::ParseError& error) {
     throw UsageError(error.what());
   }

@@ -1,18 +1,20 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <concepts>
 #include <functional>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 
 namespace lockstep {
 
-/// A check in CLI11's form: returns an error message, or "".
+/// Returns why it refuses a flag's value, such as "must be at least 1", or "".
 using FlagCheck = std::function<std::string(const std::string&)>;
 /// Accepts whole numbers of at least `least`.
 FlagCheck at_least(int least);
@@ -25,13 +27,36 @@ struct CommandLine {
   CLI::App app;
   std::string help_all = "--help";  ///< what lists all flags
 
-  void number(const std::string& flag, int& value, int least, const std::string& help);
+  CLI::Option* number(const std::string& flag, int& value, int least, const std::string& help);
   /// An optional number of at least 1.
-  void number(const std::string& flag, std::optional<int>& value, const std::string& help);
+  CLI::Option* number(const std::string& flag, std::optional<int>& value, const std::string& help);
   CLI::Option* word(const std::string& flag, std::string& value, const std::string& help);
+  /// A flag of any type that takes only values which pass the check.
+  template <class T>
+  CLI::Option* checked(const std::string& flag, T& value, FlagCheck check,
+                       const std::string& help) {
+    return refuse(app.add_option(flag, value, help), std::move(check));
+  }
   /// A flag that takes one of several words.
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& words,
               const std::string& help);
+  /// A flag that takes one of several words, each of which stands for a value.
+  template <class T>
+  requires(!std::same_as<T, std::string>) void choice(
+      const std::string& flag, T& value, const std::vector<std::pair<std::string, T>>& words,
+      const std::string& help) {
+    std::vector<std::string> names;
+    std::string otherwise;
+    for (const auto& [word, meaning] : words) {
+      names.push_back(word);
+      if (meaning == value) otherwise = word;
+    }
+    const auto set = [&value, words](const std::string& given) {
+      for (const auto& [word, meaning] : words)
+        if (word == given) value = meaning;
+    };
+    one_of(names, app.add_option_function<std::string>(flag, set, help)->default_str(otherwise));
+  }
 
   /// The words that each choice() takes, by flag.
   std::map<std::string, std::vector<std::string>> words_of{};
@@ -61,6 +86,11 @@ struct CommandLine {
   /// refuses empty values; only the flags in `may_be_empty` accept these.
   bool parse(int argc, const char* const* argv, const std::vector<std::string>& may_be_empty = {},
              const std::function<void()>& then = {});
+
+ private:
+  /// Makes the option throw UsageError for values that the check refuses.
+  CLI::Option* refuse(CLI::Option* option, FlagCheck check);
+  void one_of(const std::vector<std::string>& words, CLI::Option* option);
 };
 
 }  // namespace lockstep

@@ -22,6 +22,20 @@ namespace {
 
 constexpr const char* lesson_group = "This lesson";
 
+std::string a_seed(const std::string& text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size()
+             ? std::string{}
+             : "must be a whole number of at least 0";
+}
+
+std::string a_number(const std::string& text) {
+  char* end = nullptr;
+  std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0' ? "" : "must be a number";
+}
+
 }  // namespace
 
 struct FlagParser::Impl : CommandLine {
@@ -31,41 +45,38 @@ struct FlagParser::Impl : CommandLine {
   bool declares = false;
   std::unique_ptr<Options> options = std::make_unique<Options>();
 
-  void shared_flags();
+  bool takes(Axis axis) const { return std::ranges::count(info.axes, axis) > 0; }
+  void platform_flags();
+  void clock_flags();
+  void training_flags();
+  void output_flags();
   void flags_of_the_command();
   void apply_defaults();
-  void leave_out_the_model();
-  void hide_what_the_lesson_lacks();
   std::string short_help();
 };
 
-void FlagParser::Impl::shared_flags() {
-  auto& [plan, run, platform, output] = *options;
-  given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
-  run.steps = info.steps;
-  plan.batch.sequences = info.batch;
-  platform.cluster = info.cluster;
-  given.precision = info.precision;
-  app.get_formatter()->column_width(34);
-
+/// Adds the flags that the help groups under "Ranks and devices".
+void FlagParser::Impl::platform_flags() {
+  Platform& platform = options->platform;
   app.option_defaults()->group("Ranks and devices");
   number("--ranks", given.ranks, fmt::format("number of ranks [{}]", info.ranks));
-  choice(
-      "--launch", given.launch, {"auto", "threads", "mpi"},
+  choice<Given::Launch>(
+      "--launch", given.launch,
+      {{"auto", Given::Launch::automatic},
+       {"threads", Given::Launch::threads},
+       {"mpi", Given::Launch::mpi}},
       "start ranks as threads, or as processes under mpirun; auto: threads, but processes if each "
       "rank has its own GPU and NCCL connects them");
   word("--hostfile", platform.hosts.hostfile,
        "with --launch mpi: a file with one host per line, such as 'node1 slots=4'");
   word("--hosts", platform.hosts.hosts,
        "with --launch mpi: hosts and their slots, such as node1:4,node2:4");
-  app.add_option(
-         "--timeout", platform.patience_seconds,
-         "seconds that a rank waits for others before the run fails as stalled. Time during which "
-         "one of them computes does not count; a notice names the busy rank instead. Nor does time "
-         "that --pace makes a rank sleep. Under mpi, the run also fails if a rank's process has "
-         "been stopped for that long, at any time from its start to its end")
-      ->check(positive(false))
-      ->capture_default_str();
+  checked(
+      "--timeout", platform.patience_seconds, positive(false),
+      "seconds that a rank waits for others before the run fails as stalled. Time during which "
+      "one of them computes does not count; a notice names the busy rank instead. Nor does time "
+      "that --pace makes a rank sleep. Under mpi, the run also fails if a rank's process has "
+      "been stopped for that long, at any time from its start to its end");
   choice("--device", platform.device, {"cpu", "cuda", "meta"},
          "where tensors live and kernels run: on the CPU, or on GPUs, which ranks share if there "
          "are more ranks than GPUs; meta stores and computes nothing, but counts every byte and "
@@ -73,75 +84,91 @@ void FlagParser::Impl::shared_flags() {
   app.add_flag(
       "--tf32", platform.tf32,
       "with --device cuda: f32 matrix products on tensor cores, with inputs rounded to TF32");
-  choice("--comm", given.comm, {"auto", "native", "ring"},
-         "collectives: those of MPI or NCCL, or our ring algorithms; auto: NCCL's if each rank has "
-         "its own GPU, otherwise our rings");
+  choice<Given::Comm>(
+      "--comm", given.comm,
+      {{"auto", Given::Comm::automatic},
+       {"native", Given::Comm::native},
+       {"ring", Given::Comm::ring}},
+      "collectives: those of MPI or NCCL, or our ring algorithms; auto: NCCL's if each rank has "
+      "its own GPU, otherwise our rings");
+  // The help omits the axes that the lesson does not take; settle() refuses them.
   for (const auto& [axis, what] : {std::pair{Axis::pp, "pipeline"},
                                    {Axis::dp, "data"},
                                    {Axis::cp, "context"},
                                    {Axis::tp, "tensor"},
                                    {Axis::ep, "expert"}})
     number(fmt::format("--{}", name_of(axis)), given.sizes[static_cast<std::size_t>(axis)],
-           fmt::format("ranks along the {}-parallel axis", what));
-  if (std::ranges::count(info.axes, Axis::cp) > 0)
-    choice(
-        "--layout", given.layout, {"contiguous", "zigzag", "striped", "balanced"},
+           fmt::format("ranks along the {}-parallel axis", what))
+        ->group(takes(axis) ? "Ranks and devices" : "");
+  if (takes(Axis::cp))
+    choice<ContextLayout>(
+        "--layout", options->plan.batch.context,
+        {{"contiguous", ContextLayout::contiguous},
+         {"zigzag", ContextLayout::zigzag},
+         {"striped", ContextLayout::striped},
+         {"balanced", ContextLayout::balanced}},
         "how the ranks of --cp divide each sequence: N chunks in order; 2N chunks, of which "
         "rank i takes the i-th from each end; token by token; or, with --documents, blocks dealt "
         "out by the work of their attention");
   word("--order", given.order, "the mesh's axes, innermost first");
+}
 
+void FlagParser::Impl::clock_flags() {
   app.option_defaults()->group("Clock");
-  choice(
-      "--clock", given.clock, {"auto", "wall", "modelled"},
+  choice<Given::Clock>(
+      "--clock", given.clock,
+      {{"auto", Given::Clock::automatic},
+       {"wall", Given::Clock::wall},
+       {"modelled", Given::Clock::modelled}},
       "wall: this machine's clock; modelled: the clock of a simulated cluster; auto: wall if each "
       "rank has its own core or GPU. On the wall clock a send is a rendezvous; on the modelled "
       "clock it is buffered: the sender is free after β·bytes and never waits for its receiver");
-  word("--cluster", platform.cluster,
+  word("--cluster", options->platform.cluster,
        fmt::format("the cluster that the modelled clock simulates: {}, or a file",
                    fmt::join(Cluster::presets(), ", ")));
-  word("--time", given.time, "fixed compute times, such as forward=1ms,backward=2ms");
+  word("--time", given.time, "fixed compute times, such as forward=1ms,backward=2ms")
+      ->group(info.why_no_time.empty() ? "Clock" : "");
   word("--slow", given.slow,
        "ranks whose compute takes longer on the modelled clock, by a factor: 1=1.5, or 0=2,3=1.2");
-  app.add_option(
-         "--pace", given.pace,
-         "slow a modelled run so that its timeline unfolds at this many times modelled speed")
-      ->check(positive(false));
+  checked("--pace", given.pace, positive(false),
+          "slow a modelled run so that its timeline unfolds at this many times modelled speed")
+      ->default_str("");
+}
 
-  app.option_defaults()->group("Training");
-  number("--steps", run.steps, 1, "training steps");
-  number("--batch", plan.batch.sequences, 1, "sequences per step, over all microbatches");
-  word("--microbatches", given.microbatches,
-       info.sweeps ? "microbatches per step; several values are used in turn"
-                   : "microbatches per step");
-  given.shape.add_to(*this);
-  number("--documents", given.documents,
-         "with --model llama: pack documents of this mean length, with a long tail, into each "
-         "sequence; a token attends only to its own document");
-  if (std::ranges::count(info.axes, Axis::pp) > 0)
+void FlagParser::Impl::training_flags() {
+  Plan& plan = options->plan;
+  RunConfig& run = options->run;
+  app.option_defaults()->group(info.model ? "Training" : "Run");
+  number("--steps", run.steps, 1, info.model ? "training steps" : "number of repetitions");
+  if (info.model) {
+    number("--batch", plan.batch.sequences, 1, "sequences per step, over all microbatches");
+    word("--microbatches", given.microbatches,
+         info.sweeps ? "microbatches per step; several values are used in turn"
+                     : "microbatches per step");
+    given.shape.add_to(*this);
+    number("--documents", given.documents,
+           "with --model llama: pack documents of this mean length, with a long tail, into each "
+           "sequence; a token attends only to its own document");
+  }
+  if (takes(Axis::pp))
     word("--split", given.split,
          "transformer blocks of each pipeline stage, such as 3,3,2,2 [as even as possible]");
   if (info.freezes)
     word("--freeze", given.freeze,
          "parts that keep their initial values: blocks such as 0,1,2, embedding, head");
   if (info.narrow)
-    choice("--precision", given.precision, {"f32", "bf16", "f16"},
-           "data type of weights, gradients and activations");
-  app.add_option("--lr", given.learning_rate, "AdamW's learning rate")
-      ->check(positive(false))
-      ->capture_default_str();
-  app.add_option("--clip", given.clip, "maximum gradient norm; 0: no clipping")
-      ->check(positive(true))
-      ->capture_default_str();
-  app.add_option("--seed", plan.seed, "seed of the initial values and of the order of the data")
-      ->check([](const std::string& text) {
-        std::uint64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        return error == std::errc{} && end == text.data() + text.size()
-                   ? std::string{}
-                   : fmt::format("{}: must be a whole number of at least 0", text);
-      })
-      ->capture_default_str();
+    choice<DType>("--precision", given.precision,
+                  {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}},
+                  "data type of weights, gradients and activations");
+  if (info.model) {
+    checked("--lr", given.learning_rate, positive(false), "AdamW's learning rate");
+    checked("--clip", given.clip, positive(true), "maximum gradient norm; 0: no clipping")
+        ->group(info.clips ? "Training" : "");
+  }
+  checked("--seed", plan.seed, a_seed,
+          info.model ? "seed of the initial values and of the order of the data"
+                     : "seed of the random numbers");
+  if (!info.model) return;
   word("--data", run.data,
        "the file to train on, here or in the source tree [lessons/corpus.txt, the text of the "
        "lessons]");
@@ -154,14 +181,17 @@ void FlagParser::Impl::shared_flags() {
        "transformers: its folder, or a safetensors file. A folder's config.json sets the model's "
        "flags that are not given, and what no flag sets: the rotary frequencies of a Llama, and "
        "its RMSNorm's epsilon");
-  word("--save", output.save,
+  word("--save", options->output.save,
        "write a checkpoint to this folder: each rank's part of the parameters and of the "
        "optimizer's state. SIGTERM or Ctrl-C then ends the run after the current step and saves. "
        "An interrupted save leaves the old checkpoint. To a .safetensors file: the weights only");
-  word("--export", output.export_to,
+  word("--export", options->output.export_to,
        "write the trained model to this folder for transformers' from_pretrained, or only its "
        "weights to a .safetensors file");
+}
 
+void FlagParser::Impl::output_flags() {
+  Output& output = options->output;
   app.option_defaults()->group("Output");
   word("--trace", output.trace, "the folder for the run's trace, or none [runs/TIME-LESSON]");
   app.add_flag("--kernels", output.kernels,
@@ -177,15 +207,16 @@ void FlagParser::Impl::shared_flags() {
   word("--view-token", given.view_token,
        "the token itself; other users of this machine may see it in the list of processes");
   word("--report", output.report, "write the report to this file as JSON");
-  choice("--parity", given.parity, {"on", "off"}, "compare the result with one device");
-  choice("--detail", given.detail, {"brief", "summary", "full"},
+  if (info.model)
+    choice<bool>("--parity", output.parity, {{"on", true}, {"off", false}},
+                 "compare the result with one device");
+  choice("--detail", output.detail, {"brief", "summary", "full"},
          "what to print at the end: the timeline, one sentence and the generated text; at most 25 "
          "lines; or every table");
   app.add_flag("--quiet", output.quiet, "print only errors");
   app.add_flag("--verbose", output.verbose,
                "print every table at the end, where every rank runs (host, GPU, network device, "
                "cores), and which library multiplies matrices on the CPU");
-  app.option_defaults()->group(lesson_group);
 }
 
 /// Adds the flags with which ./lockstep and the viewer start a lesson; the help omits them.
@@ -205,26 +236,6 @@ void FlagParser::Impl::apply_defaults() {
       option->run_callback();
       assumed.insert(flag);
     }
-}
-
-/// Removes the shared flags that shape or train a model.
-void FlagParser::Impl::leave_out_the_model() {
-  for (const char* flag : {"--batch",  "--microbatches", "--model",     "--layers",    "--hidden",
-                           "--heads",  "--kv-heads",     "--mlp-width", "--documents", "--sequence",
-                           "--vocab",  "--tied",         "--lr",        "--clip",      "--data",
-                           "--tokens", "--load",         "--save",      "--export",    "--parity"})
-    app.remove_option(app.get_option(flag));
-  app.get_option("--steps")->description("number of repetitions")->group("Run");
-  app.get_option("--seed")->description("seed of the random numbers")->group("Run");
-}
-
-/// Hides from the help the shared flags that the lesson does not take. settle() refuses them.
-void FlagParser::Impl::hide_what_the_lesson_lacks() {
-  const auto hide = [&](const std::string& flag) { app.get_option(flag)->group(""); };
-  for (const Axis axis : {Axis::pp, Axis::dp, Axis::cp, Axis::tp, Axis::ep})
-    if (std::ranges::count(info.axes, axis) == 0) hide(fmt::format("--{}", name_of(axis)));
-  if (!info.clips) hide("--clip");
-  if (!info.why_no_time.empty()) hide("--time");
 }
 
 /// The help without the flags that matter less: at most 15 remain, with --help itself. The lesson's
@@ -259,10 +270,18 @@ FlagParser::FlagParser(const LessonInfo& info) : impl_(std::make_unique<Impl>())
   impl_->app.description(fmt::format("Lesson {}: {}", info.name, info.question));
   impl_->app.name("./lockstep lesson " + info.name.substr(0, info.name.find(' ')));
   impl_->help_all = "--help all";
+  impl_->options->platform.cluster = info.cluster;
+  impl_->options->plan.batch.sequences = info.batch;
+  impl_->options->run.steps = info.steps;
+  impl_->given.microbatches = fmt::format("{}", fmt::join(info.microbatches, ","));
+  impl_->given.precision = info.precision;
+  impl_->app.get_formatter()->column_width(34);
   impl_->flags_of_the_command();
-  impl_->shared_flags();
-  impl_->hide_what_the_lesson_lacks();
-  if (!info.model) impl_->leave_out_the_model();
+  impl_->platform_flags();
+  impl_->clock_flags();
+  impl_->training_flags();
+  impl_->output_flags();
+  impl_->app.option_defaults()->group(lesson_group);
 }
 FlagParser::~FlagParser() = default;
 
@@ -270,16 +289,13 @@ void FlagParser::add(const std::string& name, int& value, const std::string& hel
   impl_->number(name, value, 0, help);
 }
 void FlagParser::add(const std::string& name, std::int64_t& value, const std::string& help) {
-  impl_->app.add_option(name, value, help)
-      ->check([](const std::string& text) {
-        return whole_count(text, 0)
-                   ? std::string{}
-                   : fmt::format("{}: {}", text, why_refused(text, 0, largest_count));
-      })
-      ->capture_default_str();
+  const auto check = [](const std::string& text) {
+    return whole_count(text, 0) ? std::string{} : why_refused(text, 0, largest_count);
+  };
+  impl_->checked(name, value, check, help);
 }
 void FlagParser::add(const std::string& name, double& value, const std::string& help) {
-  impl_->app.add_option(name, value, help)->capture_default_str();
+  impl_->checked(name, value, a_number, help);
 }
 void FlagParser::add(const std::string& name, std::string& value, const std::string& help) {
   impl_->word(name, value, help);

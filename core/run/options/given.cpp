@@ -50,10 +50,10 @@ void check_meta(const Given& given, const Options& options) {
   };
   if (options.platform.launch == Launch::mpi)
     refuse("--launch mpi", "the ranks of the meta device are threads; use --launch threads");
-  if (given.clock == "wall")
+  if (given.clock == Given::Clock::wall)
     refuse("--clock wall",
            "the meta device computes nothing, so it has no wall time; use --clock modelled");
-  if (given.comm == "native")
+  if (given.comm == Given::Comm::native)
     refuse("--comm native", "no library has collectives for the meta device; leave --comm out");
   for (const auto& [flag, file] : {std::pair{"--save", options.output.save},
                                    {"--export", options.output.export_to},
@@ -81,11 +81,11 @@ void choose_clock(const Given& given, Options& options) {
   const bool unlike = !cluster.groups.empty();
   const bool wants_modelled = given.wants_modelled() || unlike;
   options.platform.clock_is_open =
-      options.platform.on_gpus() && given.clock == "auto" && !wants_modelled;
+      options.platform.on_gpus() && given.clock == Given::Clock::automatic && !wants_modelled;
   const int cores = available_cores();
   const int ranks_here =
       under_mpi() ? mpi_local_size_from_environment() : options.plan.mesh.ranks();
-  if (given.clock != "auto") {
+  if (given.clock != Given::Clock::automatic) {
     options.platform.why_this_clock = "chosen by --clock";
   } else if (options.platform.on_meta()) {
     options.platform.why_this_clock = "the meta device computes nothing";
@@ -99,8 +99,8 @@ void choose_clock(const Given& given, Options& options) {
   } else {
     options.platform.why_this_clock = fmt::format("{} ranks share {} cores", ranks_here, cores);
   }
-  const bool modelled = given.clock == "modelled" ||
-                        (given.clock == "auto" &&
+  const bool modelled = given.clock == Given::Clock::modelled ||
+                        (given.clock == Given::Clock::automatic &&
                          (wants_modelled || ranks_here > cores || options.platform.on_meta()));
   if (!modelled && !given.time.empty())
     throw UsageError(
@@ -120,7 +120,7 @@ void choose_clock(const Given& given, Options& options) {
   // If the ranks run on other hosts, whose cores are unknown here, or on GPUs, which have not been
   // assigned yet, they choose the clock later.
   const bool ranks_choose =
-      given.clock == "auto" &&
+      given.clock == Given::Clock::automatic &&
       ((options.platform.hosts.any() && !under_mpi()) || options.platform.clock_is_open);
   if (modelled && !ranks_choose) check_size(cluster, options.plan.mesh.ranks());
   options.plan.ranks_per_node = cluster.ranks_per_node;
@@ -133,8 +133,9 @@ void choose_clock(const Given& given, Options& options) {
 }
 
 void choose_collectives(const Given& given, Options& options) {
-  options.platform.comm_is_open = options.platform.on_gpus() && given.comm == "auto";
-  if (given.comm != "native") return;
+  options.platform.comm_is_open =
+      options.platform.on_gpus() && given.comm == Given::Comm::automatic;
+  if (given.comm != Given::Comm::native) return;
   if (options.platform.launch == Launch::threads && !options.platform.on_gpus())
     throw UsageError(
         "--comm native: no library has collectives for threads; leave it out, or use --launch mpi");
@@ -184,14 +185,14 @@ std::vector<int> number_list(const std::string& flag, const std::string& text, i
 
 namespace {
 
-void check_documents(const Given& given) {
+void check_documents(const Given& given, const BatchGeometry& batch) {
   if (given.documents && !given.shape.model.llama)
     throw UsageError(
         fmt::format("--documents {}: GPT-2's position table is added row by row along the "
                     "sequence, so positions "
                     "can't restart with each document; use --model llama",
                     *given.documents));
-  if (given.layout == "balanced" && !given.documents)
+  if (batch.context == ContextLayout::balanced && !given.documents)
     throw UsageError(
         "--layout balanced: it balances the attention of documents of different lengths; give "
         "--documents, or use --layout zigzag");
@@ -258,8 +259,10 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   auto& [plan, run, platform, output] = options;
   const int ranks =
       given.ranks.value_or(under_mpi() ? mpi_size_from_environment() : ranks_of_sizes(given, info));
-  platform.launch = given.launch == "mpi" || under_mpi() ? Launch::mpi : Launch::threads;
-  platform.launch_is_open = platform.on_gpus() && given.launch == "auto" && !under_mpi();
+  platform.launch =
+      given.launch == Given::Launch::mpi || under_mpi() ? Launch::mpi : Launch::threads;
+  platform.launch_is_open =
+      platform.on_gpus() && given.launch == Given::Launch::automatic && !under_mpi();
   plan.receives_combine = platform.launch == Launch::threads;
   if (under_mpi() && ranks != mpi_size_from_environment())
     throw UsageError(fmt::format("--ranks {}: the launcher started {} processes", ranks,
@@ -284,10 +287,6 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
     platform.hosts.check(ranks);  // not on ranks, which may be unable to read the file
   plan.set_mesh(mesh_of(given, info, ranks));
 
-  plan.batch.context = given.layout == "zigzag"     ? ContextLayout::zigzag
-                       : given.layout == "striped"  ? ContextLayout::striped
-                       : given.layout == "balanced" ? ContextLayout::balanced
-                                                    : ContextLayout::contiguous;
   plan.batch.documents = given.documents.value_or(0);
   if (!given.split.empty()) plan.split = number_list("--split", given.split, 0);
   const std::vector<int> microbatches = number_list("--microbatches", given.microbatches, 1);
@@ -296,15 +295,13 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   plan.optimizer.learning_rate = static_cast<float>(given.learning_rate);
   plan.optimizer.clip = static_cast<float>(given.clip);
   plan.optimizer.weight_decay = 0.1F;
-  output.parity = given.parity == "on";
-  output.detail = output.verbose ? "full" : given.detail;
+  if (output.verbose) output.detail = "full";
   platform.pace = given.pace;
   GptConfig model = given.shape.model;
   if (model.llama) complete_llama(model, plan.mesh.size(Axis::tp));
-  check_documents(given);
+  check_documents(given, plan.batch);
   model.frozen = frozen_units(given.freeze, model.layers);
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-    if (given.precision == name_of(dtype)) model.dtype = dtype;
+  model.dtype = given.precision;
   model.validate();
   set_model(plan, model);
   if (!run.tokens.empty() && !run.data.empty())
@@ -319,11 +316,11 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
     throw UsageError(
         fmt::format("--microbatches {}: this lesson takes one value; lesson 8 takes several",
                     given.microbatches));
-  if (is_narrow(model.dtype) && given.comm == "native" && !platform.on_gpus())
+  if (is_narrow(model.dtype) && given.comm == Given::Comm::native && !platform.on_gpus())
     throw UsageError(
         fmt::format("--comm native with --precision {}: MPI has no 16-bit floats; leave one of "
                     "them out",
-                    given.precision));
+                    name_of(model.dtype)));
   if (!output.view.empty() && output.trace == "none")
     throw UsageError(fmt::format(
         "--trace none with --view {}: a viewer receives the trace; leave one of them out",

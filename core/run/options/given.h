@@ -13,19 +13,19 @@ namespace lockstep {
 
 /// The flags as the user gave them, not yet checked against one another.
 struct Given {
+  enum class Clock { automatic, wall, modelled };
+  enum class Comm { automatic, native, ring };
+  enum class Launch { automatic, threads, mpi };
   ModelFlags shape;
   std::optional<int> documents;
   std::string order = "tp,cp,dp,pp";  ///< the mesh's axes from the innermost
   std::string microbatches;
-  std::string clock = "auto";
-  std::string comm = "auto";
-  std::string launch = "auto";
+  Clock clock = Clock::automatic;
+  Comm comm = Comm::automatic;
+  Launch launch = Launch::automatic;
+  DType precision = DType::f32;
   std::string time;
   std::string slow;
-  std::string layout = "contiguous";
-  std::string precision = "f32";
-  std::string parity = "on";
-  std::string detail = "summary";
   std::string freeze;
   std::string split;
   std::string view_token, view_token_file;

@@ -29,13 +29,13 @@ struct LessonInfo {
   int batch = 16;  ///< sequences per step
   std::string cluster = "classroom";
   std::vector<int> microbatches{8};
-  bool sweeps = false;            ///< --microbatches takes several values, one after another
-  bool freezes = false;           ///< takes --freeze
-  bool narrow = false;            ///< takes --precision, so that bf16 and f16 can be selected
-  std::string precision = "f32";  ///< the default of --precision
-  bool clips = true;              ///< takes --clip
-  std::string why_no_time{};      ///< why the lesson does not take --time, or empty if it does
-  bool f32_reference = false;     ///< the single-device run always uses f32, to compare precisions
+  bool sweeps = false;           ///< --microbatches takes several values, one after another
+  bool freezes = false;          ///< takes --freeze
+  bool narrow = false;           ///< takes --precision, so that bf16 and f16 can be selected
+  DType precision = DType::f32;  ///< the default of --precision
+  bool clips = true;             ///< takes --clip
+  std::string why_no_time{};     ///< why the lesson does not take --time, or empty if it does
+  bool f32_reference = false;    ///< the single-device run always uses f32, to compare precisions
   /// Whether other clusters can time what a step does. Not if it depends on when ranks die.
   bool replays = true;
   bool trains = true;  ///< there are batches, losses and parameters to compare
