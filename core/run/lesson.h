@@ -56,8 +56,9 @@ class Lesson {
   /// What this lesson replaces or adds; to be set before run().
   Hooks hooks;
 
-  /// Parses the flags, starts the ranks, calls `body` on each, and reports. Returns the process's
-  /// exit code: 0 for success, 1 if the run failed, 2 if the flags asked for something impossible.
+  /// Parses the flags, starts the ranks, calls `body` on each, and starts the reader, which prints
+  /// the report. Returns the process's exit code: 0 for success, 1 if the run failed, 2 if the
+  /// flags asked for something impossible.
   int run(const std::function<void(Rank&)>& body);
 
   // For use in the body.

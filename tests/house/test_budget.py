@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fails if a folder, or what a lesson stands on, has more lines than tests/house/budget allows.
+"""Fails if a folder, or the include closure of a lesson, has more lines than tests/house/budget allows.
 
-A folder's lines are those of its sources and scripts; those that are neither blank nor only a comment stand beside them.
-A lesson stands on the closure of its main.cpp: the headers that it includes, their sources, and so on.
+A folder's lines are those of its sources and scripts; the table also counts those that are neither blank nor only a comment.
+A lesson's include closure is its main.cpp, the headers that it includes, their sources, and so on.
 
     test_budget.py [ROOT]    without ROOT: this tree, and then a small tree that is too large
 """

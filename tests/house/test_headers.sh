@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that every lesson has one header named after it, which contains the technique: lessons/NN_name/name.h.
+# Checks that every lesson has a header named after it, where its reader begins: lessons/NN_name/name.h.
 #
 #   test_headers.sh [ROOT]    without ROOT: this tree, and then small trees with one fault each
 set -euo pipefail

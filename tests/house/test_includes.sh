@@ -38,7 +38,7 @@ check() { # ROOT: prints every fault, one line each
     $3 !~ /\// || !(top($3) in rank) { next }   # a neighbour by its bare name, or a system header
     { from = $2; to = $3
       if (rank[top(to)] > rank[top(from)] || (rank[top(from)] == 4 && rank[top(to)] == 4 && top(from) != top(to) && top(from) != "tests"))
-        print from " includes " to ": " top(from) "/ knows nothing of " top(to) "/"
+        print from " includes " to ": " top(from) "/ must not include " top(to) "/"
       if (top(from) == "lessons" && room(to) ~ /^lessons\/[0-9]/ && room(from) ~ /^lessons\/[0-9]/ && room(to) > room(from))
         print from " includes " to ": a lesson includes earlier ones only"
       if (top(from) == "core" && to ~ /^core\/comm\/mpi\/mpi_/ && from !~ /\/mpi_[^\/]*$/)
@@ -51,13 +51,13 @@ check() { # ROOT: prints every fault, one line each
       }
     }
     END { for (name in missing) print "core/README.md does not list " name "/" }'
-  # tsort names the members of each circle. At the deepest level, a file belongs to its own folder. No file
-  # includes a main.cpp, so none can be part of a circle.
+  # tsort names the members of each cycle. At the deepest level, a file belongs to its own folder. No file
+  # includes a main.cpp, so none can be part of a cycle.
   awk '$1 !~ /\/main\.cpp$/ && $2 ~ /^(kernels|core|lessons|exercises|viz|tests)\// {
          sub(/\/[^\/]*$/, "", $1); sub(/\/[^\/]*$/, "", $2); if ($1 != $2) print $1, $2 }' <<<"$arrows" |
     sort -u >"$scratch/folders"
-  if ! tsort <"$scratch/folders" >/dev/null 2>"$scratch/circles"; then
-    sed -n 's/^tsort: \([a-z].*\/.*\)/\1/p' "$scratch/circles" | paste -sd' ' | sed 's/^/folders form a circle: /'
+  if ! tsort <"$scratch/folders" >/dev/null 2>"$scratch/cycles"; then
+    sed -n 's/^tsort: \([a-z].*\/.*\)/\1/p' "$scratch/cycles" | paste -sd' ' | sed 's/^/folders form a cycle: /'
   fi
 }
 
@@ -99,19 +99,19 @@ finds() { # EXPECTED FILE:INCLUDED...
 }
 finds none core/device/a.h:core/time/b.h lessons/01_a/a.h:core/device/a.h tests/t.cpp:viz/data/d.h
 finds none lessons/01_a/main.cpp:lessons/01_a/experiment/e.h lessons/01_a/experiment/e.h:lessons/01_a/a.h
-finds "folders form a circle: " lessons/01_a/a.h:lessons/01_a/experiment/e.h lessons/01_a/experiment/e.h:lessons/01_a/b.h
-finds "kernels/ knows nothing of core/" kernels/k.cu:core/time/b.h
+finds "folders form a cycle: " lessons/01_a/a.h:lessons/01_a/experiment/e.h lessons/01_a/experiment/e.h:lessons/01_a/b.h
+finds "kernels/ must not include core/" kernels/k.cu:core/time/b.h
 finds "a lesson includes earlier ones only" lessons/01_a/a.h:lessons/02_b/b.h
 finds none lessons/01_a/main.cpp:lessons/schedules/s.h lessons/schedules/s.h:lessons/02_b/b.h
-finds "folders form a circle: " lessons/01_a/a.h:lessons/schedules/s.h lessons/schedules/s.h:lessons/01_a/b.h
+finds "folders form a cycle: " lessons/01_a/a.h:lessons/schedules/s.h lessons/schedules/s.h:lessons/01_a/b.h
 finds "core/README.md lists core/device/ after core/time/" core/time/b.h:core/device/a.h
 finds "core/README.md does not list core/plan/" core/plan/p.h:core/time/b.h
 finds none core/comm/mpi/mpi_a.cpp:core/comm/mpi/mpi_b.h
 finds "only files named mpi_* are left out" core/comm/mpi/a.cpp:core/comm/mpi/mpi_b.h
-finds "core/ knows nothing of viz/" core/time/t.cpp:viz/read/report/report.h
-finds "exercises/ knows nothing of viz/" exercises/frame/f.cpp:viz/read/report/report.h
-finds "viz/ knows nothing of tests/" viz/v.cpp:tests/t.h
-finds "folders form a circle: " viz/app/a.h:viz/views/v.h viz/views/w.cpp:viz/app/b.h
+finds "core/ must not include viz/" core/time/t.cpp:viz/read/report/report.h
+finds "exercises/ must not include viz/" exercises/frame/f.cpp:viz/read/report/report.h
+finds "viz/ must not include tests/" viz/v.cpp:tests/t.h
+finds "folders form a cycle: " viz/app/a.h:viz/views/v.h viz/views/w.cpp:viz/app/b.h
 
-((fail == 0)) && echo "the arrows of the house point down, and no folders form a circle"
+((fail == 0)) && echo "no include points up, and no folders form a cycle"
 exit $fail

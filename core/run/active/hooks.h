@@ -16,8 +16,7 @@ class ModelBuilder;
 struct Reference;
 struct ReferenceRun;
 
-/// What a lesson replaces in a run, or adds to it. An empty function means that the lesson does
-/// not.
+/// What a lesson replaces in a run, or adds to it. An empty function keeps the default.
 struct Hooks {
   /// Run once the flags are parsed; they throw UsageError if the flags are invalid.
   std::vector<std::function<void(const Options&)>> checks;

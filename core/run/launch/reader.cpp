@@ -38,8 +38,10 @@ fs::path find_reader() {
 void run_reader(const std::vector<std::string>& arguments) {
   const fs::path reader = find_reader();
   if (reader.empty()) {
-    print_error("no report: {} is neither beside this program nor in viz/ of its build\n",
-                reader_name);
+    print_error(
+        "no report: {0} is neither beside this program nor in viz/ of its build; build the target "
+        "{0}, and run it with: report FOLDER\n",
+        reader_name);
     return;
   }
   std::vector<std::string> words{reader.string()};
@@ -52,7 +54,7 @@ void run_reader(const std::vector<std::string>& arguments) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent) ::_exit(1);
+    if (::getppid() != parent) ::_exit(1);  // it ended before prctl(), so no signal will come
     unblock_signals();
     ::execv(pointers.front(), pointers.data());
     ::_exit(127);

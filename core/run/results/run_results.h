@@ -43,7 +43,7 @@ struct RunResults {
   std::optional<Parity> parity;
   Tolerance tolerance;                       ///< for `parity`
   std::string compared_with = "one device";  ///< the reference's name
-  /// Set if the deviation exceeds ordinary rounding: whether a single-device run that adds in this
+  /// Set if the deviation exceeds `tolerance`: whether a single-device run that adds in this
   /// run's order is bitwise identical to this run.
   std::optional<bool> same_in_order{};
   std::string difference;              ///< what the lesson's own comparison found (Hooks::compare)

@@ -200,9 +200,9 @@ struct Gelu {
   }
 };
 
-/// Causal attention (Vaswani 2017): in each head, the query of token i meets the keys of the tokens
-/// j <= i of its sequence. p_ij is the softmax over j of q_i · k_j / √d, and y_i = Σ_j p_ij v_j.
-/// It is the only layer in which tokens meet, so lesson 13 has to change it to divide sequences.
+/// Causal attention (Vaswani 2017): in each head, token i attends to the tokens j <= i of its
+/// sequence. p_ij is the softmax over j of q_i · k_j / √d, and y_i = Σ_j p_ij v_j.
+/// The only layer that mixes tokens, so lesson 13 changes it to divide sequences.
 struct Attention {
   Floats qkv{};  // (n, 3 h), saved: each token's query, key and value
   Floats p{};    // (n, a, s), saved. (FlashAttention, which the lessons use, recomputes it.)
@@ -253,7 +253,7 @@ struct Attention {
 };
 
 /// The output head, logits (n, V) = x (n, h) Wᵀ, and the loss: the mean over all tokens of
-/// -log(probability of the token that follows). GPT-2's W is the token table (a tied head).
+/// -log(probability of the token that follows). W is a separate matrix, or the token table (tied).
 struct Head {
   Floats x{};  // (n, h), saved
   Floats p{};  // (n, V), saved: the probabilities
@@ -353,16 +353,16 @@ struct Gpt {
 /// ZeRO (lesson 3) can let each rank update only its own shard.
 void adamw(const std::vector<Parameter*>& parameters, int step) {
   constexpr float rate = 1e-3F, beta_1 = 0.9F, beta_2 = 0.95F, epsilon = 1e-5F, decay = 0.1F;
-  // Both averages start at 0; dividing by these numbers corrects for that.
-  const float share_1 = 1 - std::pow(beta_1, static_cast<float>(step));
-  const float share_2 = 1 - std::pow(beta_2, static_cast<float>(step));
+  // Bias correction: both averages start at 0.
+  const float correction_1 = 1 - std::pow(beta_1, static_cast<float>(step));
+  const float correction_2 = 1 - std::pow(beta_2, static_cast<float>(step));
   for (Parameter* p : parameters)
     for (std::size_t i = 0; i < p->value.size(); ++i) {
       float &m = p->momentum[i], &v = p->variance[i], &g = p->gradient[i];
       m = beta_1 * m + (1 - beta_1) * g;
       v = beta_2 * v + (1 - beta_2) * g * g;
       if (p->is_matrix) p->value[i] *= 1 - rate * decay;
-      p->value[i] -= rate * (m / share_1) / (std::sqrt(v / share_2) + epsilon);
+      p->value[i] -= rate * (m / correction_1) / (std::sqrt(v / correction_2) + epsilon);
       g = 0;  // for the next step
     }
 }

@@ -31,7 +31,11 @@ std::string brief_text(const Report& report, const Console& console) {
   if (!results.losses.empty())
     text += fmt::format("Loss: {:.2f} → {:.2f} in {} steps.", results.losses.front(),
                         results.losses.back(), results.losses.size());
-  if (parity && results.compared_with != "one device")
+  const bool same =
+      parity && parity->within(results.tolerance) && results.tolerance.final_loss == 0;
+  if (parity && !same)
+    text += '\n' + parity_text(results);
+  else if (parity && results.compared_with != "one device")
     text += fmt::format(" A run on {} has the same weights{}.", results.compared_with,
                         parity->bitwise
                             ? ", bit for bit"

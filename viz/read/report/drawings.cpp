@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/text/text_table.h"
 #include "viz/read/report/terminal_timeline.h"
 #include "viz/read/timeline/analysis.h"
@@ -59,12 +61,15 @@ std::string legend(const Report& report, const Console& console) {
 
 }  // namespace
 
-std::string drawings(const Report& report, const Console& console, bool window, int most_rows) {
+std::string drawings(const Report& report, const Console& console, bool window, int most_lines) {
   const Timeline& timeline = report.timeline;
   const auto ranks = static_cast<int>(timeline.ranks().size());
   auto steps = steps_to_draw(report);
-  if (ranks * static_cast<int>(steps.size()) > most_rows)
-    steps.erase(steps.begin(), steps.end() - 1);
+  constexpr int heading = 2, key = 1, other_ranks = 1;  // lines; a heading has a blank one above it
+  const auto lines = static_cast<int>(steps.size()) * (heading + ranks) + key;
+  const int most_rows =
+      lines <= most_lines ? ranks : std::max(most_lines - heading - other_ranks - key, 1);
+  if (lines > most_lines) steps.erase(steps.begin(), steps.end() - 1);
   std::string text;
   for (const auto& [step, phase] : steps) {
     const std::string drawing =

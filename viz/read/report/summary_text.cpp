@@ -37,7 +37,7 @@ std::string phase_table(const Report& report) {
   if (traced) rows[0].insert(rows[0].end(), {"compute", "exposed communication"});
   if (pipeline)
     rows[0].insert(rows[0].end(), {"bubble", "of the actions", "simulated", "by formula"});
-  if (traced) rows[0].emplace_back("other");
+  if (traced) rows[0].emplace_back("rest");
   rows[0].emplace_back("peak memory");
   const auto optional = [](const std::optional<double>& share) {
     return share ? percent(*share) : std::string{"-"};
@@ -117,7 +117,7 @@ std::string parity_text(const RunResults& results) {
       parity.bitwise ? " — bitwise equal" : " (" + parity.worst_parameter + ")",
       allowed(results.tolerance));
   if (results.same_in_order)
-    text += fmt::format("  that exceeds the rounding at this lesson's defaults; {}\n",
+    text += fmt::format("  that exceeds the tolerance; {}\n",
                         *results.same_in_order ? "one device that adds gradients in the order of "
                                                  "these ranks gets the same bits, so the "
                                                  "difference is rounding, amplified by training"
@@ -141,14 +141,13 @@ std::string summary_text(const Report& report, const Console& console) {
                     results.losses.front(), results.losses.back(), results.losses.size(),
                     results.step_seconds() * 1e3);
   if (results.uncomputed)
-    text += "the meta device computes nothing, so there are no losses, no parity and no text\n";
+    text +=
+        "the meta device computes nothing, so there are no losses, no parity and no generated "
+        "text\n";
   if (!results.sample.empty()) text += fmt::format("the model says now: {}\n", results.sample);
   text += "all tables: --verbose\n";
   const auto lines = static_cast<int>(std::ranges::count(text, '\n')) + lines_of_the_run;
-  constexpr int around_drawing = 4;  // a blank line, a heading, the number of other ranks, the key
-  return drawings(report, console, /*window=*/true,
-                  std::max(most_lines - lines - around_drawing, 1)) +
-         text;
+  return drawings(report, console, /*window=*/true, most_lines - lines) + text;
 }
 
 }  // namespace lockstep
