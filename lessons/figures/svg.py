@@ -1,11 +1,11 @@
 """A small SVG writer. Diagrams have a white background, so that they suit light and dark pages, and the
 viewer's colours for work and memory."""
 
-import re
+import csv
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-THEME = Path(__file__).resolve().parents[2] / 'viz/views/theme.h'
+PALETTE = Path(__file__).resolve().parents[2] / 'viz/views/palette.csv'
 # The names of MemoryCategory, in its order (core/base/memory_use.h).
 MEMORY = ('parameters', 'gradients', 'optimizer', 'activations', 'communication')
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
@@ -13,14 +13,11 @@ INK, DIM, LINE, PALE = '#1f2630', '#5b6675', '#c5ccd6', '#eef1f5'
 
 
 def viewer_colours():
-    """The dark theme's colours by name, and those of memory categories as 'memory NAME', from theme.h."""
-    text = THEME.read_text(encoding='utf-8')
-    rgb = r'IM_COL32\((\d+), (\d+), (\d+), 255\)'
-    dark = re.search(r'dark_palette\{.*?\n\n', text, re.DOTALL)[0]
-    found = re.findall(r'\.(\w+) = ' + rgb, dark)
-    memory = re.findall(rgb, re.search(r'\.memory = \{(.*?)\}', dark, re.DOTALL)[1])
-    found += [('memory ' + name, *values) for name, values in zip(MEMORY, memory, strict=True)]
-    return {name: '#' + ''.join(f'{int(value):02x}' for value in values) for name, *values in found}
+    """The dark theme's opaque colours by name, and those of memory categories as 'memory NAME'."""
+    with PALETTE.open(encoding='utf-8', newline='') as file:
+        dark = {row['name']: row['dark'].split() for row in csv.DictReader(file)}
+    found = {name: colours[0] for name, colours in dark.items() if len(colours) == 1 and len(colours[0]) == 7}
+    return found | {f'memory {name}': colour for name, colour in zip(MEMORY, dark['memory'], strict=True)}
 
 
 COLOURS = viewer_colours()

@@ -151,7 +151,7 @@ TEST_CASE("the picture of a run has every action at its place in its colour") {
                                               0.3 * static_cast<double>(optimizer->duration())));
     int top = 0, bottom = 0;  // a message's arrow may hide a part
     for (int y = 100; y < 580; ++y) {
-      if (!alike(picture.at(column, y), colours::optimizer)) continue;
+      if (!alike(picture.at(column, y), palette.optimizer)) continue;
       if (top == 0) top = y;
       bottom = y + 1;
     }
@@ -181,7 +181,7 @@ TEST_CASE("the picture of a run has every action at its place in its colour") {
         const ImU32 seen = picture.at(x, y - 14);
         ++looked;
         if (span.category == Category::wait) {
-          hits += !alike(seen, colours::forward) && !alike(seen, colours::backward);
+          hits += !alike(seen, palette.forward) && !alike(seen, palette.backward);
         } else {
           hits += alike(seen, fill_of(span));
         }
@@ -326,7 +326,7 @@ TEST_CASE("a trace's picture is lighter by its idle time, bubbles narrower than 
       // The mean green of each lane in the middle of the run, over whole periods of the hatch.
       std::vector<double> means;
       int begin = -1;
-      const auto is_gap = [&](int y) { return alike(picture.at(800, y), colours::background); };
+      const auto is_gap = [&](int y) { return alike(picture.at(800, y), palette.background); };
       for (int y = 165; y < 600 && means.size() < 3; ++y) {
         if (begin < 0 && !is_gap(y)) begin = y;
         if (begin < 0 || !is_gap(y)) continue;
@@ -368,12 +368,12 @@ TEST_CASE("idle time has its parts' colours, and --show turns the critical path 
         pixels += alike(picture.at(x, y), colour);
     return pixels;
   };
-  const auto fill = [](StepPart part) { return mixed(colours::lane, colour_of(part), 0.22f); };
+  const auto fill = [](StepPart part) { return mixed(palette.lane, colour_of(part), 0.22f); };
   CHECK(count("", fill(StepPart::warm_up)) > 1000);
   CHECK(count("", fill(StepPart::cool_down)) > 1000);
   CHECK(count("", fill(StepPart::other)) < 300);  // blended edges may look alike
-  CHECK(count("", colours::critical_path) == 0);
-  CHECK(count(" --show critical-path", colours::critical_path) > 1000);
+  CHECK(count("", palette.critical_path) == 0);
+  CHECK(count(" --show critical-path", palette.critical_path) > 1000);
 }
 
 TEST_CASE("without a display the viewer suggests a remedy") {

@@ -68,11 +68,11 @@ void LabScreen::draw(LabBench& lab, Model& model, const Look& look) {
 void LabScreen::draw_bar(const Painter& painter, const Rect& rect, LabBench& lab, Model& model) {
   using Page = LabBench::Page;
   const Look& look = painter.look();
-  painter.fill(rect, colours::panel);
-  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, colours::panel_edge);
+  painter.fill(rect, palette.panel);
+  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, palette.panel_edge);
   const float middle = (rect.top + rect.bottom) / 2;
   float x = rect.left + painter.px(edge);
-  x += painter.text(x, middle - size_of(look.large) / 2, "Lab", colours::text, look.large) +
+  x += painter.text(x, middle - size_of(look.large) / 2, "Lab", palette.text, look.large) +
        painter.px(edge);
   ButtonRow row{painter, rect, x};
   const auto page = [&](const char* words, Page which, const char* tip) {
@@ -133,13 +133,13 @@ void LabScreen::draw_shown(const Painter& painter, const Rect& rect, LabBench& l
     painter.text(words.left, y,
                  painter.fitted(fmt::format("{}  {} {}", letter, lab.shown[which], why), look.small,
                                 words.width()),
-                 colours::text_dim, look.small);
+                 palette.text_dim, look.small);
     return;
   }
   const LabResult& result = *shown->result;
   ButtonRow row{painter, words, words.left};
   row.put_tips_above();
-  row.text(fmt::format("{}  {}", letter, shown->known->name), colours::text);
+  row.text(fmt::format("{}  {}", letter, shown->known->name), palette.text);
   const RunIt& run = lab.run;
   const bool same = run.state() != RunIt::State::idle && run.settings() == lab.settings &&
                     run.simulated().schedule.actions == result.schedule.actions;
@@ -159,7 +159,7 @@ void LabScreen::draw_shown(const Painter& painter, const Rect& rect, LabBench& l
   const float left = row.space(0).left;
   const bool trouble = same ? run.state() == RunIt::State::failed : !result.over_limit.empty();
   painter.text(left, y, painter.fitted(summary, look.small, words.right - left),
-               trouble ? colours::trouble : colours::text, look.small);
+               trouble ? palette.trouble : palette.text, look.small);
   draw_lab_schedule(painter,
                     {rect.left, words.bottom, rect.right, rect.bottom - painter.px(gap) / 2},
                     {.result = result,
@@ -180,7 +180,7 @@ void LabScreen::draw_lessons(const Painter& painter, const Rect& rect, LabBench&
             : lab.launcher.running() ? "The lesson has sent nothing yet."
                                      : "Choose a lesson on the left and start it: its timeline "
                                        "appears here. Esc shows it with all panels.",
-            colours::text_dim, painter.look().body);
+            palette.text_dim, painter.look().body);
 }
 
 }  // namespace lockstep::viz

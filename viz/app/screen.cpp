@@ -31,7 +31,7 @@ void Screen::draw_recent(const Look& look, float middle, float top, float bottom
   const float line = look.px(recent_height);
   begin_overlay("recent", {0, top}, {2 * middle, bottom - top});
   const Painter painter{ImGui::GetWindowDrawList(), look};
-  painter.text(middle, top, "or open a recent one:", colours::text_dim, look.body, Align::centre);
+  painter.text(middle, top, "or open a recent one:", palette.text_dim, look.body, Align::centre);
   for (const std::string& path : recent) {
     top += line;
     if (top + line > bottom) break;
@@ -76,9 +76,9 @@ void Screen::draw(Model& model, const Look& look) {
   status_.draw_line(painter, line, model, axes);
   if (model.timeline.empty()) {
     const float x = size.x / 2, y = (middle.top + middle.bottom) / 2;
-    painter.text(x, y - painter.px(30), "Waiting for a run on " + model.source.name, colours::text,
+    painter.text(x, y - painter.px(30), "Waiting for a run on " + model.source.name, palette.text,
                  painter.look().large, Align::centre);
-    painter.text(x, y + painter.px(8), model.source.hint, colours::text_dim, painter.look().body,
+    painter.text(x, y + painter.px(8), model.source.hint, palette.text_dim, painter.look().body,
                  Align::centre);
     draw_recent(look, x, y + painter.px(48), middle.bottom, model);
   }
@@ -172,7 +172,7 @@ void Screen::draw_column(const Painter& painter, const Rect& column,
   for (std::size_t i = first; i < first + shown; ++i)
     words += (i > first ? ", " : "") + std::string{info_of(panels[i]).name};
   pager.text(painter.fitted(words, painter.look().small, cards.right - pager.left()),
-             colours::text_dim);
+             palette.text_dim);
   const ImGuiIO& io = ImGui::GetIO();
   if (io.MouseWheel != 0 && !io.KeyCtrl && column.contains(io.MousePos) &&
       !(memory_shown_ && memory_.scrolled()) && !(model.view.range && names_.scrolled()))

@@ -22,22 +22,21 @@ void StallScreen::take_keys(Model& model) {
 
 void StallScreen::draw_bar(const Painter& painter, const Rect& rect, const Model& model) {
   const Look& look = painter.look();
-  painter.fill(rect, colours::panel);
-  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, colours::panel_edge);
+  painter.fill(rect, palette.panel);
+  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, palette.panel_edge);
   const float middle = (rect.top + rect.bottom) / 2;
   const std::string source = "from " + model.source.name;
   const float width = painter.text_width(source, look.small) + painter.px(edge);
   painter.pill(rect.right - width - painter.px(edge),
-               middle - (size_of(look.small) + painter.px(7)) / 2, source, colours::text_dim,
-               false);
+               middle - (size_of(look.small) + painter.px(7)) / 2, source, palette.text_dim, false);
   float x = rect.left + painter.px(edge);
-  x += painter.text(x, middle - size_of(look.large) / 2, "Who waits for whom", colours::text,
+  x += painter.text(x, middle - size_of(look.large) / 2, "Who waits for whom", palette.text,
                     look.large) +
        painter.px(edge);
   painter.text(
       x, middle - size_of(look.body) / 2,
       painter.fitted(model.source.hint, look.body, rect.right - width - x - painter.px(edge)),
-      colours::text_dim, look.body);
+      palette.text_dim, look.body);
 }
 
 void StallScreen::draw(Model& model, const Look& look) {
@@ -52,15 +51,15 @@ void StallScreen::draw(Model& model, const Look& look) {
   const float line = size_of(small) + painter.px(edge);
   Rect card{painter.px(edge), bar.bottom + painter.px(edge), size.x - painter.px(edge),
             size.y - line};
-  painter.fill(card, colours::panel, painter.px(6));
-  painter.frame(card, colours::panel_edge, painter.px(6));
+  painter.fill(card, palette.panel, painter.px(6));
+  painter.frame(card, palette.panel_edge, painter.px(6));
   if (const StallPicture* picture = model.stall.picture())
     view_.draw(painter, card.inset(painter.px(edge)), *picture);
   const std::string& notice = model.source.notice;
   painter.text(painter.px(edge), size.y - line + painter.px(edge) / 2,
                painter.fitted(notice.empty() ? "O open   B background   ? keys   Q quit" : notice,
                               small, size.x - painter.px(2 * edge)),
-               notice.empty() ? colours::text_faint : colours::trouble, small);
+               notice.empty() ? palette.text_faint : palette.trouble, small);
   const Painter front{ImGui::GetForegroundDrawList(), look};
   open_.draw(look, size, model);
   if (!model.view.opening && model.view.help) help_.draw(front, size, HelpView::Place::one_run);

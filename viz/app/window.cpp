@@ -275,7 +275,7 @@ void Window::render() {
   int width = 0, height = 0;
   glfwGetFramebufferSize(window_, &width, &height);
   glViewport(0, 0, width, height);
-  const ImVec4 clear = ImGui::ColorConvertU32ToFloat4(colours::background);
+  const ImVec4 clear = ImGui::ColorConvertU32ToFloat4(palette.background);
   glClearColor(clear.x, clear.y, clear.z, 1);
   glClear(GL_COLOR_BUFFER_BIT);
   ImGui_ImplOpenGL3_RenderDrawData(ImGui::GetDrawData());

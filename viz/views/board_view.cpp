@@ -162,22 +162,22 @@ float BoardView::draw_words(const Painter& painter, const Rect& rect, const LabB
   };
   if (const std::string differs = new_board_words(board, lab.settings, lab.placement);
       !differs.empty())
-    line(differs, colours::accent);
+    line(differs, palette.accent);
   const Aim aim = aim_of(board, rows);
-  line(aim.words, aim.reached ? colours::live : colours::text);
+  line(aim.words, aim.reached ? palette.live : palette.text);
   const std::string recognition =
       recognition_words(board, recognise(board.schedule(), known_at(board, rows)));
   line(fmt::format("{} {}", recognition, figures_words(board)),
-       board.result().over_limit.empty() ? colours::text : colours::trouble);
-  line(board.complete() ? comparison_words(board, rows) : progress_words(board), colours::text_dim);
+       board.result().over_limit.empty() ? palette.text : palette.trouble);
+  line(board.complete() ? comparison_words(board, rows) : progress_words(board), palette.text_dim);
   if (first_)
     line(words_of(*first_) + " starts together with ... (click a B or I of this rank)",
-         colours::accent);
+         palette.accent);
   else if (!lab.board_words.empty())
-    line(lab.board_words, lab.board_refused ? colours::trouble : colours::text);
+    line(lab.board_words, lab.board_refused ? palette.trouble : palette.text);
   else
     line(ran(lab) ? lab.run.words() : "",
-         lab.run.state() == RunIt::State::failed ? colours::trouble : colours::text);
+         lab.run.state() == RunIt::State::failed ? palette.trouble : palette.text);
   return y;
 }
 
@@ -223,7 +223,7 @@ void BoardView::draw_block(const Painter& painter, const Block& block, LabBench&
   const Board& board = lab.board;
   const auto columns = static_cast<float>(board.schedule().microbatches);
   painter.text(block.title.left, block.title.top, fmt::format("rank {}", block.rank),
-               colours::text_dim, look.small);
+               palette.text_dim, look.small);
   ImGui::SetCursorScreenPos({block.left, block.top});
   ImGui::PushID(block.rank);
   const bool clicked = ImGui::InvisibleButton(
@@ -237,7 +237,7 @@ void BoardView::draw_block(const Painter& painter, const Block& block, LabBench&
       continue;
     const Action& first = block.rows[row];
     painter.text(block.left - painter.px(6), top + (row_ - size_of(look.small)) / 2,
-                 fmt::format("{}{}", first.stage, letter(first.op)), colours::text_dim, look.small,
+                 fmt::format("{}{}", first.stage, letter(first.op)), palette.text_dim, look.small,
                  Align::right);
     const ImU32 colour = colour_of(category(first.op));
     for (int microbatch = 0; microbatch < board.schedule().microbatches; ++microbatch) {
@@ -249,12 +249,12 @@ void BoardView::draw_block(const Painter& painter, const Block& block, LabBench&
       const bool chosen = first_ && *first_ == move;
       if (legal) painter.fill(cell, colour, painter.px(3));
       if (placed) painter.fill(cell, faded(colour, 0.25f), painter.px(3));
-      if (!legal && !placed) painter.frame(cell, colours::panel_edge, painter.px(3));
-      if (chosen) painter.frame(cell, colours::highlight, painter.px(3), 2);
+      if (!legal && !placed) painter.frame(cell, palette.panel_edge, painter.px(3));
+      if (chosen) painter.frame(cell, palette.highlight, painter.px(3), 2);
       painter.text_in({left, top, left + cell_, top + row_}, std::to_string(microbatch),
-                      legal ? colours::text_on_box : colours::text_dim, look.small);
+                      legal ? palette.text_on_box : palette.text_dim, look.small);
       if (!hovered || !Rect{left, top, left + cell_, top + row_}.contains(mouse)) continue;
-      painter.frame(cell, colours::highlight, painter.px(3));
+      painter.frame(cell, palette.highlight, painter.px(3));
       const std::string why = board.why_not(move);
       const Rect whole{block.title.left, block.title.top, block.left + cell_ * columns,
                        block.top + row_ * static_cast<float>(block.rows.size())};

@@ -26,9 +26,9 @@ constexpr float least_trend = 34;  // of the trend's height, with its axis
 ImU32 colour_of(const MeanPart& part, int slot) {
   switch (part.kind) {
     case MeanPart::Kind::compute:
-      return colours::forward;
+      return palette.forward;
     case MeanPart::Kind::optimizer:
-      return colours::optimizer;
+      return palette.optimizer;
     case MeanPart::Kind::exposed:
       return viz::colour_of(StepPart::transfer, slot);
     case MeanPart::Kind::bubble:
@@ -95,7 +95,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   if (!found) {
     const Rect inside = painter.card(rect, info_of(Panel::bubble).name);
     painter.text(inside.left, inside.top, described ? "computing" : "no step is complete yet",
-                 colours::text_faint, look.body);
+                 palette.text_faint, look.body);
     return;
   }
   const BubbleSeries::Point& point = *found;
@@ -114,7 +114,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
   const float bottom = inside.bottom - painter.px(least_trend);
   const auto say = [&](const std::string& sentence) {
     if (rest.top + paragraph_height(painter, sentence, rest.width()) <= bottom)
-      rest.top = explain(painter, rest, {sentence}, colours::text_dim, &model.view.wanted_rank);
+      rest.top = explain(painter, rest, {sentence}, palette.text_dim, &model.view.wanted_rank);
   };
   if (point.straggler) {
     say(in_upper_case(straggler_words(*point.straggler)) + ".");
@@ -158,20 +158,20 @@ float BubbleView::draw_cost(const Painter& painter, const Rect& rect,
     tip(painter, place, {"click: try other paces in Retime"});
   }
   return explain(painter, rect, {sentence},
-                 hovered  ? colours::text
-                 : answer ? colours::accent
-                          : colours::text_faint);
+                 hovered  ? palette.text
+                 : answer ? palette.accent
+                          : palette.text_faint);
 }
 
 float BubbleView::draw_headline(const Painter& painter, const Rect& rect,
                                 const StepAccount& account) const {
   const Look& look = painter.look();
   const float number = painter.text(rect.left, rect.top - painter.px(4),
-                                    duration_words(account.length), colours::text, look.large);
+                                    duration_words(account.length), palette.text, look.large);
   const float left = rect.left + number + painter.px(10);
   const std::string words = percent_words(not_computing_share(account)) + " not computing";
   painter.text(left, rect.top + size_of(look.large) - size_of(look.small) - painter.px(7),
-               painter.fitted(words, look.small, rect.right - left), colours::text_dim, look.small);
+               painter.fitted(words, look.small, rect.right - left), palette.text_dim, look.small);
   return rect.top + size_of(look.large) + painter.px(3);
 }
 
@@ -189,9 +189,9 @@ float BubbleView::draw_bar(const Painter& painter, const Rect& rect,
     at += share;
     painter.fill(box, colour);
     if (box.width() > painter.px(3))
-      painter.line(box.left, box.top, box.left, box.bottom, colours::panel);
+      painter.line(box.left, box.top, box.left, box.bottom, palette.panel);
     const bool dark = part.kind == MeanPart::Kind::other || part.kind == MeanPart::Kind::ended;
-    const ImU32 ink = dark ? colours::text : colours::text_on_box;
+    const ImU32 ink = dark ? palette.text : palette.text_on_box;
     if (!painter.text_in(box, part.name + " " + percent_words(share), ink, look.small))
       painter.text_in(box, part.name, ink, look.small);
     explain_part(painter, box, account, part);
@@ -210,7 +210,7 @@ float BubbleView::draw_legend(const Painter& painter, const Rect& rect,
   painter.text(
       columns[0].left, rect.top,
       fmt::format("mean of {} rank{}", account.ranks.size(), account.ranks.size() == 1 ? "" : "s"),
-      colours::text_faint, look.small);
+      palette.text_faint, look.small);
   const auto parts = shown_parts(account);
   const bool any_exposed = std::ranges::any_of(
       parts, [](const Shown& shown) { return shown.part.kind == MeanPart::Kind::exposed; });
@@ -222,7 +222,7 @@ float BubbleView::draw_legend(const Painter& painter, const Rect& rect,
   painter.text(
       columns[1].left, rect.top,
       any_exposed ? heading({"exposed communication", "exposed"}) : heading({"nothing exposed"}),
-      colours::text_faint, look.small);
+      palette.text_faint, look.small);
   // In narrow columns, the names take the place of the times; hovering over a name shows its time.
   const float room = painter.text_width("99.9 %", look.small), size = painter.px(swatch);
   const auto width_of = [&](const MeanPart& part, bool time) {
@@ -241,14 +241,14 @@ float BubbleView::draw_legend(const Painter& painter, const Rect& rect,
     const float top = y[c] + (size_of(look.small) - size) / 2 + 1;
     painter.fill({column.left, top, column.left + size, top + size}, colour, painter.px(2));
     const std::string share = percent_words(share_of(part, account));
-    painter.text(column.right, y[c], share, colours::text, look.small, Align::right);
+    painter.text(column.right, y[c], share, palette.text, look.small, Align::right);
     const std::string time = has_times ? duration_words(mean_of(part.sum, account)) : "";
     const float time_right = column.right - room - painter.px(6);
-    painter.text(time_right, y[c], time, colours::text_dim, look.small, Align::right);
+    painter.text(time_right, y[c], time, palette.text_dim, look.small, Align::right);
     const float name = column.left + size + painter.px(5);
     const float name_room =
         time_right - painter.text_width(time, look.small) - painter.px(4) - name;
-    painter.text(name, y[c], painter.fitted(part.name, look.small, name_room), colours::text_dim,
+    painter.text(name, y[c], painter.fitted(part.name, look.small, name_room), palette.text_dim,
                  look.small);
     explain_part(painter, {column.left, y[c], column.right, y[c] + line}, account, part);
     y[c] += line;
@@ -263,7 +263,7 @@ float BubbleView::draw_bubble(const Painter& painter, const Rect& rect,
   painter.text(rect.left, y,
                painter.fitted("bubble of the pipeline's actions, from first to last", look.small,
                               rect.width()),
-               colours::text_faint, look.small);
+               palette.text_faint, look.small);
   y += size_of(look.small) + painter.px(3);
   const float left = rect.left + painter.px(label_width);
   const double observed = point.bubble.share();
@@ -272,23 +272,23 @@ float BubbleView::draw_bubble(const Painter& painter, const Rect& rect,
   const float room = rect.right - left - painter.px(52);
   const auto bar = [&](std::string_view name, double share, ImU32 colour, bool solid) {
     painter.text(rect.left, y - painter.px(2),
-                 painter.fitted(name, look.small, painter.px(label_width - 4)), colours::text_dim,
+                 painter.fitted(name, look.small, painter.px(label_width - 4)), palette.text_dim,
                  look.small);
     const float width = std::max(room * static_cast<float>(share / top_share), 1.0f);
     const Rect box{left, y, left + width, y + painter.px(bubble_height)};
     painter.fill(box, faded(colour, solid ? 0.85f : 0.22f), painter.px(2));
     if (!solid) painter.frame(box, colour, painter.px(2));
-    painter.text(box.right + painter.px(6), y - painter.px(2), percent_words(share), colours::text,
+    painter.text(box.right + painter.px(6), y - painter.px(2), percent_words(share), palette.text,
                  look.small);
     y += painter.px(bubble_height + 4);
   };
-  bar("observed", observed, colours::observed, true);
+  bar("observed", observed, palette.observed, true);
   if (predicted.bubble_simulated) {
-    bar("simulated", *predicted.bubble_simulated, colours::accent, false);
+    bar("simulated", *predicted.bubble_simulated, palette.accent, false);
   }
   if (predicted.bubble) {
     bar(predicted.formula.empty() ? "predicted" : predicted.formula, *predicted.bubble,
-        colours::modelled_clock, false);
+        palette.modelled_clock, false);
   }
   return y + painter.px(2);
 }
@@ -327,22 +327,22 @@ void BubbleView::draw_trend(const Painter& painter, const Rect& rect, Model& mod
     const float left = plot.left + column * static_cast<float>(i);
     const float height = plot.height() * static_cast<float>(observed(*points[i]) / top_share);
     painter.fill({left, plot.bottom - height, left + column - painter.px(2), plot.bottom},
-                 faded(colours::observed, points[i]->step == shown ? 0.95f : 0.4f));
+                 faded(palette.observed, points[i]->step == shown ? 0.95f : 0.4f));
     if (const double share = predicted(*points[i]); share > 0) {
       const float y = plot.bottom - plot.height() * static_cast<float>(share / top_share);
-      painter.line(left, y, left + column - painter.px(2), y, colours::modelled_clock,
+      painter.line(left, y, left + column - painter.px(2), y, palette.modelled_clock,
                    painter.px(1.5f));
     }
   }
-  painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
+  painter.line(plot.left, plot.bottom, plot.right, plot.bottom, palette.panel_edge);
   const float y = plot.bottom + painter.px(3);
   painter.text(plot.left, y,
                fmt::format("steps {} to {}", points.front()->step, points.back()->step),
-               colours::text_faint, look.small);
+               palette.text_faint, look.small);
   const char* what = !pipeline                       ? "not computing"
                      : predicted(*points.back()) > 0 ? "bubble; line: the formula"
                                                      : "bubble";
-  painter.text(plot.right, y, what, colours::text_faint, look.small, Align::right);
+  painter.text(plot.right, y, what, palette.text_faint, look.small, Align::right);
 }
 
 }  // namespace lockstep::viz

@@ -24,7 +24,7 @@ constexpr int rest_share = 9;  // pause after an analysis, as a multiple of the 
 constexpr float reach = 4;     // the distance at which the cursor finds a narrow bar
 
 ImU32 not_hidden_colour() {
-  return faded(colours::communication, 0.45f);
+  return faded(palette.communication, 0.45f);
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ std::optional<Finding> BucketsView::draw(const Painter& painter, const Rect& rec
     painter.text(inside.left, inside.top,
                  analysed_.step < 0 ? "no step is complete yet"
                                     : fmt::format("none on rank {} in this step", buckets_.rank),
-                 colours::text_faint, look.body);
+                 palette.text_faint, look.body);
     return std::nullopt;
   }
   const std::size_t count = buckets_.buckets.size();
@@ -132,7 +132,7 @@ std::optional<Finding> BucketsView::draw(const Painter& painter, const Rect& rec
   }
   Rect words = words_room;
   words.top = bars_.bottom + line + painter.px(5);
-  explain(painter, words, explanation_, colours::text, &model.view.wanted_rank);
+  explain(painter, words, explanation_, palette.text, &model.view.wanted_rank);
   if (!hovered || !ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return std::nullopt;
   const Bucket& bucket = buckets_.buckets[*hovered];
   const RankTimeline* found = model.timeline.find_rank(buckets_.rank);
@@ -146,8 +146,8 @@ std::optional<Finding> BucketsView::draw(const Painter& painter, const Rect& rec
 std::optional<std::size_t> BucketsView::draw_bars(const Painter& painter) {
   const Look& look = painter.look();
   const ImVec2 mouse = ImGui::GetIO().MousePos;
-  painter.fill(bars_, colours::lane);
-  painter.text(bars_.left - painter.px(6), bars_.top, "buckets", colours::text_dim, look.small,
+  painter.fill(bars_, palette.lane);
+  painter.text(bars_.left - painter.px(6), bars_.top, "buckets", palette.text_dim, look.small,
                Align::right);
   const float gap = row_height_ > painter.px(6) ? painter.px(1) : 0;
   std::optional<std::size_t> hovered;
@@ -161,17 +161,17 @@ std::optional<std::size_t> BucketsView::draw_bars(const Painter& painter) {
     if (row_of(i) != row) drawn = {};
     row = row_of(i);
     draw_intervals(painter, bucket.not_hidden, top, bottom, not_hidden_colour(), drawn[0]);
-    draw_intervals(painter, bucket.hidden, top, bottom, colours::communication, drawn[1]);
-    draw_intervals(painter, bucket.exposed, top, bottom, colours::trouble, drawn[2]);
+    draw_intervals(painter, bucket.hidden, top, bottom, palette.communication, drawn[1]);
+    draw_intervals(painter, bucket.exposed, top, bottom, palette.trouble, drawn[2]);
     const float left = x_of(bucket.time.start), right = x_of(bucket.time.end);
     if (row_height_ >= size_of(look.small) && bucket.bytes > 0) {
       const std::string words = bytes_words(bucket.bytes);
       const float y = (top + bottom - size_of(look.small)) / 2, space = painter.px(5);
       const bool fits = right + space + painter.text_width(words, look.small) < bars_.right;
       if (fits)
-        painter.text(right + space, y, words, colours::text_dim, look.small);
+        painter.text(right + space, y, words, palette.text_dim, look.small);
       else
-        painter.text(left - space, y, words, colours::text_dim, look.small, Align::right);
+        painter.text(left - space, y, words, palette.text_dim, look.small, Align::right);
     }
     if (mouse.y < top || mouse.y >= top + row_height_ || !bars_.contains(mouse)) continue;
     const float away = std::max({left - mouse.x, mouse.x - right, 0.0f});
@@ -183,7 +183,7 @@ std::optional<std::size_t> BucketsView::draw_bars(const Painter& painter) {
     const Interval& time = buckets_.buckets[*hovered].time;
     const float top = bars_.top + row_height_ * static_cast<float>(row_of(*hovered));
     painter.frame({x_of(time.start) - 1, top - 1, x_of(time.end) + 1, top + row_height_ - gap + 1},
-                  colours::highlight);
+                  palette.highlight);
     return hovered;
   }
   return std::nullopt;
@@ -202,15 +202,15 @@ void BucketsView::draw_intervals(const Painter& painter, const Intervals& interv
 void BucketsView::draw_compute(const Painter& painter, const Rect& strip) const {
   const Look& look = painter.look();
   painter.text(strip.left - painter.px(6), (strip.top + strip.bottom - size_of(look.small)) / 2,
-               "compute", colours::text_dim, look.small, Align::right);
-  painter.fill(strip, colours::lane);
+               "compute", palette.text_dim, look.small, Align::right);
+  painter.fill(strip, palette.lane);
   const auto kind = [&](const Intervals& times, ImU32 colour) {
     float drawn = 0;
     draw_intervals(painter, times, strip.top, strip.bottom, colour, drawn);
   };
-  kind(buckets_.forward, colours::forward);
-  kind(buckets_.backward, colours::backward);
-  kind(buckets_.other, colours::optimizer);
+  kind(buckets_.forward, palette.forward);
+  kind(buckets_.backward, palette.backward);
+  kind(buckets_.other, palette.optimizer);
 }
 
 void BucketsView::draw_axis(const Painter& painter) const {
@@ -221,10 +221,10 @@ void BucketsView::draw_axis(const Painter& painter) const {
                                        static_cast<double>(bars_.width()));
   for (double at = 0; at <= length; at += spacing) {
     const float x = x_of(buckets_.window.start + static_cast<Picoseconds>(at));
-    painter.line(x, bars_.top, x, bars_.bottom + painter.px(3), colours::grid);
+    painter.line(x, bars_.top, x, bars_.bottom + painter.px(3), palette.grid);
     const std::string words = axis_words(at, spacing);
     if (at > 0 && x + painter.text_width(words, look.small) / 2 > bars_.right) break;
-    painter.text(x, bars_.bottom + painter.px(3), words, colours::text_faint, look.small,
+    painter.text(x, bars_.bottom + painter.px(3), words, palette.text_faint, look.small,
                  at > 0 ? Align::centre : Align::left);
   }
 }
@@ -236,11 +236,11 @@ float BucketsView::draw_legend(const Painter& painter, const Rect& rect) const {
   const auto entry = [&](const char* words, ImU32 colour) {
     painter.fill({x, y, x + size, y + size}, colour, painter.px(2));
     x += size + painter.px(4);
-    x += painter.text(x, rect.top, words, colours::text_dim, look.small) + painter.px(10);
+    x += painter.text(x, rect.top, words, palette.text_dim, look.small) + painter.px(10);
   };
-  entry("hidden by compute", colours::communication);
+  entry("hidden by compute", palette.communication);
   entry("not hidden", not_hidden_colour());
-  entry("compute stalls", colours::trouble);
+  entry("compute stalls", palette.trouble);
   return rect.top + size_of(look.small);
 }
 

@@ -59,10 +59,10 @@ bool ButtonRow::button(const std::string& words, bool on, const std::string& exp
   ImGui::SetCursorScreenPos(rect.min());
   const bool clicked = ImGui::InvisibleButton(words.c_str(), {rect.width(), rect.height()});
   const bool hovered = ImGui::IsItemHovered();
-  const ImU32 colour = on ? colours::accent : colours::button;
-  painter_.fill(rect, hovered ? mixed(colour, colours::text, 0.12f) : colour, painter_.px(4));
+  const ImU32 colour = on ? palette.accent : palette.button;
+  painter_.fill(rect, hovered ? mixed(colour, palette.text, 0.12f) : colour, painter_.px(4));
   painter_.text(rect.left + painter_.px(inside), middle - size_of(look.small) / 2, shown,
-                on ? colours::text_on_accent : colours::text, look.small);
+                on ? palette.text_on_accent : palette.text, look.small);
   if (hovered && !tip.empty()) draw_tip(rect, tip);
   return clicked;
 }
@@ -80,10 +80,10 @@ void ButtonRow::draw_tip(const Rect& button, const std::string& tip) const {
       std::max(0.0f, std::min(button.left, ImGui::GetIO().DisplaySize.x - width - front.px(gap)));
   const float above = button.top - front.px(4) - height;
   const float top = tips_above_ && above >= 0 ? above : button.bottom + front.px(4);
-  front.fill({left, top, left + width, top + height}, colours::tip, front.px(4));
+  front.fill({left, top, left + width, top + height}, palette.tip, front.px(4));
   float y = top + front.px(4);
   for (const std::string& each : lines) {
-    front.text(left + front.px(inside), y, each, colours::text, font);
+    front.text(left + front.px(inside), y, each, palette.text, font);
     y += line;
   }
 }

@@ -23,8 +23,8 @@ ImU32 colour_of_difference(const ComparedValue& value) {
   const auto by = value.difference();
   const double size = std::abs(value.relative().value_or(by.value_or(0)));
   return by && *by != 0 && size >= (value.unit == ComparedValue::Unit::share ? 5e-4 : least_marked)
-             ? colours::text
-             : colours::text_faint;
+             ? palette.text
+             : palette.text_faint;
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
   const auto row = [&](const std::string& name, const std::string& a, const std::string& b,
                        ImU32 colour) {
     painter.text(inside.left, y, painter.fitted(name, look.small, column - painter.px(gap) / 2),
-                 colours::text_dim, look.small);
+                 palette.text_dim, look.small);
     float x = inside.left + column;
     const float width = (inside.width() - column) / 2;
     for (const std::string& each : {a, b}) {
@@ -51,7 +51,7 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
     }
     y += line;
   };
-  row("", "A", "B", colours::text_faint);
+  row("", "A", "B", palette.text_faint);
   // Below the table, lists the equal entries, and names what the traces do not contain.
   std::string same = found.same.empty() ? "Nothing else is known to be the same." : "The same: ";
   for (std::size_t i = 0; i < found.same.size(); ++i)
@@ -73,7 +73,7 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
     const Rect at{inside.left, y, inside.right, y + line};
     if (i + 1 == most && i + 1 < found.different.size()) {
       painter.text(inside.left, y, fmt::format("and {} more", found.different.size() - i),
-                   colours::accent, look.small);
+                   palette.accent, look.small);
       std::vector<std::string> rest;
       for (; i < found.different.size(); ++i) rest.push_back(full(found.different[i]));
       tip(painter, at, rest);
@@ -82,14 +82,14 @@ void ComparisonView::draw_configurations(const Painter& painter, const Rect& car
     }
     const ConfigurationEntry& each = found.different[i];
     tip(painter, at, {full(each)});
-    row(each.name, each.a.empty() ? none : each.a, each.b.empty() ? none : each.b, colours::text);
+    row(each.name, each.a.empty() ? none : each.a, each.b.empty() ? none : each.b, palette.text);
   }
   if (found.different.empty()) {
-    painter.text(inside.left, y, "nothing that the headers record", colours::text, look.small);
+    painter.text(inside.left, y, "nothing that the headers record", palette.text, look.small);
     y += line;
   }
   paragraph(painter, {inside.left, y + painter.px(line_gap), inside.right, inside.bottom}, same,
-            colours::text_faint);
+            palette.text_faint);
 }
 
 void ComparisonView::draw_values(const Painter& painter, const Rect& card,
@@ -141,7 +141,7 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
     painter.text(ends[column], at, rows[row][column], colour, look.small, Align::right);
   };
   float y = inside.top;
-  for (std::size_t i = 0; i < columns; ++i) cell(0, i, y, colours::text_faint);
+  for (std::size_t i = 0; i < columns; ++i) cell(0, i, y, palette.text_faint);
   for (std::size_t row = 1; row < rows.size(); ++row) {
     const ComparedValue& value = values[row - 1];
     y += line;
@@ -149,9 +149,9 @@ void ComparisonView::draw_values(const Painter& painter, const Rect& card,
     const float indent = value.part ? painter.px(gap) : 0;
     painter.text(inside.left + indent, y,
                  painter.fitted(value.name, look.small, end - inside.left - indent),
-                 value.part ? colours::text_faint : colours::text_dim, look.small);
+                 value.part ? palette.text_faint : palette.text_dim, look.small);
     for (std::size_t i = 0; i < 2; ++i)
-      cell(row, i, y, value.part ? colours::text_dim : colours::text);
+      cell(row, i, y, value.part ? palette.text_dim : palette.text);
     for (std::size_t i = 2; i < columns; ++i) cell(row, i, y, colour_of_difference(value));
   }
 }
@@ -196,7 +196,7 @@ void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
     painter.text(column.right, at, words, colour, look.small, Align::right);
   };
   float y = inside.top;
-  for (const Column& column : columns) cell(column, y, column.name, colours::text_faint);
+  for (const Column& column : columns) cell(column, y, column.name, palette.text_faint);
   y += line;
   double top = 0;
   for (const ComparedRank& rank : ranks)
@@ -211,7 +211,7 @@ void ComparisonView::draw_ranks(const Painter& painter, const Rect& card,
   for (std::size_t i = first; i < first + shown; ++i) {
     const ComparedRank& rank = ranks[i];
     painter.text(inside.left, y, fmt::format("rank {}", rank.rank),
-                 rank.marked() ? colours::accent : colours::text_dim, look.small);
+                 rank.marked() ? palette.accent : palette.text_dim, look.small);
     for (const Column& column : columns)
       cell(column, y, brief_words(rank.*column.value), colour_of_difference(rank.*column.value));
     std::vector<std::string> lines;
@@ -255,7 +255,7 @@ void ComparisonView::draw_sentences(const Painter& painter, const Rect& card,
                         sentence.claim == Claim::changed_rank ||
                         sentence.claim == Claim::weight_gradients;
     inside.top =
-        paragraph(painter, inside, sentence.text, detail ? colours::text_dim : colours::text, font);
+        paragraph(painter, inside, sentence.text, detail ? palette.text_dim : palette.text, font);
     inside.top += painter.px(2 * line_gap);
   }
 }

@@ -26,12 +26,12 @@ float badge(const Painter& painter, float x, float middle, Side side) {
   const Rect box{x, middle - half, x + 2 * half, middle + half};
   const bool solid = side == Side::b;
   if (solid) {
-    painter.fill(box, colours::text, painter.px(4));
+    painter.fill(box, palette.text, painter.px(4));
   } else {
-    painter.frame(box, colours::text, painter.px(4), painter.px(1.5f));
+    painter.frame(box, palette.text, painter.px(4), painter.px(1.5f));
   }
   painter.text((box.left + box.right) / 2, middle - size_of(look.bold) / 2, letter_of(side),
-               solid ? colours::background : colours::text, look.bold, Align::centre);
+               solid ? palette.background : palette.text, look.bold, Align::centre);
   return 2 * half;
 }
 
@@ -39,8 +39,8 @@ float badge(const Painter& painter, float x, float middle, Side side) {
 
 bool ComparisonView::draw_bar(const Painter& painter, const Rect& rect, ComparedRuns& runs) const {
   const Look& look = painter.look();
-  painter.fill(rect, colours::panel);
-  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, colours::panel_edge);
+  painter.fill(rect, palette.panel);
+  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, palette.panel_edge);
   const float middle = (rect.top + rect.bottom) / 2;
   const std::string layout = "V  One run at a time";
   const std::string exchange = runs.alternates()
@@ -59,20 +59,20 @@ bool ComparisonView::draw_bar(const Painter& painter, const Rect& rect, Compared
   for (const Side side : both_sides) {
     const RunInfo& run = runs.model(side).timeline.run();
     if (side == Side::b)
-      x += painter.text(x, middle - size_of(look.body) / 2, "compared with", colours::text_dim,
+      x += painter.text(x, middle - size_of(look.body) / 2, "compared with", palette.text_dim,
                         look.body) +
            painter.px(gap);
     x += badge(painter, x, middle, side) + painter.px(gap) / 2;
     const std::string name =
         painter.fitted(run.lesson.empty() ? runs.model(side).source.name : run.lesson, look.large,
                        (right - rect.left) / 4);
-    x += painter.text(x, middle - size_of(look.large) / 2, name, colours::text, look.large) +
+    x += painter.text(x, middle - size_of(look.large) / 2, name, palette.text, look.large) +
          painter.px(gap);
   }
   const float pill_top = middle - (size_of(look.small) + painter.px(7)) / 2;
   const float warning = painter.text_width(runs.warning(), look.small) + painter.px(2 * gap);
   if (!runs.warning().empty() && x + warning <= right) {
-    painter.pill(x, pill_top, runs.warning(), colours::trouble, true);
+    painter.pill(x, pill_top, runs.warning(), palette.trouble, true);
     return true;
   }
   const std::string clock = clock_words(runs.model(Side::a).timeline.run());
@@ -80,17 +80,17 @@ bool ComparisonView::draw_bar(const Painter& painter, const Rect& rect, Compared
       x + painter.text_width(clock, look.small) + painter.px(2 * gap) > right)
     return runs.warning().empty();
   const bool wall = runs.model(Side::a).timeline.run().clock == "wall";
-  painter.pill(x, pill_top, clock, wall ? colours::wall_clock : colours::modelled_clock, false);
+  painter.pill(x, pill_top, clock, wall ? palette.wall_clock : palette.modelled_clock, false);
   return runs.warning().empty();
 }
 
 void ComparisonView::draw_warning(const Painter& painter, const Rect& rect,
                                   const ComparedRuns& runs) const {
   const Look& look = painter.look();
-  painter.fill(rect, faded(colours::trouble, 0.18f));
+  painter.fill(rect, faded(palette.trouble, 0.18f));
   painter.text(rect.left + painter.px(edge), (rect.top + rect.bottom - size_of(look.bold)) / 2,
                painter.fitted(runs.warning(), look.bold, rect.width() - painter.px(2 * edge)),
-               colours::trouble, look.bold);
+               palette.trouble, look.bold);
 }
 
 void ComparisonView::draw_head(const Painter& painter, const Rect& rect, ComparedRuns& runs,
@@ -105,11 +105,11 @@ void ComparisonView::draw_head(const Painter& painter, const Rect& rect, Compare
   const std::string& schedule = timeline.prediction(metrics.step).schedule;
   const std::string name = schedule.empty() ? timeline.run().lesson : schedule;
   x += painter.text(x, middle - size_of(look.bold) / 2,
-                    painter.fitted(name, look.bold, painter.px(200)), colours::text, look.bold) +
+                    painter.fitted(name, look.bold, painter.px(200)), palette.text, look.bold) +
        painter.px(gap);
   ButtonRow row{painter, rect, x};
   if (row.button("<", false, "an earlier step of this run")) runs.go_by_steps(side, -1);
-  row.text(fmt::format("step {}", metrics.step), colours::text);
+  row.text(fmt::format("step {}", metrics.step), palette.text);
   if (row.button(">", false, "a later step of this run")) runs.go_by_steps(side, 1);
   ImGui::PopID();
 
@@ -120,8 +120,8 @@ void ComparisonView::draw_head(const Painter& painter, const Rect& rect, Compare
     facts += fmt::format("   peak memory {} on rank {}", bytes_words(*most->memory), most->rank);
   if (runs.configurations().clocks_differ) facts += "   " + clock_words(timeline.run());
   painter.text(rect.right - painter.px(edge), middle - size_of(look.small) / 2,
-               painter.fitted(facts, look.small, 0.6f * rect.width()), colours::text_dim,
-               look.small, Align::right);
+               painter.fitted(facts, look.small, 0.6f * rect.width()), palette.text_dim, look.small,
+               Align::right);
 }
 
 void ComparisonView::draw_letter(const Painter& painter, const Rect& card, Side side) const {

@@ -67,8 +67,8 @@ std::vector<RangeColumn> range_columns(const RangeStatistics& range, std::size_t
 
 ImU32 mark_of(const Finding& finding) {
   if (finding.piece) return colour_of(finding.piece->part);
-  if (finding.kind == Finding::Kind::idle) return colours::text_faint;
-  if (finding.span.category == Category::wait) return colours::trouble;
+  if (finding.kind == Finding::Kind::idle) return palette.text_faint;
+  if (finding.span.category == Category::wait) return palette.trouble;
   return colour_of(finding.span.category);
 }
 
@@ -82,7 +82,7 @@ void DetailsView::draw_ranks(const Painter& painter, const Rect& inside,
     painter.text(inside.left, inside.top,
                  painter.fitted("too many spans to add up; select a shorter range", look.small,
                                 inside.width()),
-                 colours::text_dim, look.small);
+                 palette.text_dim, look.small);
     return;
   }
   const float first = painter.px(52), last = painter.px(78);
@@ -101,16 +101,16 @@ void DetailsView::draw_ranks(const Painter& painter, const Rect& inside,
   };
   for (std::size_t i = 0; i < columns.size(); ++i)
     cell(i, painter.fitted(columns[i].name, look.small, column - painter.px(4)),
-         colours::text_faint);
-  cell(columns.size(), "sent", colours::text_faint);
+         palette.text_faint);
+  cell(columns.size(), "sent", palette.text_faint);
   const auto row = [&](const std::string& name, const RankStatistics& rank, double ranks) {
     y += line;
-    painter.text(inside.left, y, name, colours::text, look.small);
+    painter.text(inside.left, y, name, palette.text, look.small);
     const double length = static_cast<double>(range.length()) * ranks;
     for (std::size_t i = 0; i < columns.size(); ++i)
       cell(i, length > 0 ? percent_words(static_cast<double>(columns[i].time(rank)) / length) : "-",
-           colours::text_dim);
-    cell(columns.size(), bytes_words(rank.sent), colours::text_dim);
+           palette.text_dim);
+    cell(columns.size(), bytes_words(rank.sent), palette.text_dim);
   };
   RankStatistics sum;
   for (const RankStatistics& each : range.ranks) {
@@ -125,7 +125,7 @@ void DetailsView::draw_ranks(const Painter& painter, const Rect& inside,
       painter.text(inside.left, y + line,
                    painter.fitted(fmt::format("and {} more; the exported CSV has all ranks", left),
                                   look.small, inside.width()),
-                   colours::text_faint, look.small);
+                   palette.text_faint, look.small);
       break;
     }
     row(fmt::format("rank {}", range.ranks[i].rank), range.ranks[i], 1);
@@ -153,13 +153,13 @@ void DetailsView::draw_selection(const Painter& painter, const Rect& card, Model
   const Rect inside = painter.card(card, lines.front(), "Esc clears");
   float y = inside.top;
   for (std::size_t i = 1; i < lines.size(); ++i) {
-    text_with_links(painter, inside.left, y, lines[i], colours::text_dim, look.small,
+    text_with_links(painter, inside.left, y, lines[i], palette.text_dim, look.small,
                     model.view.wanted_rank);
     y += size_of(look.small) + painter.px(line_gap);
   }
   if (!model.chain.chain) return;
   painter.text(inside.left, y + painter.px(line_gap), chain_words(*model.chain.chain),
-               colours::text_dim, look.small);
+               palette.text_dim, look.small);
 }
 
 void DetailsView::draw_tooltip(const Painter& painter, Model& model) const {

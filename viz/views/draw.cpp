@@ -39,7 +39,7 @@ void Painter::idle(const Rect& rect, ImU32 colour, Hatch lines) const {
 }
 
 void Painter::idle_fill(const Rect& rect, ImU32 colour, float opacity) const {
-  fill(rect, faded(mixed(colours::lane, colour, idle_fill_share), opacity));
+  fill(rect, faded(mixed(palette.lane, colour, idle_fill_share), opacity));
 }
 
 void Painter::idle_hatch(const Rect& rect, ImU32 colour, float opacity, Hatch lines) const {
@@ -122,15 +122,15 @@ std::string Painter::clauses_that_fit(std::string_view text, ImFont* font, float
 }
 
 Rect Painter::card(const Rect& rect, std::string_view title, std::string_view note) const {
-  fill(rect, colours::panel, px(card_rounding));
-  frame(rect, colours::panel_edge, px(card_rounding));
+  fill(rect, palette.panel, px(card_rounding));
+  frame(rect, palette.panel_edge, px(card_rounding));
   const float top = rect.top + px(card_padding) * 0.75f;
   const float width = rect.width() - 2 * px(card_padding);
   const float taken = text(rect.left + px(card_padding), top, fitted(title, look_.bold, width),
-                           colours::text, look_.bold);
+                           palette.text, look_.bold);
   const std::string rest = clauses_that_fit(note, look_.small, width - taken - px(card_padding));
   text(rect.right - px(card_padding), top + size_of(look_.bold) - size_of(look_.small), rest,
-       colours::text_faint, look_.small, Align::right);
+       palette.text_faint, look_.small, Align::right);
   Rect inside = rect.inset(px(card_padding));
   inside.top = top + size_of(look_.bold) + px(8);
   return inside;
@@ -141,7 +141,7 @@ float Painter::pill(float x, float y, std::string_view words, ImU32 colour, bool
   const float width = text_width(words, font) + px(16);
   const Rect rect{x, y, x + width, y + size_of(font) + px(7)};
   fill(rect, filled ? colour : faded(colour, pill_share), rect.height() / 2);
-  text(x + px(8), y + px(3), words, filled ? colours::text_on_accent : colour, font);
+  text(x + px(8), y + px(3), words, filled ? palette.text_on_accent : colour, font);
   return width;
 }
 
@@ -156,11 +156,11 @@ void tip(const Painter& painter, const Rect& row, const std::vector<std::string>
       0.0f, std::min(row.left, ImGui::GetIO().DisplaySize.x - width - front.px(2 * tip_gap)));
   const float top = row.top - line * static_cast<float>(lines.size()) - front.px(tip_gap);
   const Rect box{left, top, left + width + front.px(2 * tip_gap), row.top - front.px(tip_line_gap)};
-  front.fill(box, colours::tip, front.px(4));
-  front.frame(box, colours::tip_edge, front.px(4));
+  front.fill(box, palette.tip, front.px(4));
+  front.frame(box, palette.tip_edge, front.px(4));
   for (std::size_t i = 0; i < lines.size(); ++i)
     front.text(left + front.px(tip_gap),
-               top + front.px(tip_line_gap) + line * static_cast<float>(i), lines[i], colours::text,
+               top + front.px(tip_line_gap) + line * static_cast<float>(i), lines[i], palette.text,
                look.small);
 }
 

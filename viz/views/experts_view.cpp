@@ -81,14 +81,14 @@ void ExpertsView::draw(const Painter& painter, const Rect& rect, Model& model) {
   if (load_.layers.empty()) {
     painter.text(inside.left, inside.top,
                  load_.step < 0 ? "no step is complete yet" : "no tokens counted in this step",
-                 colours::text_faint, look.body);
+                 palette.text_faint, look.body);
     return;
   }
   const float line = size_of(look.small) + painter.px(3);
   const float words_height = words_lines * (size_of(look.small) + painter.px(2));
   const float bottom = std::max(inside.bottom - words_height - line - painter.px(4),
                                 inside.top + line + least_chart * inside.height());
-  painter.text(inside.left, inside.top, "tokens", colours::text_dim, look.small);
+  painter.text(inside.left, inside.top, "tokens", palette.text_dim, look.small);
   plot_ = {inside.left + painter.px(numbers_width), inside.top + line, inside.right, bottom};
   arrange(painter, only);
   const auto hovered = draw_bars(painter);
@@ -107,7 +107,7 @@ void ExpertsView::draw(const Painter& painter, const Rect& rect, Model& model) {
   explain(
       painter,
       {inside.left, plot_.bottom + line + painter.px(4), inside.right, rect.bottom - painter.px(4)},
-      explanation_, colours::text, &model.view.wanted_rank);
+      explanation_, palette.text, &model.view.wanted_rank);
   if (!hovered || load_.layers.size() < 2 || !ImGui::IsMouseClicked(ImGuiMouseButton_Left)) return;
   if (only)
     model.view.expert_layer.reset();
@@ -117,7 +117,7 @@ void ExpertsView::draw(const Painter& painter, const Rect& rect, Model& model) {
 
 std::optional<ExpertsView::Bar> ExpertsView::draw_bars(const Painter& painter) const {
   const ImVec2 mouse = ImGui::GetIO().MousePos;
-  painter.fill(plot_, colours::lane);
+  painter.fill(plot_, palette.lane);
   std::optional<Bar> hovered;
   for (const Group& group : groups_) {
     const LayerLoad& layer = load_.layers[group.layer];
@@ -130,18 +130,18 @@ std::optional<ExpertsView::Bar> ExpertsView::draw_bars(const Painter& painter) c
       const float chosen = y_of(static_cast<double>(layer.chosen(expert)));
       const bool is_busiest = expert == busiest && layer.imbalance() > 1;
       painter.fill({column.left, accepted, column.right, plot_.bottom},
-                   faded(colours::accent, is_busiest ? 1.0f : 0.55f));
-      painter.fill({column.left, chosen, column.right, accepted}, colours::trouble);
+                   faded(palette.accent, is_busiest ? 1.0f : 0.55f));
+      painter.fill({column.left, chosen, column.right, accepted}, palette.trouble);
       if (!plot_.contains(mouse) || mouse.x < left || mouse.x >= left + group.bar ||
           !ImGui::IsWindowHovered())
         continue;
       hovered = {group.layer, expert};
       painter.frame({column.left, std::min(chosen, plot_.bottom - 2), column.right, plot_.bottom},
-                    colours::highlight);
+                    palette.highlight);
     }
     const float mean = y_of(layer.mean());
     const float end = group.left + group.bar * static_cast<float>(layer.accepted.size());
-    painter.line(group.left, mean, end - gap, mean, colours::modelled_clock, painter.px(1.5f));
+    painter.line(group.left, mean, end - gap, mean, palette.modelled_clock, painter.px(1.5f));
   }
   return hovered;
 }
@@ -151,16 +151,16 @@ void ExpertsView::draw_axes(const Painter& painter, bool alone) const {
   const double spacing = std::max(round_spacing(static_cast<double>(highest_) / 4), 1.0);
   for (double at = 0; at <= headroom * static_cast<double>(highest_); at += spacing) {
     const float y = y_of(at);
-    painter.line(plot_.left, y, plot_.right, y, colours::grid);
+    painter.line(plot_.left, y, plot_.right, y, palette.grid);
     painter.text(plot_.left - painter.px(6), y - size_of(look.small) / 2, fmt::format("{:.0f}", at),
-                 colours::text_faint, look.small, Align::right);
+                 palette.text_faint, look.small, Align::right);
   }
   const float y = plot_.bottom + painter.px(3);
   float taken = 0;  // by the last name
   const auto name = [&](float middle, const std::string& words) {
     const float half = painter.text_width(words, look.small) / 2;
     if (middle - half < taken) return;
-    painter.text(middle, y, words, colours::text_faint, look.small, Align::centre);
+    painter.text(middle, y, words, palette.text_faint, look.small, Align::centre);
     taken = middle + half + painter.px(6);
   };
   for (const Group& group : groups_) {
@@ -179,7 +179,7 @@ void ExpertsView::draw_axes(const Painter& painter, bool alone) const {
                                [](std::int64_t count) { return count > 0; });
   });
   painter.text(plot_.right, plot_.top - size_of(look.small) - painter.px(3),
-               drops ? "line: the mean; red: dropped" : "line: the mean", colours::text_faint,
+               drops ? "line: the mean; red: dropped" : "line: the mean", palette.text_faint,
                look.small, Align::right);
 }
 

@@ -30,21 +30,21 @@ void ExportView::draw(const Look& look, ImVec2 size, Model& model) const {
   const float height = painter.px(3 * row_height + 2 * padding) + size_of(look.bold);
   const Rect card{(size.x - width) / 2, (size.y - height) / 2, (size.x + width) / 2,
                   (size.y + height) / 2};
-  painter.fill({0, 0, size.x, size.y}, faded(colours::background, 0.5f));
-  painter.fill(card, colours::tip, painter.px(6));
-  painter.frame(card, colours::text_faint, painter.px(6));
+  painter.fill({0, 0, size.x, size.y}, faded(palette.background, 0.5f));
+  painter.fill(card, palette.tip, painter.px(6));
+  painter.frame(card, palette.text_faint, painter.px(6));
   const float left = card.left + painter.px(padding);
   float y = card.top + painter.px(padding);
-  painter.text(left, y, "Export", colours::text, look.bold);
+  painter.text(left, y, "Export", palette.text, look.bold);
   y += size_of(look.bold) + painter.px(6);
   ButtonRow row{painter, {card.left, y, card.right, y + painter.px(row_height)}, left};
   for (const auto& [words, what] : choices)
     if (row.button(words, false, "")) view.wanted = what;
   y += painter.px(row_height + 6);
   const float room = card.width() - 2 * painter.px(padding);
-  painter.text(left, y, painter.fitted(where, look.small, room), colours::text_dim, look.small);
+  painter.text(left, y, painter.fitted(where, look.small, room), palette.text_dim, look.small);
   y += size_of(look.small) + painter.px(8);
-  painter.text(left, y, painter.fitted(view.exported, look.small, room), colours::text, look.small);
+  painter.text(left, y, painter.fitted(view.exported, look.small, room), palette.text, look.small);
   ImGui::End();
 }
 

@@ -186,24 +186,24 @@ void HelpView::draw(const Painter& painter, ImVec2 size, Place place) const {
   height *= shrink;
   const Rect card{(size.x - width) / 2, (size.y - height) / 2, (size.x + width) / 2,
                   (size.y + height) / 2};
-  painter.fill({0, 0, size.x, size.y}, faded(colours::background, 0.6f));
-  painter.fill(card, colours::tip, painter.px(6));
-  painter.frame(card, colours::text_faint, painter.px(6));
+  painter.fill({0, 0, size.x, size.y}, faded(palette.background, 0.6f));
+  painter.fill(card, palette.tip, painter.px(6));
+  painter.frame(card, palette.text_faint, painter.px(6));
   const auto text = [&](float x, float y, std::string_view words, ImU32 colour, ImFont* font) {
     painter.list()->AddText(font, shrink * size_of(font), {x, y}, colour, words.data(),
                             words.data() + words.size());
   };
   float left = card.left + shrink * painter.px(padding);
   const float top = card.top + shrink * painter.px(padding);
-  text(left, top, "Keys and mouse", colours::text, look.bold);
+  text(left, top, "Keys and mouse", palette.text, look.bold);
   for (const auto& column : columns) {
     float y = top + 2 * shrink * line;
     for (const HelpLine& each : column) {
-      if (each.title) text(left, y, each.title, colours::accent, look.small);
+      if (each.title) text(left, y, each.title, palette.accent, look.small);
       if (each.control) {
-        text(left, y, each.control->keys, colours::text, look.small);
+        text(left, y, each.control->keys, palette.text, look.small);
         text(left + shrink * (keys + painter.px(column_gap)), y, each.control->effect,
-             colours::text_dim, look.small);
+             palette.text_dim, look.small);
       }
       y += shrink * line;
     }

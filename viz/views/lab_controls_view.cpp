@@ -35,14 +35,14 @@ class Column {
     ImFont* font = painter_.look().small;
     if (started_) at_.y += painter_.px(heading_gap);
     started_ = true;
-    painter_.text(at_.x, at_.y, painter_.fitted(words, font, right_ - at_.x), colours::text_faint,
+    painter_.text(at_.x, at_.y, painter_.fitted(words, font, right_ - at_.x), palette.text_faint,
                   font);
     at_.y += size_of(font) + painter_.px(line_gap);
   }
   void note(const char* label, const std::string& value) {
     ImFont* font = painter_.look().small;
-    painter_.text(at_.x, at_.y, label, colours::text_dim, font);
-    painter_.text(right_, at_.y, value, colours::text, font, Align::right);
+    painter_.text(at_.x, at_.y, label, palette.text_dim, font);
+    painter_.text(right_, at_.y, value, palette.text, font, Align::right);
     at_.y += size_of(font) + painter_.px(line_gap);
   }
   void whole(const char* label, int& value, int least, int most, const std::string& words) {
@@ -126,7 +126,7 @@ bool draw_lab_controls(const Painter& painter, const Rect& rect, LabBench& lab, 
     take = ImGui::SmallButton("take the run's values");
   }
   if (!lab.note.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, colours::text_dim);
+    ImGui::PushStyleColor(ImGuiCol_Text, palette.text_dim);
     ImGui::PushTextWrapPos(0);
     ImGui::TextUnformatted(lab.note.c_str());
     ImGui::PopTextWrapPos();

@@ -60,7 +60,7 @@ void draw_actions(const Painter& painter, const Lanes& lanes, const Rect& lane,
       painter.line(box.left + 0.5f, box.top, box.left + 0.5f, box.bottom,
                    mixed(colour, IM_COL32_BLACK, 0.45f));
     if (named)
-      painter.text_in(box, std::to_string(actions[i].microbatch), colours::text_on_box,
+      painter.text_in(box, std::to_string(actions[i].microbatch), palette.text_on_box,
                       painter.look().small);
   }
 }
@@ -79,9 +79,9 @@ void draw_curve(const Painter& painter, const Lanes& lanes, const Rect& rect,
     const double within = limit > 0 ? std::min<double>(live, limit) : live;
     painter.fill({left, y(within), right, rect.bottom},
                  faded(colour_of(MemoryCategory::activations), 0.55f));
-    if (live > within) painter.fill({left, y(live), right, y(within)}, colours::trouble);
+    if (live > within) painter.fill({left, y(live), right, y(within)}, palette.trouble);
   }
-  if (limit > 0) painter.dashes(rect.left, rect.right, y(limit), colours::text_dim);
+  if (limit > 0) painter.dashes(rect.left, rect.right, y(limit), palette.text_dim);
 }
 
 void draw_tip(const Painter& painter, const Lanes& lanes, const LabDrawing& drawing, int rank,
@@ -122,10 +122,10 @@ void draw_lab_axis(const Painter& painter, const Rect& rect, Picoseconds end) {
       round_spacing(static_cast<double>(end) * static_cast<double>(painter.px(axis_mark) / width));
   for (double at = 0; at <= static_cast<double>(end); at += spacing) {
     const float x = left + width * static_cast<float>(at / static_cast<double>(end));
-    painter.line(x, rect.top, x, rect.bottom, colours::grid);
+    painter.line(x, rect.top, x, rect.bottom, palette.grid);
     const std::string words = axis_words(at, spacing);
     if (x + painter.px(3) + painter.text_width(words, look.small) <= rect.right)
-      painter.text(x + painter.px(3), rect.top, words, colours::text_dim, look.small);
+      painter.text(x + painter.px(3), rect.top, words, palette.text_dim, look.small);
   }
 }
 
@@ -139,18 +139,18 @@ void draw_lab_schedule(const Painter& painter, const Rect& rect, const LabDrawin
   for (int rank = 0; rank < result.schedule.ranks; ++rank) {
     const auto index = static_cast<std::size_t>(rank);
     const Rect lane = lanes.lane(painter, rank);
-    painter.fill(lane, colours::lane);
-    painter.hatch(lane, colours::idle_hatch);
+    painter.fill(lane, palette.lane);
+    painter.hatch(lane, palette.idle_hatch);
     if (rank % named == 0)
       painter.text(rect.left, (lane.top + lane.bottom - size_of(look.small)) / 2,
-                   fmt::format("rank {}", rank), colours::text_dim, look.small);
+                   fmt::format("rank {}", rank), palette.text_dim, look.small);
     const std::vector<Action>& actions = result.schedule.actions[index];
     Rect simulated = lane;
     if (drawing.observed) {
       simulated.bottom = lane.top + simulated_share * lane.height();
       const Rect observed{lane.left, simulated.bottom + 1, lane.right, lane.bottom};
       draw_actions(painter, lanes, observed, actions, drawing.observed->actions[index], false);
-      painter.line(lane.left, simulated.bottom, lane.right, simulated.bottom, colours::background);
+      painter.line(lane.left, simulated.bottom, lane.right, simulated.bottom, palette.background);
     }
     draw_actions(painter, lanes, simulated, actions, result.simulation.actions[index], true);
     const bool over = std::ranges::count(result.over_limit, rank) > 0;
@@ -160,7 +160,7 @@ void draw_lab_schedule(const Painter& painter, const Rect& rect, const LabDrawin
                  result.live[index], result.simulation.makespan, highest, drawing.memory_limit);
     else if (over)
       painter.fill({lane.left, lane.bottom - painter.px(over_line), lane.right, lane.bottom},
-                   colours::trouble);
+                   palette.trouble);
   }
   for (int rank = 0; rank < result.schedule.ranks; ++rank)
     if (const Rect lane = lanes.lane(painter, rank); lane.contains(ImGui::GetIO().MousePos))

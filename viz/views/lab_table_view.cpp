@@ -64,7 +64,7 @@ void draw_headings(const Painter& painter, const Columns& at, float y) {
     painter.text(
         left, y,
         painter.fitted(words, painter.look().small, std::min(right, at.end) - left - painter.px(6)),
-        colours::text_dim, painter.look().small);
+        palette.text_dim, painter.look().small);
   };
   cell(at.name, at.chunks, headings[0]);
   cell(at.chunks, at.simulated, headings[1]);
@@ -83,21 +83,21 @@ void draw_row(const Painter& painter, const Columns& at, float y, const LabRow& 
   };
   const std::string name{row.known->name};
   if (!row.result) {
-    cell(at.name, at.chunks, name, colours::text_dim);
-    if (row.searching) return cell(at.chunks, at.end, "searching ...", colours::text_dim);
-    return cell(at.chunks, at.end, "does not run here: " + row.fit.refusal, colours::text_dim);
+    cell(at.name, at.chunks, name, palette.text_dim);
+    if (row.searching) return cell(at.chunks, at.end, "searching ...", palette.text_dim);
+    return cell(at.chunks, at.end, "does not run here: " + row.fit.refusal, palette.text_dim);
   }
   const LabResult& result = *row.result;
   const auto words = words_of(row);
-  cell(at.name, at.chunks, words[0], best ? colours::live : colours::text);
-  cell(at.chunks, at.simulated, words[1], colours::text_dim);
-  cell(at.simulated, at.formula, words[2], colours::text);
+  cell(at.name, at.chunks, words[0], best ? palette.live : palette.text);
+  cell(at.chunks, at.simulated, words[1], palette.text_dim);
+  cell(at.simulated, at.formula, words[2], palette.text);
   cell(at.formula, at.step,
        result.formula ? fmt::format("{}   {}", percent_words(*result.formula), result.formula_words)
                       : "none for these times and this size",
-       colours::text_dim);
-  cell(at.step, at.peak, words[3], best ? colours::live : colours::text);
-  cell(at.peak, at.end, words[4], result.over_limit.empty() ? colours::text : colours::trouble);
+       palette.text_dim);
+  cell(at.step, at.peak, words[3], best ? palette.live : palette.text);
+  cell(at.peak, at.end, words[4], result.over_limit.empty() ? palette.text : palette.trouble);
 }
 
 /// Shows the formulas in a tooltip, since a row may be too narrow for them.

@@ -126,13 +126,13 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
     const auto& timed = simulation.actions[static_cast<std::size_t>(rank)];
     Rect lane{left, rect.top + row * static_cast<float>(rank), rect.right, 0};
     lane.bottom = lane.top + row - painter.px(row_gap);
-    painter.fill(lane, colours::lane);
-    painter.hatch(lane, colours::idle_hatch);
+    painter.fill(lane, palette.lane);
+    painter.hatch(lane, palette.idle_hatch);
     // If rows are thinner than their names, label only every second or fourth row.
     if (rank % named == 0) {
       painter.text(rect.left, (lane.top + lane.bottom - size_of(look.small)) / 2,
                    painter.fitted(row_words(schedule, rank), look.small, left - rect.left),
-                   colours::text_dim, look.small);
+                   palette.text_dim, look.small);
     }
     for (std::size_t i = 0; i < actions.size(); ++i) {
       Rect box = lane;
@@ -145,7 +145,7 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
         painter.line(box.left + 0.5f, box.top, box.left + 0.5f, box.bottom,
                      mixed(colour, IM_COL32_BLACK, 0.45f));
       }
-      painter.text_in(box, std::to_string(actions[i].microbatch), colours::text_on_box, look.small);
+      painter.text_in(box, std::to_string(actions[i].microbatch), palette.text_on_box, look.small);
     }
   }
 }
@@ -153,23 +153,23 @@ void LabView::draw_schedule(const Painter& painter, const Rect& rect) const {
 void LabView::draw_verdict(const Painter& painter, const Rect& rect) const {
   const Look& look = painter.look();
   float x = rect.left;
-  x += painter.text(x, rect.top, bubble_words(question_, *answer_), colours::text, look.small);
+  x += painter.text(x, rect.top, bubble_words(question_, *answer_), palette.text, look.small);
   const std::string formula = answer_->formula
                                   ? fmt::format("equal stages, free messages: {} = {}",
                                                 answer_->words, percent_words(*answer_->formula))
                                   : "no formula for these times";
   painter.text(x + painter.px(10), rect.top,
                painter.fitted(formula, look.small, rect.right - x - painter.px(10)),
-               colours::text_dim, look.small);
+               palette.text_dim, look.small);
   const float second = rect.top + size_of(look.small) + painter.px(4);
   if (const std::string limits = limit_words(question_); !limits.empty()) {
     painter.text(rect.left, second, painter.fitted(limits, look.small, rect.width()),
-                 colours::trouble, look.small);
+                 palette.trouble, look.small);
     return;
   }
   painter.text(rect.left, second,
                painter.fitted(verdict_words(question_, *answer_), look.small, rect.width()),
-               colours::text_dim, look.small);
+               palette.text_dim, look.small);
 }
 
 }  // namespace lockstep::viz

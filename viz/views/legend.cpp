@@ -28,20 +28,20 @@ std::vector<LegendEntry> legend_of(const Model& model, const std::vector<std::st
                                    const Model* compared) {
   const bool splits = splits_backward(model.timeline);
   const bool other_splits = compared ? splits_backward(compared->timeline) : splits;
-  std::vector<LegendEntry> legend{{.name = "forward", .colour = colours::forward}};
-  if (!splits || !other_splits) legend.push_back({.name = "backward", .colour = colours::backward});
+  std::vector<LegendEntry> legend{{.name = "forward", .colour = palette.forward}};
+  if (!splits || !other_splits) legend.push_back({.name = "backward", .colour = palette.backward});
   if (splits || other_splits) {
-    legend.push_back({.name = "input gradient", .colour = colours::backward_input});
-    legend.push_back({.name = "weight gradient", .colour = colours::backward_weight});
+    legend.push_back({.name = "input gradient", .colour = palette.backward_input});
+    legend.push_back({.name = "weight gradient", .colour = palette.backward_weight});
   }
-  legend.push_back({.name = "optimizer", .colour = colours::optimizer});
-  legend.push_back({.name = "communication", .colour = colours::communication});
+  legend.push_back({.name = "optimizer", .colour = palette.optimizer});
+  legend.push_back({.name = "communication", .colour = palette.communication});
   const auto add_causes = [&](const char* heading, std::initializer_list<StepPart> parts,
                               bool own) {
     for (const StepPart part : parts)
       legend.push_back({.heading = part == *parts.begin() ? heading : "",
                         .name = name_of(part),
-                        .colour = own ? colour_of(part) : colours::text_dim,
+                        .colour = own ? colour_of(part) : palette.text_dim,
                         .hatch = hatch_of(part)});
   };
   if (!axes.empty()) {

@@ -75,7 +75,7 @@ void edit(FlagControl& control) {
 void draw_lesson_buttons(const Painter& painter, const Rect& rect, LabBench& lab, bool piped) {
   LessonLauncher& launcher = lab.launcher;
   ButtonRow row{painter, rect, rect.left};
-  if (piped) return row.text("a viewer that reads a pipe starts no lessons", colours::text_dim);
+  if (piped) return row.text("a viewer that reads a pipe starts no lessons", palette.text_dim);
   if (launcher.running()) {
     if (row.button("Stop", false, "as Ctrl-C does")) launcher.stop();
     if (row.button("Restart", false, "stop it, and start it with these flags"))
@@ -88,7 +88,7 @@ void draw_lesson_buttons(const Painter& painter, const Rect& rect, LabBench& lab
   const std::string& words = launcher.words().empty() ? launcher.command() : launcher.words();
   painter.text(left, (rect.top + rect.bottom - size_of(painter.look().small)) / 2,
                painter.fitted(words, painter.look().small, rect.right - left),
-               launcher.failed() ? colours::trouble : colours::text_dim, painter.look().small);
+               launcher.failed() ? palette.trouble : palette.text_dim, painter.look().small);
 }
 
 void LessonsView::draw(const Painter& painter, const Rect& rect, LabBench& lab, bool piped) {
@@ -98,7 +98,7 @@ void LessonsView::draw(const Painter& painter, const Rect& rect, LabBench& lab, 
   if (launcher.lessons().empty()) {
     paragraph(painter, {rect.left, top, rect.right, rect.bottom},
               "No lesson is built beside this viewer; ./lockstep lesson 9 builds one and runs it.",
-              colours::text_dim);
+              palette.text_dim);
     return;
   }
   begin_area(painter, "##lessons", {rect.left, top, rect.right, rect.bottom});
@@ -118,9 +118,9 @@ void LessonsView::draw(const Painter& painter, const Rect& rect, LabBench& lab, 
 void LessonsView::draw_flags(LabBench& lab) {
   std::vector<FlagControl>& controls = lab.launcher.controls();
   const float names = ImGui::GetContentRegionAvail().x * 0.42f;
-  ImGui::PushStyleColor(ImGuiCol_Header, colours::step_odd);
-  ImGui::PushStyleColor(ImGuiCol_HeaderHovered, colours::button_hovered);
-  ImGui::PushStyleColor(ImGuiCol_HeaderActive, colours::button_active);
+  ImGui::PushStyleColor(ImGuiCol_Header, palette.step_odd);
+  ImGui::PushStyleColor(ImGuiCol_HeaderHovered, palette.button_hovered);
+  ImGui::PushStyleColor(ImGuiCol_HeaderActive, palette.button_active);
   for (const std::string& group : groups_of(controls)) {
     // Users look first for the lesson's own flags and those of the training.
     const bool open = group == own_group || group == "Training";
@@ -129,7 +129,7 @@ void LessonsView::draw_flags(LabBench& lab) {
     for (FlagControl& each : controls) {
       if (each.group != group) continue;
       ImGui::PushID(each.flag.c_str());
-      ImGui::PushStyleColor(ImGuiCol_Text, each.changed() ? colours::accent : colours::text);
+      ImGui::PushStyleColor(ImGuiCol_Text, each.changed() ? palette.accent : palette.text);
       ImGui::AlignTextToFramePadding();
       ImGui::TextUnformatted(each.flag.c_str());
       ImGui::PopStyleColor();

@@ -19,7 +19,7 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
   const Rect inside = painter.card(rect, info_of(Panel::loss).name,
                                    points.empty() ? "" : fmt::format("{} steps", points.size()));
   if (points.empty()) {
-    painter.text(inside.left, inside.top, "none reported yet", colours::text_faint, look.body);
+    painter.text(inside.left, inside.top, "none reported yet", palette.text_faint, look.body);
     return;
   }
   const auto [low, high] =
@@ -27,12 +27,12 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
                           [](const LossPoint& a, const LossPoint& b) { return a.loss < b.loss; });
   const float number =
       painter.text(inside.left, inside.top - painter.px(4),
-                   fmt::format("{:.3f}", points.back().loss), colours::text, look.large);
+                   fmt::format("{:.3f}", points.back().loss), palette.text, look.large);
   const std::string from = fmt::format("from {:.3f}", points.front().loss);
   const float from_left = inside.left + number + painter.px(10);
   if (from_left + painter.text_width(from, look.small) <= inside.right)
     painter.text(from_left, inside.top + size_of(look.large) - size_of(look.small) - painter.px(7),
-                 from, colours::text_dim, look.small);
+                 from, palette.text_dim, look.small);
   const Rect plot{inside.left + painter.px(axis_width),
                   inside.top + size_of(look.large) + painter.px(10), inside.right - painter.px(4),
                   inside.bottom - size_of(look.small) - painter.px(4)};
@@ -44,11 +44,11 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
   };
   for (const double mark : {low->loss, (low->loss + high->loss) / 2, high->loss}) {
     const float y = y_of(mark);
-    painter.line(plot.left, y, plot.right, y, colours::grid);
+    painter.line(plot.left, y, plot.right, y, palette.grid);
     painter.text(plot.left - painter.px(6), y - size_of(look.small) / 2,
-                 fmt::format("{:.2f}", mark), colours::text_faint, look.small, Align::right);
+                 fmt::format("{:.2f}", mark), palette.text_faint, look.small, Align::right);
   }
-  painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
+  painter.line(plot.left, plot.bottom, plot.right, plot.bottom, palette.panel_edge);
   const float count = static_cast<float>(std::max<std::size_t>(points.size() - 1, 1));
   // Draws at most one point per pixel (the first), and always the last point.
   std::vector<ImVec2> curve;
@@ -57,20 +57,20 @@ void LossView::draw(const Painter& painter, const Rect& rect, const Model& model
     if (!curve.empty() && i + 1 < points.size() && at.x - curve.back().x < 1) continue;
     curve.push_back(at);
   }
-  painter.list()->AddPolyline(curve.data(), static_cast<int>(curve.size()), colours::accent, 0,
+  painter.list()->AddPolyline(curve.data(), static_cast<int>(curve.size()), palette.accent, 0,
                               painter.px(2));
   if (points.size() <= dots_up_to) {
     for (const ImVec2& at : curve) {
-      painter.list()->AddCircleFilled(at, painter.px(2.5f), colours::accent, 10);
+      painter.list()->AddCircleFilled(at, painter.px(2.5f), palette.accent, 10);
     }
   }
   const float y = plot.bottom + painter.px(3);
   const float last = painter.text(plot.right, y, std::to_string(points.size() - 1),
-                                  colours::text_faint, look.small, Align::right);
+                                  palette.text_faint, look.small, Align::right);
   for (const char* first : {"step 0", "0"}) {
     if (plot.left + painter.text_width(first, look.small) + painter.px(6) > plot.right - last)
       continue;
-    painter.text(plot.left, y, first, colours::text_faint, look.small);
+    painter.text(plot.left, y, first, palette.text_faint, look.small);
     break;
   }
 }

@@ -74,7 +74,7 @@ void MemoryView::draw(const Painter& painter, const Rect& rect, Model& model) {
     top = std::max(top, static_cast<double>(rank->highest_total));
   }
   if (top <= 0) {
-    painter.text(inside.left, inside.top, "none reported yet", colours::text_faint, look.body);
+    painter.text(inside.left, inside.top, "none reported yet", palette.text_faint, look.body);
     return;
   }
   const float fitting = inside.height() / static_cast<float>(ranks.size());
@@ -112,7 +112,7 @@ void MemoryView::look_under_cursor(const Painter& painter, const Rect& row,
 void MemoryView::draw_tooltip(const Painter& painter) const {
   if (!tip_.empty())
     draw_tip(painter, tip_row_.top - painter.px(row_gap), tip_row_.bottom + painter.px(row_gap),
-             tip_, colours::highlight);
+             tip_, palette.highlight);
 }
 
 void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankTimeline& rank,
@@ -120,9 +120,9 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
                            int most, const Peak& peak) const {
   const Look& look = painter.look();
   const float middle = (rect.top + rect.bottom - size_of(look.small)) / 2;
-  painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), colours::text_dim, look.small);
+  painter.text(rect.left, middle, fmt::format("rank {}", rank.rank), palette.text_dim, look.small);
   const Rect plot = plot_of(painter, rect);
-  painter.fill(plot, colours::lane);
+  painter.fill(plot, palette.lane);
   const std::size_t count = whole_number(plot.width() / column_width);
   const std::vector<MemoryColumn> columns = memory_columns(rank, window, count);
   const float scale = plot.height() / static_cast<float>(top);
@@ -144,14 +144,14 @@ void MemoryView::draw_rank(const Painter& painter, const Rect& rect, const RankT
   if (in_flight) draw_in_flight(painter, plot, in_flight_columns(*in_flight, window, count), most);
   if (!rank.memory_peak) return;
   const float y = plot.bottom - static_cast<float>(rank.highest_total) * scale;
-  painter.dashes(plot.left, plot.right, y, faded(colours::highlight, 0.6f));
+  painter.dashes(plot.left, plot.right, y, faded(palette.highlight, 0.6f));
   const float line = size_of(look.small) + painter.px(1);
   const bool two_lines = peak.in_flight > 0 && rect.height() >= 2 * line;
   if (two_lines)
     painter.text(rect.right, middle + line / 2, fmt::format("{} in flight", peak.in_flight),
-                 colours::text_dim, look.small, Align::right);
+                 palette.text_dim, look.small, Align::right);
   painter.text(rect.right, two_lines ? middle - line / 2 : middle, bytes_words(peak.bytes),
-               colours::text, look.small, Align::right);
+               palette.text, look.small, Align::right);
 }
 
 void MemoryView::draw_in_flight(const Painter& painter, const Rect& plot,
@@ -168,9 +168,9 @@ void MemoryView::draw_in_flight(const Painter& painter, const Rect& plot,
     const float right = plot.left + column_width * static_cast<float>(next);
     if (columns[i] >= 0) {
       const float y = y_of(columns[i]);
-      painter.line(left, y, right, y, colours::text, thickness);
+      painter.line(left, y, right, y, palette.text, thickness);
       if (next < columns.size() && columns[next] >= 0)
-        painter.line(right, y, right, y_of(columns[next]), colours::text, thickness);
+        painter.line(right, y, right, y_of(columns[next]), palette.text, thickness);
     }
     i = next;
   }
@@ -190,7 +190,7 @@ float MemoryView::draw_legend(const Painter& painter, const Rect& rect, int most
     }
     const float y = top + size_of(look.small) / 2 - size / 2 + 1;
     painter.fill({x, y, x + size, y + size}, colour_of(category), painter.px(2));
-    painter.text(x + size + painter.px(4), top, name_of(category), colours::text_dim, look.small);
+    painter.text(x + size + painter.px(4), top, name_of(category), palette.text_dim, look.small);
     x += width + painter.px(8);
   }
   if (most_in_flight > 0) {
@@ -200,8 +200,8 @@ float MemoryView::draw_legend(const Painter& painter, const Rect& rect, int most
       top += size_of(look.small) + painter.px(3);
     }
     const float y = top + size_of(look.small) / 2 + 1;
-    painter.line(x, y, x + size, y, colours::text, painter.px(1.5f));
-    painter.text(x + size + painter.px(4), top, words, colours::text_dim, look.small);
+    painter.line(x, y, x + size, y, palette.text, painter.px(1.5f));
+    painter.text(x + size + painter.px(4), top, words, palette.text_dim, look.small);
   }
   return top + size_of(look.small);
 }

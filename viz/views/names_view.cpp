@@ -82,7 +82,7 @@ bool link(const Painter& painter, const Rect& rect, const std::string& words, Al
   ImFont* small = painter.look().small;
   const bool hovered = rect.contains(ImGui::GetIO().MousePos);
   const float x = align == Align::right ? rect.right : rect.left;
-  painter.text(x, rect.top, words, hovered ? colours::text : colours::accent, small, align);
+  painter.text(x, rect.top, words, hovered ? palette.text : palette.accent, small, align);
   return clicked;
 }
 
@@ -117,7 +117,7 @@ Rect NamesView::draw_tabs(const Painter& painter, const Rect& card, Model& model
   const std::string note =
       painter.text_width(whole, small) <= inside.right - left ? whole : duration_words(end - start);
   painter.text(inside.right, (tabs.top + tabs.bottom - size_of(small)) / 2,
-               painter.fitted(note, small, inside.right - left), colours::text_faint, small,
+               painter.fitted(note, small, inside.right - left), palette.text_faint, small,
                Align::right);
   return inside;
 }
@@ -146,7 +146,7 @@ std::optional<Finding> NamesView::draw(const Painter& painter, const Rect& card,
   if (!view.by_name) {
     if (view.computing())
       painter.text(inside.left, inside.top, "adding up the steps in the range ...",
-                   colours::text_dim, painter.look().small);
+                   palette.text_dim, painter.look().small);
     DetailsView::draw_ranks(painter, inside, *view.range);
     return {};
   }
@@ -181,7 +181,7 @@ void NamesView::draw_headings(const Painter& painter, const Rect& rect,
     const bool on = sort_ == column;
     const std::string text = on ? fmt::format("{} {}", title, reversed_ ? "^" : "v") : title;
     painter.text(is_name ? cell.left : cell.right, cell.top, text,
-                 on ? colours::text_dim : colours::text_faint, small,
+                 on ? palette.text_dim : palette.text_faint, small,
                  is_name ? Align::left : Align::right);
     if (is_clicked(cell, static_cast<int>(column))) {
       reversed_ = on && !reversed_;
@@ -238,7 +238,7 @@ std::optional<Finding> NamesView::draw_table(const Painter& painter, const Rect&
     if (chosen || hovered)
       painter.fill({row.left - painter.px(4), row.top - painter.px(2), row.right + painter.px(4),
                     row.bottom - painter.px(2)},
-                   faded(chosen ? colours::accent : colours::text_faint, chosen ? 0.25f : 0.15f),
+                   faded(chosen ? palette.accent : palette.text_faint, chosen ? 0.25f : 0.15f),
                    painter.px(3));
     const float size = painter.px(8), top = y + (size_of(small) - size) / 2 + 1;
     painter.fill({row.left, top, row.left + size, top + size}, colour_of(total.kind.category),
@@ -247,14 +247,14 @@ std::optional<Finding> NamesView::draw_table(const Painter& painter, const Rect&
     painter.text(
         name, y,
         painter.fitted(kind_and_rank(model.timeline, total.kind), small, name_right - name),
-        colours::text, small);
+        palette.text, small);
     const double share = share_of_time(total, view.range->range, ranks);
     for (std::size_t c = 0; c < columns.size(); ++c) {
       if (rights[c + 1] <= 0) continue;
       const std::string words = cell_words(total, columns[c].column, share);
       const auto duration = linked_duration(total, columns[c].column);
       if (!duration) {
-        painter.text(rights[c + 1], y, words, colours::text_dim, small, Align::right);
+        painter.text(rights[c + 1], y, words, palette.text_dim, small, Align::right);
         continue;
       }
       const Rect cell{rights[c + 1] - painter.text_width(words, small), y, rights[c + 1],
@@ -270,7 +270,7 @@ std::optional<Finding> NamesView::draw_table(const Painter& painter, const Rect&
   }
   if (rows_.empty())
     painter.text(rect.left, y, view.names.complete() ? "no spans in this range" : "counting ...",
-                 colours::text_dim, small);
+                 palette.text_dim, small);
   return jump;
 }
 
@@ -286,13 +286,13 @@ std::optional<Finding> NamesView::draw_histogram(const Painter& painter, const R
     painter.text(
         rect.left, rect.top,
         view.names.complete() ? "" : fmt::format("counting: {} names so far", rows_.size()),
-        colours::text_dim, small);
+        palette.text_dim, small);
     return {};
   }
   const std::string title =
       fmt::format("durations of {}{}", kind_and_rank(model.timeline, chosen->kind),
                   histogram.geometric() ? ", logarithmic" : "");
-  painter.text(rect.left, rect.top, painter.fitted(title, small, rect.width()), colours::text_dim,
+  painter.text(rect.left, rect.top, painter.fitted(title, small, rect.width()), palette.text_dim,
                small);
   const Rect plot{rect.left, rect.top + line, rect.right, rect.bottom - line};
   const std::int64_t most = std::max<std::int64_t>(std::ranges::max(counts), 1);
@@ -308,7 +308,7 @@ std::optional<Finding> NamesView::draw_histogram(const Painter& painter, const R
                    static_cast<float>(static_cast<double>(counts[i]) / static_cast<double>(most));
     if (counts[i] > 0) height = std::max(height, painter.px(least_bar));
     const bool hovered = column.contains(ImGui::GetIO().MousePos);
-    if (hovered) painter.fill(column, faded(colours::text_faint, 0.2f));
+    if (hovered) painter.fill(column, faded(palette.text_faint, 0.2f));
     painter.fill({left, plot.bottom - height, left + std::max(width - 1, 1.0f), plot.bottom},
                  faded(colour_of(chosen->kind.category), hovered ? 1 : 0.8f));
     if (counts[i] == 0) continue;
@@ -322,7 +322,7 @@ std::optional<Finding> NamesView::draw_histogram(const Painter& painter, const R
       jump = next_of_kind(model.timeline, {chosen->kind, view.range->range, shortest, longest},
                           model.selected);
   }
-  painter.line(plot.left, plot.bottom, plot.right, plot.bottom, colours::panel_edge);
+  painter.line(plot.left, plot.bottom, plot.right, plot.bottom, palette.panel_edge);
   const float y = plot.bottom + painter.px(3);
   const Picoseconds ends[] = {histogram.limits().front(), histogram.limits().back()};
   float room = plot.width();
@@ -339,7 +339,7 @@ std::optional<Finding> NamesView::draw_histogram(const Painter& painter, const R
   }
   const std::string highest = fmt::format("most: {}", most);
   if (painter.text_width(highest, small) <= room)
-    painter.text((plot.left + plot.right) / 2, y, highest, colours::text_faint, small,
+    painter.text((plot.left + plot.right) / 2, y, highest, palette.text_faint, small,
                  Align::centre);
   return jump;
 }

@@ -66,11 +66,11 @@ void OpenView::draw(const Look& look, ImVec2 size, Model& model) {
                             : std::min(painter.px(card_height), size.y - painter.px(padding));
   const Rect card{(size.x - width) / 2, (size.y - height) / 2, (size.x + width) / 2,
                   (size.y + height) / 2};
-  painter.fill({0, 0, size.x, size.y}, faded(colours::background, 0.6f));
-  painter.fill(card, colours::tip, painter.px(6));
-  painter.frame(card, colours::text_faint, painter.px(6));
+  painter.fill({0, 0, size.x, size.y}, faded(palette.background, 0.6f));
+  painter.fill(card, palette.tip, painter.px(6));
+  painter.frame(card, palette.text_faint, painter.px(6));
   Rect rest = card.inset(painter.px(padding));
-  painter.text(rest.left, rest.top, asks ? "Open what was dropped" : "Open a run", colours::text,
+  painter.text(rest.left, rest.top, asks ? "Open what was dropped" : "Open a run", palette.text,
                look.bold);
   rest.top += size_of(look.bold) + painter.px(8);
   const Rect buttons{rest.left, rest.bottom - painter.px(button_row), rest.right, rest.bottom};
@@ -78,14 +78,14 @@ void OpenView::draw(const Look& look, ImVec2 size, Model& model) {
   if (!view.open_trouble.empty()) {
     rest.bottom -= painter.px(row_height);
     painter.text(rest.left, rest.bottom,
-                 painter.fitted(view.open_trouble, look.small, rest.width()), colours::trouble,
+                 painter.fitted(view.open_trouble, look.small, rest.width()), palette.trouble,
                  look.small);
   }
   if (asks) {
     std::string words = view.dropped.front();
     if (view.dropped.size() > 1) words += fmt::format(" and {} more", view.dropped.size() - 1);
     painter.text(rest.left, rest.top, painter.fitted(words, look.small, rest.width()),
-                 colours::text_dim, look.small);
+                 palette.text_dim, look.small);
   } else {
     draw_path(painter, {rest.left, rest.top, rest.right, rest.top + painter.px(button_row)}, model);
     rest.top += painter.px(button_row + 6);
@@ -144,11 +144,11 @@ int OpenView::line(const Painter& painter, const Rect& rect, const std::string& 
   ImGui::SetCursorScreenPos(rect.min());
   const bool clicked = ImGui::InvisibleButton(id.c_str(), {rect.width(), rect.height()});
   const bool lit = ImGui::IsItemHovered();
-  if (chosen || lit) painter.fill(rect, chosen ? colours::accent : colours::button, painter.px(3));
+  if (chosen || lit) painter.fill(rect, chosen ? palette.accent : palette.button, painter.px(3));
   const float y = (rect.top + rect.bottom - size_of(look.small)) / 2;
-  const ImU32 ink = chosen ? colours::text_on_accent : colours::text;
+  const ImU32 ink = chosen ? palette.text_on_accent : palette.text;
   const float note_width = painter.text(rect.right - painter.px(8), y, note,
-                                        chosen ? ink : colours::text_dim, look.small, Align::right);
+                                        chosen ? ink : palette.text_dim, look.small, Align::right);
   painter.text(rect.left + painter.px(8), y,
                painter.fitted(words, look.small, rect.width() - note_width - painter.px(28)), ink,
                look.small);
@@ -162,7 +162,7 @@ void OpenView::draw_entries(const Painter& painter, const Rect& rect, Model& mod
   const float height = painter.px(row_height);
   Rect row{rect.left, rect.top, rect.right, rect.top + height};
   painter.text(row.left, row.top + painter.px(4),
-               painter.fitted(folder_.string(), look.small, row.width()), colours::text_dim,
+               painter.fitted(folder_.string(), look.small, row.width()), palette.text_dim,
                look.small);
   const auto next = [&] {
     row.top = row.bottom;
@@ -191,12 +191,12 @@ void OpenView::draw_entries(const Painter& painter, const Rect& rect, Model& mod
   std::string rest = listing_.trouble;
   if (rest.empty() && entries.empty()) rest = "no folders and no traces here";
   painter.text(row.left, row.top + painter.px(4), painter.fitted(rest, look.small, row.width()),
-               listing_.trouble.empty() ? colours::text_dim : colours::trouble, look.small);
+               listing_.trouble.empty() ? palette.text_dim : palette.trouble, look.small);
 }
 
 void OpenView::draw_recent(const Painter& painter, const Rect& rect, Model& model) {
   const float height = painter.px(row_height);
-  painter.text(rect.left, rect.top + painter.px(4), "opened before:", colours::text_dim,
+  painter.text(rect.left, rect.top + painter.px(4), "opened before:", palette.text_dim,
                painter.look().small);
   Rect row{rect.left, rect.top, rect.right, rect.top + height};
   for (std::size_t i = 0; row.bottom + height <= rect.bottom + 1; ++i) {

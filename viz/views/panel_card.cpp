@@ -49,7 +49,7 @@ Rect panel_card(const Painter& painter, const Rect& rect, Panel panel, std::stri
   ImFont* small = painter.look().small;
   if (painter.text_width(note, small) <= inside.right - end)
     painter.text(inside.right, (tabs.top + tabs.bottom - size_of(small)) / 2, note,
-                 colours::text_faint, small, Align::right);
+                 palette.text_faint, small, Align::right);
   return inside;
 }
 

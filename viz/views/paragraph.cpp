@@ -49,9 +49,9 @@ float text_with_links(const Painter& painter, float x, float y, std::string_view
     ImGui::PopID();
     ImGui::PopID();
     if (clicked) link = part.rank;
-    painter.text(x, y, text, hovered ? colours::text : colours::accent, font);
+    painter.text(x, y, text, hovered ? palette.text : palette.accent, font);
     const float below = y + size_of(font);
-    if (hovered) painter.line(x, below, x + width, below, colours::text);
+    if (hovered) painter.line(x, below, x + width, below, palette.text);
     x += width;
   }
   return x - left;
@@ -90,7 +90,7 @@ float explain(const Painter& painter, const Rect& rect, const std::vector<std::s
               ImU32 first, std::optional<int>* link) {
   Rect rest = rect;
   for (const std::string& sentence : sentences) {
-    const ImU32 colour = &sentence == &sentences.front() ? first : colours::text_dim;
+    const ImU32 colour = &sentence == &sentences.front() ? first : palette.text_dim;
     rest.top =
         paragraph(painter, rest, sentence, colour, nullptr, link) + painter.px(between_paragraphs);
   }

@@ -25,7 +25,7 @@ float paragraph_height(const Painter& painter, std::string_view words, float wid
 /// Draws the sentences of a panel as paragraphs, the first in a different colour. Returns the y
 /// below.
 float explain(const Painter& painter, const Rect& rect, const std::vector<std::string>& sentences,
-              ImU32 first = colours::text, std::optional<int>* link = nullptr);
+              ImU32 first = palette.text, std::optional<int>* link = nullptr);
 float explanation_height(const Painter& painter, const std::vector<std::string>& sentences,
                          float width);
 

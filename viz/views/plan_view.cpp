@@ -57,7 +57,7 @@ void PlanView::draw(const Painter& painter, const Rect& rect, Model& model) {
   const Rect below{inside.left, nodes.bottom + painter.px(4), inside.right, inside.bottom};
   std::string all;
   for (const std::string& each : explanation_) all += (all.empty() ? "" : "; ") + each;
-  paragraph(painter, below, all, colours::text_dim);
+  paragraph(painter, below, all, palette.text_dim);
 }
 
 void PlanView::draw_nodes(const Painter& painter, const Rect& rect) {
@@ -77,11 +77,11 @@ void PlanView::draw_nodes(const Painter& painter, const Rect& rect) {
     const float left = rect.left + node_width * static_cast<float>(n % grid.node_columns);
     const float top = rect.top + node_height * static_cast<float>(n / grid.node_columns);
     const Rect box = Rect{left, top, left + node_width, top + node_height}.inset(half_gap);
-    painter.fill(box, colours::lane, painter.px(4));
-    painter.frame(box, colours::panel_edge, painter.px(4));
+    painter.fill(box, palette.lane, painter.px(4));
+    painter.frame(box, palette.panel_edge, painter.px(4));
     if (layout_.nodes_known)
       painter.text_in({box.left, box.top, box.right, box.top + head + painter.px(2)},
-                      fmt::format("node {}", n), colours::text_dim, look.small);
+                      fmt::format("node {}", n), palette.text_dim, look.small);
     const auto& members = layout_.nodes[static_cast<std::size_t>(n)];
     for (std::size_t i = 0; i < members.size(); ++i) {
       const int column = static_cast<int>(i) % grid.rank_columns;
@@ -108,12 +108,12 @@ void PlanView::draw_rank(const Painter& painter, const Rect& cell, int rank,
   ImU32 colour = group_colour(static_cast<std::size_t>(std::max(place, 0)));
   const ImU32 ink = ink_on(colour);
   const bool dims = hovered_ && !stands_out;
-  painter.fill(box, dims ? mixed(colours::lane, colour, dimmed) : colour,
+  painter.fill(box, dims ? mixed(palette.lane, colour, dimmed) : colour,
                framed ? painter.px(3) : 0);
-  if (stands_out) painter.frame(box, colours::highlight, framed ? painter.px(3) : 0, painter.px(2));
+  if (stands_out) painter.frame(box, palette.highlight, framed ? painter.px(3) : 0, painter.px(2));
   const float line = size_of(look.small);
   const std::string number = std::to_string(rank), coordinates = layout_.places.words(rank);
-  const ImU32 text = dims ? colours::text : ink;
+  const ImU32 text = dims ? palette.text : ink;
   const bool two_lines = box.height() >= 2 * line + painter.px(4) &&
                          painter.text_width(coordinates, look.small) + painter.px(4) <= box.width();
   if (!two_lines) {

@@ -30,11 +30,11 @@ constexpr float words_gap = 6;  // between the words above a slider
 
 /// The colour of a part of the critical path, which shares() names.
 ImU32 colour_of_share(const std::string& what) {
-  if (what.ends_with(" transfer")) return colours::communication;
-  if (what.ends_with(" latency")) return colours::message | IM_COL32_A_MASK;
+  if (what.ends_with(" transfer")) return palette.communication;
+  if (what.ends_with(" latency")) return palette.message | IM_COL32_A_MASK;
   for (int c = 0; c < category_count; ++c)
     if (what == name_of(static_cast<Category>(c))) return colour_of(static_cast<Category>(c));
-  return colours::kernel;
+  return palette.kernel;
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ void RetimeView::draw(const Painter& painter, const Rect& rect, Model& model) {
               !possible ? nothing_to_retime(model.timeline.run(), model.source.live)
               : failed  ? results.trouble
                         : "Reading and replaying the operations ...",
-              failed ? colours::trouble : colours::text_dim);
+              failed ? palette.trouble : palette.text_dim);
     return;
   }
   const float middle = inside.left + sliders_share * inside.width();
@@ -92,14 +92,14 @@ void RetimeView::draw_sliders(const Painter& painter, const Rect& rect) {
     return rect.left + static_cast<float>(column) * (width + between);
   };
   const float slower =
-      painter.text(rect.left, rect.top, "← slower", colours::text_faint, look.small);
+      painter.text(rect.left, rect.top, "← slower", palette.text_faint, look.small);
   const float faster =
-      painter.text(rect.right, rect.top, "faster →", colours::text_faint, look.small, Align::right);
+      painter.text(rect.right, rect.top, "faster →", palette.text_faint, look.small, Align::right);
   constexpr const char* unmoved = "1×: as recorded";
   if (painter.text_width(unmoved, look.small) + 2 * std::max(slower, faster) +
           painter.px(2 * gap) <=
       rect.width())
-    painter.text((rect.left + rect.right) / 2, rect.top, unmoved, colours::text_faint, look.small,
+    painter.text((rect.left + rect.right) / 2, rect.top, unmoved, palette.text_faint, look.small,
                  Align::centre);
   const float top = rect.top + size_of(look.small) + painter.px(row_gap);
   ImGui::PushFont(look.small);
@@ -191,7 +191,7 @@ void RetimeView::draw_times(const Painter& painter, const Rect& rect, const Reti
   const Retiming::Results& results = retiming.results();
   const float line = size_of(look.small) + painter.px(row_gap);
   if (!results.trouble.empty()) {
-    paragraph(painter, rect, results.trouble, colours::trouble);
+    paragraph(painter, rect, results.trouble, palette.trouble);
     return;
   }
   if (!results.changes) return;
@@ -199,14 +199,14 @@ void RetimeView::draw_times(const Painter& painter, const Rect& rect, const Reti
   const Scale scale = Scale::durations(static_cast<double>(std::max(before, after)));
   const std::string times = fmt::format("{} → {}", scale(before), scale(after));
   const float y = rect.top + painter.px(2);
-  const float x = rect.left + painter.text(rect.left, y, times, colours::text, look.body);
+  const float x = rect.left + painter.text(rect.left, y, times, palette.text, look.body);
   std::string note = retiming.busy() ? "replaying ..." : "";
   if (!retiming.busy() && before > 0)
     note = "ratio " + ratio_words(static_cast<double>(after) / static_cast<double>(before));
   const float note_x = x + painter.px(gap);
   const bool beside = note_x + painter.text_width(note, look.small) <= rect.right;
   const float note_y = y + size_of(look.body) + (beside ? -size_of(look.small) : painter.px(4));
-  painter.text(beside ? note_x : rect.left, note_y, note, colours::text_dim, look.small);
+  painter.text(beside ? note_x : rect.left, note_y, note, palette.text_dim, look.small);
   const float top = rect.top + size_of(look.body) + painter.px(10) + (beside ? 0 : line);
   float bottom = rect.bottom;
   if (std::ranges::any_of(sliders_, [](const RetimeSlider& each) { return each.notch != 0; })) {
@@ -219,7 +219,7 @@ void RetimeView::draw_times(const Painter& painter, const Rect& rect, const Reti
     const std::string kept = fmt::format("kept as recorded: {}", list_words(results.choices));
     bottom -= line;
     painter.text(rect.left, bottom, painter.fitted(kept, look.small, rect.width()),
-                 colours::text_dim, look.small);
+                 palette.text_dim, look.small);
   }
   draw_shares(painter, {rect.left, top, rect.right, bottom}, results);
 }
@@ -244,20 +244,20 @@ void RetimeView::draw_shares(const Painter& painter, const Rect& rect,
     painter.text(right, y, words, colour, look.small, Align::right);
   };
   float y = rect.top;
-  painter.text(rect.left, y, painter.fitted("critical path", look.small, names),
-               colours::text_faint, look.small);
-  cell(recorded, y, "recorded", colours::text_faint);
-  cell(changed, y, "changed", colours::text_faint);
+  painter.text(rect.left, y, painter.fitted("critical path", look.small, names), palette.text_faint,
+               look.small);
+  cell(recorded, y, "recorded", palette.text_faint);
+  cell(changed, y, "changed", palette.text_faint);
   y += line;
   const std::size_t room = whole_number((rect.bottom - y) / line);
   for (std::size_t i = 0; i < shares.size() && i < room; ++i, y += line) {
     const auto& [what, before, after] = shares[i];
     if (i + 1 == room && shares.size() > room) {
       painter.text(rect.left, y, fmt::format("and {} smaller ones", shares.size() - i),
-                   colours::text_faint, look.small);
+                   palette.text_faint, look.small);
       return;
     }
-    painter.text(rect.left, y, painter.fitted(what, look.small, names), colours::text_dim,
+    painter.text(rect.left, y, painter.fitted(what, look.small, names), palette.text_dim,
                  look.small);
     const float half = size_of(look.small) / 2;
     const auto bar = [&](Picoseconds time, float top, ImU32 colour) {
@@ -268,8 +268,8 @@ void RetimeView::draw_shares(const Painter& painter, const Rect& rect,
       bar(before, y, faded(colour_of_share(what), 0.45f));
       bar(after, y + half, colour_of_share(what));
     }
-    cell(recorded, y, duration_words(before), colours::text_dim);
-    cell(changed, y, duration_words(after), before == after ? colours::text_dim : colours::text);
+    cell(recorded, y, duration_words(before), palette.text_dim);
+    cell(changed, y, duration_words(after), before == after ? palette.text_dim : palette.text);
   }
 }
 

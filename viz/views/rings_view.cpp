@@ -93,7 +93,7 @@ void RingsView::draw(const Painter& painter, const Rect& rect, Model& model) {
     ring_.reset();
     painter.text(inside.left, inside.top,
                  step_ < -1 ? "no step is complete yet" : "no collective ran as a ring",
-                 colours::text_faint, look.body);
+                 palette.text_faint, look.body);
     return;
   }
   const RingCollective* hovered = nullptr;
@@ -117,7 +117,7 @@ void RingsView::draw(const Painter& painter, const Rect& rect, Model& model) {
                  : link ? link_words(*ring_, *link)
                         : ring_sentences(*ring_);
   explain(painter, {body.right + painter.px(gap), body.top, inside.right, inside.bottom},
-          explanation_, colours::text, &model.view.wanted_rank);
+          explanation_, palette.text, &model.view.wanted_rank);
 }
 
 void RingsView::draw_list(const Painter& painter, const Rect& rect, const Model& model) {
@@ -179,11 +179,11 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
     a = {a.x + x * disc - y * aside, a.y + y * disc + x * aside};
     b = {b.x - x * disc - y * aside, b.y - y * disc + x * aside};
     const bool moves = !step || *step < link.transfers.size();
-    const ImU32 colour = hovered == i             ? colours::highlight
-                         : !moves                 ? colours::text_faint
-                         : i == slowest && !alike ? colours::trouble
-                         : link.between_nodes     ? colours::modelled_clock
-                                                  : colours::communication;
+    const ImU32 colour = hovered == i             ? palette.highlight
+                         : !moves                 ? palette.text_faint
+                         : i == slowest && !alike ? palette.trouble
+                         : link.between_nodes     ? palette.modelled_clock
+                                                  : palette.communication;
     const auto share =
         static_cast<float>(static_cast<double>(link.slowest()) / static_cast<double>(longest));
     const float thickness = painter.px(1 + 2.5f * share) * (count > 24 ? 0.6f : 1.0f);
@@ -204,7 +204,7 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
       const std::string number = std::to_string(*ring.chunk(i, *step));
       painter.text(count == 2 ? at.x + painter.px(i == 0 ? 14 : -14) : inner.x,
                    inner.y - size_of(look.small) / 2,
-                   count <= most_labelled ? "chunk " + number : number, colours::text, look.small,
+                   count <= most_labelled ? "chunk " + number : number, palette.text, look.small,
                    count > 2 ? Align::centre
                    : i == 0  ? Align::left
                              : Align::right);
@@ -218,8 +218,8 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
       const float x = at.x + painter.px(right ? 12 : -12);
       const float y = at.y < centre_.y - 1 ? at.y - 1.6f * line : at.y - 0.4f * line;
       const Align align = right ? Align::left : Align::right;
-      painter.text(x, y, bytes_words(link.bytes()), colours::text_dim, look.small, align);
-      painter.text(x, y + line, duration_words(link.slowest()), colours::text_dim, look.small,
+      painter.text(x, y, bytes_words(link.bytes()), palette.text_dim, look.small, align);
+      painter.text(x, y + line, duration_words(link.slowest()), palette.text_dim, look.small,
                    align);
     }
   }
@@ -231,20 +231,19 @@ std::optional<std::size_t> RingsView::draw_circle(const Painter& painter, const 
   labels_ = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const ImVec2 at = place_of(static_cast<double>(i));
-    painter.list()->AddCircleFilled(at, disc, colours::text_dim);
+    painter.list()->AddCircleFilled(at, disc, palette.text_dim);
     if (i % every != 0 || (i > 0 && count - i < every)) continue;
     const float out = disc + size_of(look.small) / 2 + painter.px(4);
     const ImVec2 outer{centre_.x + (at.x - centre_.x) * (radius_ + out) / radius_,
                        centre_.y + (at.y - centre_.y) * (radius_ + out) / radius_};
     painter.text(outer.x, outer.y - size_of(look.small) / 2,
-                 std::to_string(ring.collective.ranks[i]), colours::text, look.small,
-                 Align::centre);
+                 std::to_string(ring.collective.ranks[i]), palette.text, look.small, Align::centre);
     ++labels_;
   }
   const std::string middle =
       step ? fmt::format("step {}", *step + 1) : fmt::format("{} ranks", count);
   if (painter.text_width(middle, look.small) < 1.4f * radius_ && count > 2)
-    painter.text(centre_.x, centre_.y - size_of(look.small) / 2, middle, colours::text_dim,
+    painter.text(centre_.x, centre_.y - size_of(look.small) / 2, middle, palette.text_dim,
                  look.small, Align::centre);
   return hovered;
 }
@@ -253,7 +252,7 @@ std::optional<std::size_t> RingsView::draw_steps(const Painter& painter, const R
   const Ring& ring = *ring_;
   steps_ = rect;
   const std::size_t steps = ring.steps();
-  painter.fill(rect, colours::lane);
+  painter.fill(rect, palette.lane);
   if (steps == 0) return std::nullopt;
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   const float width = rect.width() / static_cast<float>(steps);
@@ -263,10 +262,10 @@ std::optional<std::size_t> RingsView::draw_steps(const Painter& painter, const R
   for (std::size_t i = 0; i < steps; ++i) {
     const float left = rect.left + width * static_cast<float>(i);
     const Rect box{left, rect.top, left + width, rect.bottom};
-    const ImU32 colour = ring.gathers(i) ? colours::backward : colours::communication;
+    const ImU32 colour = ring.gathers(i) ? palette.backward : palette.communication;
     painter.fill(width > 4 ? box.inset(1) : box, faded(colour, i % 2 == 0 ? 0.9f : 0.7f));
-    if (hovered == i) painter.frame(box, colours::highlight);
-    painter.text_in(box, std::to_string(i + 1), colours::text_on_box, painter.look().small);
+    if (hovered == i) painter.frame(box, palette.highlight);
+    painter.text_in(box, std::to_string(i + 1), palette.text_on_box, painter.look().small);
   }
   return hovered;
 }

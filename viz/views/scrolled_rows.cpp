@@ -26,9 +26,9 @@ std::size_t ScrolledRows::update(const Painter& painter, const Rect& area, const
   }
   const float height = bar.height() / static_cast<float>(count);
   const float top = bar.top + height * static_cast<float>(first_);
-  painter.fill(bar, colours::lane, painter.px(2));
+  painter.fill(bar, palette.lane, painter.px(2));
   painter.fill({bar.left, top, bar.right, top + height * static_cast<float>(shown)},
-               colours::text_faint, painter.px(2));
+               palette.text_faint, painter.px(2));
   return first_;
 }
 

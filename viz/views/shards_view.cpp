@@ -97,7 +97,7 @@ void ShardsView::draw(const Painter& painter, const Rect& rect, Model& model) {
   explanation_.clear();
   if (shown_.layouts.empty()) {
     painter.text(inside.left, inside.top, "the trace does not say which rank stores what",
-                 colours::text_faint, look.body);
+                 palette.text_faint, look.body);
     return;
   }
   Rect body = inside;
@@ -185,37 +185,37 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
   });
   const float caption = (wraps ? 2 : 1) * line;
   paragraph(painter, {rect.left, rect.top, rect.right, rect.top + caption + 1}, caption_of(layout),
-            colours::text_dim);
+            palette.text_dim);
   Rect box{rect.left + painter.px(number_width), rect.top + caption + painter.px(2), rect.right,
            rect.bottom - line};
   if (rows == 1) {
     box.left = rect.left;
     box.bottom = std::min(box.bottom, box.top + painter.px(vector_height));
   } else {
-    painter.text(box.left - painter.px(5), box.top - painter.px(1), "0", colours::text_faint,
+    painter.text(box.left - painter.px(5), box.top - painter.px(1), "0", palette.text_faint,
                  look.small, Align::right);
     painter.text(box.left - painter.px(5), box.bottom - size_of(look.small),
                  painter.fitted(std::to_string(rows), look.small, painter.px(number_width - 4)),
-                 colours::text_faint, look.small, Align::right);
+                 palette.text_faint, look.small, Align::right);
   }
   const float below = box.bottom + painter.px(2);
-  painter.text(box.left, below, "0", colours::text_faint, look.small);
-  painter.text(box.right, below, std::to_string(columns), colours::text_faint, look.small,
+  painter.text(box.left, below, "0", palette.text_faint, look.small);
+  painter.text(box.right, below, std::to_string(columns), palette.text_faint, look.small,
                Align::right);
   const std::string axes = rows == 1                 ? "elements"
                            : shown_.whole.rank() > 2 ? "leading dimensions × columns"
                                                      : "rows × columns";
   if (painter.text_width(axes, look.small) + painter.px(60) < box.width())
-    painter.text((box.left + box.right) / 2, below, axes, colours::text_faint, look.small,
+    painter.text((box.left + box.right) / 2, below, axes, palette.text_faint, look.small,
                  Align::centre);
-  painter.fill(box, colours::lane);
+  painter.fill(box, palette.lane);
 
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   const float x_scale = box.width() / static_cast<float>(columns);
   const float y_scale = box.height() / static_cast<float>(rows);
   const std::size_t first = areas_.size();
   const auto colour = [&](const Holders& holders) {
-    return layout.holders.size() == 1 ? colours::kernel : colour_of(holders);
+    return layout.holders.size() == 1 ? palette.kernel : colour_of(holders);
   };
   std::optional<std::size_t> hovered;
   for (std::size_t h = 0; h < layout.holders.size(); ++h) {
@@ -248,20 +248,20 @@ const Holders* ShardsView::draw_layout(const Painter& painter, const Rect& rect,
   if (layout.holders.size() > 1)
     for (std::size_t i = first; i < areas_.size(); ++i) {
       const Rect& area = areas_[i].rect;
-      if (area.width() > 3 && area.height() > 3) painter.frame(area, faded(colours::panel, 0.8f));
+      if (area.width() > 3 && area.height() > 3) painter.frame(area, faded(palette.panel, 0.8f));
     }
   const bool whole_here =
       whole_now_ && layout.kinds.front().kind == StoredKind::parameters && memory_;
   if (whole_here) {
-    painter.frame(box, colours::accent, 0, painter.px(2));
+    painter.frame(box, palette.accent, 0, painter.px(2));
     const Rect label{box.left, box.bottom - line - painter.px(2), box.right, box.bottom};
-    painter.fill(label, faded(colours::panel, 0.85f));
-    painter.text_in(label, fmt::format("now whole on rank {}", memory_->rank), colours::accent,
+    painter.fill(label, faded(palette.panel, 0.85f));
+    painter.text_in(label, fmt::format("now whole on rank {}", memory_->rank), palette.accent,
                     look.small);
   }
   if (!hovered) return nullptr;
   for (std::size_t i = first; i < areas_.size(); ++i)
-    if (areas_[i].holders == *hovered) painter.frame(areas_[i].rect, colours::highlight);
+    if (areas_[i].holders == *hovered) painter.frame(areas_[i].rect, palette.highlight);
   return &layout.holders[*hovered];
 }
 
@@ -270,7 +270,7 @@ void ShardsView::draw_memory(const Painter& painter, const Rect& rect, const Mod
   const ParameterMemory& memory = *memory_;
   const float line = size_of(look.small) + painter.px(2);
   const Rect plot{rect.left, rect.top + line, rect.right, rect.bottom};
-  painter.fill(plot, colours::lane);
+  painter.fill(plot, palette.lane);
   const auto duration =
       static_cast<double>(std::max<Picoseconds>(memory.window.end - memory.window.start, 1));
   const auto x_of = [&](Picoseconds at) {
@@ -290,13 +290,13 @@ void ShardsView::draw_memory(const Painter& painter, const Rect& rect, const Mod
   for (const Interval& gather : memory.gathers)
     painter.fill({x_of(gather.start), plot.top, std::max(x_of(gather.end), x_of(gather.start) + 1),
                   plot.top + painter.px(3)},
-                 colours::communication);
+                 palette.communication);
   const float strip = painter.px(3);
   float top = plot.top + (memory.gathers.empty() ? 0 : strip + 1);
   for (const Interval& whole : memory.whole_times(shown_.tensor))
     painter.fill(
         {x_of(whole.start), top, std::max(x_of(whole.end), x_of(whole.start) + 1), top + strip},
-        colours::accent);
+        palette.accent);
   float end = rect.left;
   const auto name = [&](const std::string& words, ImU32 shade) {
     if (end >= rect.right) return;
@@ -304,13 +304,13 @@ void ShardsView::draw_memory(const Painter& painter, const Rect& rect, const Mod
                         look.small) +
            painter.px(8);
   };
-  name(fmt::format("rank {}'s parameters", memory.rank), colours::text_dim);
-  if (!memory.gathers.empty()) name("all-gathers", colours::communication);
-  if (!memory.whole_times(shown_.tensor).empty()) name("all here", colours::accent);
+  name(fmt::format("rank {}'s parameters", memory.rank), palette.text_dim);
+  if (!memory.gathers.empty()) name("all-gathers", palette.communication);
+  if (!memory.whole_times(shown_.tensor).empty()) name("all here", palette.accent);
   if (model.cursor_time && *model.cursor_time >= memory.window.start &&
       *model.cursor_time <= memory.window.end) {
     const float x = x_of(*model.cursor_time);
-    painter.line(x, plot.top, x, plot.bottom, colours::highlight);
+    painter.line(x, plot.top, x, plot.bottom, palette.highlight);
   }
 }
 

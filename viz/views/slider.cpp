@@ -39,15 +39,15 @@ bool slider_track(const Painter& painter, const char* id, const Rect& track, flo
   const float y = (track.top + track.bottom) / 2, width = painter.px(thickness);
   const float from = range.left + origin * range.width();
   const float x = range.left + position * range.width();
-  painter.line(track.left, y, track.right, y, colours::button_active, width);
+  painter.line(track.left, y, track.right, y, palette.button_active, width);
   if (origin > 0 && origin < 1)
     painter.line(from, y - painter.px(mark_height), from, y + painter.px(mark_height),
-                 colours::text_faint);
-  if (from != x) painter.line(from, y, x, y, colours::accent, width);
+                 palette.text_faint);
+  if (from != x) painter.line(from, y, x, y, palette.accent, width);
   painter.list()->AddCircleFilled({x, y}, painter.px(knob_radius),
                                   active || ImGui::IsItemHovered()
-                                      ? mixed(colours::accent, colours::text, 0.3f)
-                                      : colours::accent);
+                                      ? mixed(palette.accent, palette.text, 0.3f)
+                                      : palette.accent);
   return active;
 }
 
@@ -55,10 +55,10 @@ void draw_slider_words(const Painter& painter, const Rect& rect, const SliderWor
   ImFont* font = painter.look().small;
   const float value =
       painter.text(rect.right, rect.top, painter.fitted(words.value, font, rect.width()),
-                   colours::text, font, Align::right);
+                   palette.text, font, Align::right);
   const float room = rect.width() - value - painter.px(words_gap);
   painter.text(rect.left, rect.top, painter.fitted(words.label, font, std::max(room, 0.0f)),
-               words.emphasised ? colours::text : colours::text_dim, font);
+               words.emphasised ? palette.text : palette.text_dim, font);
 }
 
 bool slider(const Painter& painter, const char* id, const Rect& rect, const SliderWords& words,

@@ -30,17 +30,17 @@ ImU32 colour_of(StallNode::Role role) {
   switch (role) {
     case StallNode::Role::awaited:
     case StallNode::Role::cycle:
-      return colours::trouble;
+      return palette.trouble;
     case StallNode::Role::waiting:
-      return colours::wait;
+      return palette.wait;
     case StallNode::Role::inside:
-      return colours::communication;
+      return palette.communication;
     case StallNode::Role::silent:
-      return colours::button_active;
+      return palette.button_active;
     case StallNode::Role::unknown:
       break;
   }
-  return colours::lane;
+  return palette.lane;
 }
 
 const char* name_of(StallNode::Role role) {
@@ -66,8 +66,8 @@ ImU32 text_on(ImU32 box) {
   constexpr unsigned middle = 380;  // of the three channels' sum, 765
   const unsigned sum = (box >> IM_COL32_R_SHIFT & 0xff) + (box >> IM_COL32_G_SHIFT & 0xff) +
                        (box >> IM_COL32_B_SHIFT & 0xff);
-  const bool dark_theme = (colours::panel & 0xff) < 0x80;
-  return sum < middle && !dark_theme ? colours::panel : colours::text_on_box;
+  const bool dark_theme = (palette.panel & 0xff) < 0x80;
+  return sum < middle && !dark_theme ? palette.panel : palette.text_on_box;
 }
 
 /// Returns "0-2 and 4" for "ranks 0-2 and 4", because the header of the column names ranks.
@@ -98,7 +98,7 @@ void StallView::draw(const Painter& painter, const Rect& rect, const StallPictur
   ImFont* body = beside ? painter.look().body : painter.look().small;
   for (std::size_t i = 0; i < picture.sentences.size(); ++i)
     text.top =
-        paragraph(painter, text, picture.sentences[i], i == 0 ? colours::text : colours::text_dim,
+        paragraph(painter, text, picture.sentences[i], i == 0 ? palette.text : palette.text_dim,
                   i == 0 ? body : painter.look().small) +
         painter.px(6);
   text.top += painter.px(gap) / 2;
@@ -161,7 +161,7 @@ void StallView::draw_names(const Painter& painter, const StallPicture& picture) 
   for (std::size_t i = 0; i < picture.column_names.size(); ++i)
     painter.text(grid_.left + width * (static_cast<float>(i) + 0.5f),
                  grid_.top - size_of(font) - painter.px(2),
-                 painter.fitted(picture.column_names[i], font, width), colours::text_dim, font,
+                 painter.fitted(picture.column_names[i], font, width), palette.text_dim, font,
                  Align::centre);
   if (picture.row_names.size() < 2) return;
   const float height = grid_.height() / static_cast<float>(picture.rows);
@@ -170,7 +170,7 @@ void StallView::draw_names(const Painter& painter, const StallPicture& picture) 
     painter.text(grid_.left - painter.px(names_width),
                  grid_.top + height * (static_cast<float>(i) + 0.5f) - size_of(font) / 2,
                  painter.fitted(picture.row_names[i], font, painter.px(names_width)),
-                 colours::text_dim, font);
+                 palette.text_dim, font);
 }
 
 void StallView::draw_arrow(const Painter& painter, const StallPicture& picture,
@@ -179,7 +179,7 @@ void StallView::draw_arrow(const Painter& painter, const StallPicture& picture,
   const bool far = std::max(std::abs(a.column - b.column), std::abs(a.row - b.row)) > 1;
   const CurvedArrow curve{box_of(arrow.from), box_of(arrow.to), far ? far_bend : bend};
   if (!curve.visible()) return;
-  curve.draw(painter, faded(arrow.to_awaited ? colours::trouble : colours::text_dim,
+  curve.draw(painter, faded(arrow.to_awaited ? palette.trouble : palette.text_dim,
                             strong || arrow.to_awaited ? 1.0f : 0.75f));
   if (!strong && picture.arrows.size() > most_labelled) return;
   for (const float place : label_places)
@@ -196,8 +196,8 @@ bool StallView::draw_label(const Painter& painter, ImVec2 at, const std::string&
   if (box.right > grid_.right) box = {grid_.right - width, box.top, grid_.right, box.bottom};
   for (const Rect& taken : labels_)
     if (overlap(box, taken)) return false;
-  painter.fill(box, faded(colours::panel, 0.9f), painter.px(3));
-  painter.text(box.left + painter.px(3), box.top + painter.px(1), words, colours::text, font);
+  painter.fill(box, faded(palette.panel, 0.9f), painter.px(3));
+  painter.text(box.left + painter.px(3), box.top + painter.px(1), words, palette.text, font);
   labels_.push_back(box);
   return true;
 }
@@ -208,13 +208,13 @@ void StallView::draw_node(const Painter& painter, const StallPicture& picture, s
   const Rect box = box_of(node);
   const bool awaited = each.role == StallNode::Role::awaited || each.role == StallNode::Role::cycle;
   const float share = faint ? 0.35f : 1.0f, round = painter.px(4);
-  painter.fill(box, each.known ? faded(colour_of(each.role), share) : colours::panel, round);
+  painter.fill(box, each.known ? faded(colour_of(each.role), share) : palette.panel, round);
   if (awaited || !each.known)
-    painter.frame(box, faded(awaited ? colours::trouble : colours::text_faint, share), round,
+    painter.frame(box, faded(awaited ? palette.trouble : palette.text_faint, share), round,
                   painter.px(2));
   const bool on_box = each.known && each.role != StallNode::Role::silent;
   ImFont* font = painter.look().bold;
-  const ImU32 colour = on_box ? text_on(colour_of(each.role)) : colours::text;
+  const ImU32 colour = on_box ? text_on(colour_of(each.role)) : palette.text;
   const std::string number = std::to_string(each.rank);
   if (!painter.text_in(box, "rank " + number, colour, font))
     painter.text_in(box, number, colour, painter.look().small);
@@ -233,14 +233,14 @@ void StallView::draw_legend(const Painter& painter, const Rect& rect,
     if (x + width > rect.right) break;
     const Rect box{x, top + (size_of(font) - size) / 2, x + size, top + (size_of(font) + size) / 2};
     painter.fill(box, colour_of(role), painter.px(2));
-    if (role == Role::unknown) painter.frame(box, colours::text_faint, painter.px(2));
-    painter.text(x + size + painter.px(5), top, name_of(role), colours::text_dim, font);
+    if (role == Role::unknown) painter.frame(box, palette.text_faint, painter.px(2));
+    painter.text(x + size + painter.px(5), top, name_of(role), palette.text_dim, font);
     x += width;
   }
   if (picture.left_out == 0) return;
   const std::string rest = fmt::format("{} more waits are not drawn", picture.left_out);
   if (x + painter.text_width(rest, font) < rect.right)
-    painter.text(x, top, rest, colours::text_faint, font);
+    painter.text(x, top, rest, palette.text_faint, font);
 }
 
 void StallView::draw_table(const Painter& painter, const Rect& rect,
@@ -258,7 +258,7 @@ void StallView::draw_table(const Painter& painter, const Rect& rect,
     if (last) {
       painter.text(rect.left, y,
                    fmt::format("{} more: ./lockstep view --summary", picture.groups.size() - i),
-                   colours::text_faint, font);
+                   palette.text_faint, font);
       return;
     }
     float x = rect.left;
@@ -267,7 +267,7 @@ void StallView::draw_table(const Painter& painter, const Rect& rect,
       painter.text(x, y,
                    painter.fitted(without_word(picture.groups[i][column]), font,
                                   width - painter.px(column_gap)),
-                   i == 0 ? colours::text_faint : colours::text, font);
+                   i == 0 ? palette.text_faint : palette.text, font);
       x += width;
     }
     y += line;

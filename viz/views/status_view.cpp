@@ -50,8 +50,8 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   const Look& look = painter.look();
   const RunInfo& run = model.timeline.run();
   const Source& source = model.source;
-  painter.fill(rect, colours::panel);
-  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, colours::panel_edge);
+  painter.fill(rect, palette.panel);
+  painter.line(rect.left, rect.bottom, rect.right, rect.bottom, palette.panel_edge);
   const float middle = (rect.top + rect.bottom) / 2;
   const float pill_top = middle - (size_of(look.small) + painter.px(7)) / 2;
   const float body_top = middle - size_of(look.body) / 2;
@@ -66,28 +66,28 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
   if (!source.live) {
     right = right_pill(
         right, painter.fitted("from " + source.name, look.small, source_share * rect.width()),
-        colours::text_dim, false);
+        palette.text_dim, false);
   } else if (model.timeline.ended()) {
-    right = right_pill(right, "run ended", colours::text_dim, false);
+    right = right_pill(right, "run ended", palette.text_dim, false);
   } else if (source.connected > 0) {
     right = right_pill(right, fmt::format("live, {} of {} ranks", source.connected, ranks),
-                       colours::live, true);
+                       palette.live, true);
   } else if (source.piped) {
     right = model.timeline.empty()
-                ? right_pill(right, "reading " + source.name, colours::accent, false)
-                : right_pill(right, "input ended", colours::text_dim, false);
+                ? right_pill(right, "reading " + source.name, palette.accent, false)
+                : right_pill(right, "input ended", palette.text_dim, false);
   } else if (!model.timeline.ranks().empty()) {
-    right = right_pill(right, "disconnected", colours::trouble, false);
+    right = right_pill(right, "disconnected", palette.trouble, false);
   } else {
-    right = right_pill(right, "listening on " + source.name, colours::accent, false);
+    right = right_pill(right, "listening on " + source.name, palette.accent, false);
   }
   if (source.refused > 0) {
-    right = right_pill(right, fmt::format("{} refused", source.refused), colours::trouble, false);
+    right = right_pill(right, fmt::format("{} refused", source.refused), palette.trouble, false);
   }
   float x = rect.left + painter.px(edge);
   const std::string title = painter.fitted(run.lesson.empty() ? "Lockstep" : run.lesson, look.large,
                                            right - x - painter.px(gap));
-  x += painter.text(x, middle - size_of(look.large) / 2, title, colours::text, look.large);
+  x += painter.text(x, middle - size_of(look.large) / 2, title, palette.text, look.large);
   x += painter.px(gap);
   const std::string clock = run.clock.empty() ? "" : clock_words(run);
   const float clock_width =
@@ -101,16 +101,16 @@ void StatusView::draw_bar(const Painter& painter, const Rect& rect, const Model&
     facts = longer;
   }
   if (!facts.empty())
-    x += painter.text(x, body_top, facts, colours::text_dim, look.body) + painter.px(gap);
+    x += painter.text(x, body_top, facts, palette.text_dim, look.body) + painter.px(gap);
   if (!clock.empty() && x + clock_width <= right)
     x += painter.pill(x, pill_top, clock,
-                      run.clock == "wall" ? colours::wall_clock : colours::modelled_clock, false) +
+                      run.clock == "wall" ? palette.wall_clock : palette.modelled_clock, false) +
          painter.px(gap) / 2;
   notes_pill_ = {};
   const std::string inferred = "inferred";
   const float width = painter.text_width(inferred, look.small) + painter.px(16);
   if (run.notes.empty() || x + width > right) return;
-  painter.pill(x, pill_top, inferred, colours::text_dim, false);
+  painter.pill(x, pill_top, inferred, palette.text_dim, false);
   notes_pill_ = {x, rect.top, x + width, rect.bottom};
 }
 
@@ -121,7 +121,7 @@ void StatusView::draw_notes(const Painter& painter, const Model& model) const {
                                  "; facts that Lockstep's own traces state are inferred here"};
   for (const std::string& note : run.notes)
     for (std::string& line : wrapped(note, note_columns)) lines.push_back(std::move(line));
-  draw_tip(painter, notes_pill_.top, notes_pill_.bottom, lines, colours::accent);
+  draw_tip(painter, notes_pill_.top, notes_pill_.bottom, lines, palette.accent);
 }
 
 int StatusView::draw_legend(const Painter& painter, const Rect& rect,
@@ -145,14 +145,14 @@ int StatusView::draw_legend(const Painter& painter, const Rect& rect,
     }
     if (draws) {
       const float top = middle - size_of(look.small) / 2, left = x + heading;
-      painter.text(x, top, entry.heading, colours::text_dim, look.small);
+      painter.text(x, top, entry.heading, palette.text_dim, look.small);
       const Rect box{left, middle - size / 2, left + box_width, middle + size / 2};
       if (entry.hatch) {
         painter.idle(box, entry.colour, *entry.hatch);
       } else {
         painter.fill(box, entry.colour, painter.px(2));
       }
-      painter.text(box.right + painter.px(5), top, entry.name, colours::text_dim, look.small);
+      painter.text(box.right + painter.px(5), top, entry.name, palette.text_dim, look.small);
     }
     x += width;
   }
@@ -188,7 +188,7 @@ float StatusView::draw_straggler(const Painter& painter, const Rect& rect, Model
   const float right = rect.right - painter.px(edge);
   const float left = right - painter.text_width(words, small);
   const float top = rect.top + (painter.px(line_height) - size_of(small)) / 2;
-  text_with_links(painter, left, top, words, colours::trouble, small, model.view.wanted_rank);
+  text_with_links(painter, left, top, words, palette.trouble, small, model.view.wanted_rank);
   std::vector<std::string> lines{straggler_words(*model.straggler())};
   const StepQuestion question{model.described->step, {change_to_peers_pace(*model.straggler())}};
   if (const StepAnswer* answer = model.retiming.answer_to(question); answer && answer->recorded > 0)
@@ -208,7 +208,7 @@ void StatusView::draw_line(const Painter& painter, const Rect& rect, Model& mode
   const float top = rect.bottom - (painter.px(line_height) + size_of(look.small)) / 2;
   painter.text(rect.left + painter.px(edge), top,
                painter.fitted(notice, look.small, rect.width() - painter.px(2 * edge)),
-               colours::trouble, look.small);
+               palette.trouble, look.small);
 }
 
 }  // namespace lockstep::viz

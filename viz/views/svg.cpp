@@ -42,7 +42,7 @@ Svg::Svg(double width, double height) {
       "viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"DejaVu Sans, sans-serif\" "
       "font-size=\"{2}\">\n",
       width, height, font_size);
-  rect(0, 0, width, height, hex(colours::background));
+  rect(0, 0, width, height, hex(palette.background));
 }
 
 void Svg::rect(double left, double top, double right, double bottom, const std::string& fill,
@@ -89,11 +89,11 @@ void Svg::text(double x, double middle, std::string_view words, ImU32 colour, co
 }
 
 std::string Svg::idle(ImU32 colour, Hatch hatch) {
-  return pattern(mixed(colours::lane, colour, idle_fill_share), colour, idle_lines, hatch);
+  return pattern(mixed(palette.lane, colour, idle_fill_share), colour, idle_lines, hatch);
 }
 
 std::string Svg::lane() {
-  return pattern(colours::lane, colours::idle_hatch, opacity_of(colours::idle_hatch), {});
+  return pattern(palette.lane, palette.idle_hatch, opacity_of(palette.idle_hatch), {});
 }
 
 std::string Svg::pattern(ImU32 ground, ImU32 lines, double opacity, Hatch hatch) {

@@ -24,8 +24,8 @@ double contrast(ImU32 a, ImU32 b) {
 }
 
 ImU32 ink_on(ImU32 colour) {
-  return contrast(colours::text_on_box, colour) >= contrast(IM_COL32_WHITE, colour)
-             ? colours::text_on_box
+  return contrast(palette.text_on_box, colour) >= contrast(IM_COL32_WHITE, colour)
+             ? palette.text_on_box
              : IM_COL32_WHITE;
 }
 
@@ -37,18 +37,18 @@ void apply_theme(float scale, Theme theme) {
   const auto set = [&](ImGuiCol which, ImU32 colour) {
     style.Colors[which] = ImGui::ColorConvertU32ToFloat4(colour);
   };
-  set(ImGuiCol_WindowBg, colours::background);
-  set(ImGuiCol_PopupBg, colours::popup);
-  set(ImGuiCol_Border, colours::tip_edge);
-  set(ImGuiCol_Text, colours::text);
-  set(ImGuiCol_FrameBg, colours::button);
-  set(ImGuiCol_FrameBgHovered, colours::button_hovered);
-  set(ImGuiCol_FrameBgActive, colours::button_active);
-  set(ImGuiCol_SliderGrab, colours::accent);
-  set(ImGuiCol_SliderGrabActive, mixed(colours::accent, colours::text, 0.3f));
-  set(ImGuiCol_Button, colours::button);
-  set(ImGuiCol_ButtonHovered, colours::button_hovered);
-  set(ImGuiCol_ButtonActive, colours::button_active);
+  set(ImGuiCol_WindowBg, palette.background);
+  set(ImGuiCol_PopupBg, palette.popup);
+  set(ImGuiCol_Border, palette.tip_edge);
+  set(ImGuiCol_Text, palette.text);
+  set(ImGuiCol_FrameBg, palette.button);
+  set(ImGuiCol_FrameBgHovered, palette.button_hovered);
+  set(ImGuiCol_FrameBgActive, palette.button_active);
+  set(ImGuiCol_SliderGrab, palette.accent);
+  set(ImGuiCol_SliderGrabActive, mixed(palette.accent, palette.text, 0.3f));
+  set(ImGuiCol_Button, palette.button);
+  set(ImGuiCol_ButtonHovered, palette.button_hovered);
+  set(ImGuiCol_ButtonActive, palette.button_active);
   style.WindowRounding = 0;
   style.WindowBorderSize = 0;
   style.WindowPadding = {0, 0};

@@ -47,7 +47,7 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
       static_cast<double>(timeline.start()),
       std::max(static_cast<double>(timeline.end()), static_cast<double>(timeline.start()) + 1)};
   fold_overview(timeline, whole, rect.width());
-  painter.fill(rect, colours::panel, painter.px(3));
+  painter.fill(rect, palette.panel, painter.px(3));
   const float height = (rect.height() - painter.px(4)) /
                        static_cast<float>(std::max<std::size_t>(overview_.boxes.size(), 1));
   // The run may have grown longer since the boxes were folded.
@@ -68,15 +68,15 @@ void TimelineView::draw_overview(const Painter& painter, const Frame& frame, con
     return rect.left + rect.width() * static_cast<float>(std::clamp(share, 0.0, 1.0));
   };
   const float left = x(frame.window.begin), right = x(frame.window.end);
-  painter.fill({rect.left, rect.top, left, rect.bottom}, faded(colours::background, 0.62f));
-  painter.fill({right, rect.top, rect.right, rect.bottom}, faded(colours::background, 0.62f));
-  painter.frame({left, rect.top, std::max(right, left + 2), rect.bottom}, colours::text_dim,
+  painter.fill({rect.left, rect.top, left, rect.bottom}, faded(palette.background, 0.62f));
+  painter.fill({right, rect.top, rect.right, rect.bottom}, faded(palette.background, 0.62f));
+  painter.frame({left, rect.top, std::max(right, left + 2), rect.bottom}, palette.text_dim,
                 painter.px(2));
   // If there are several ranks, the controls of the rows are beside the overview.
   if (model.timeline.ranks().size() > 1) return;
   const Look& look = painter.look();
   painter.text(frame.names.right - painter.px(10),
-               (rect.top + rect.bottom - size_of(look.small)) / 2, "whole run", colours::text_faint,
+               (rect.top + rect.bottom - size_of(look.small)) / 2, "whole run", palette.text_faint,
                look.small, Align::right);
 }
 
@@ -91,9 +91,9 @@ void TimelineView::draw_axis(const Painter& painter, const Frame& frame, const M
     const double at = (first + static_cast<double>(i)) * spacing;
     if (origin + at >= frame.window.end) break;
     const float x = frame.x(origin + at);
-    painter.line(x, frame.lanes.top, x, frame.lanes.bottom, colours::grid);
+    painter.line(x, frame.lanes.top, x, frame.lanes.bottom, palette.grid);
     if (frame.axis.height() <= 0) continue;
-    painter.line(x, frame.axis.bottom - painter.px(4), x, frame.axis.bottom, colours::text_faint);
+    painter.line(x, frame.axis.bottom - painter.px(4), x, frame.axis.bottom, palette.text_faint);
     const double shown = std::abs(at) < spacing / 2 ? 0 : at;
     const std::string words = axis_words(shown, spacing);
     // At the right end, a number moves left so that it ends at the lanes' margin; at the left end,
@@ -101,7 +101,7 @@ void TimelineView::draw_axis(const Painter& painter, const Frame& frame, const M
     const float half = painter.text_width(words, look.small) / 2;
     const float last = frame.axis.right + painter.px(right_edge - 8) - half;
     painter.text(std::min(std::max(x, frame.axis.left + half), last),
-                 frame.axis.top + painter.px(4), words, colours::text_dim, look.small,
+                 frame.axis.top + painter.px(4), words, palette.text_dim, look.small,
                  Align::centre);
   }
 }
@@ -123,15 +123,13 @@ void TimelineView::draw_steps(const Painter& painter, const Frame& frame,
     const bool described = !compared_ && model.described && model.described->step == steps[i].step;
     const bool locked = described && model.view.locked_step == steps[i].step;
     painter.fill(rect,
-                 locked       ? colours::accent
-                 : i % 2 == 0 ? colours::step_even
-                              : colours::step_odd,
+                 locked       ? palette.accent
+                 : i % 2 == 0 ? palette.step_even
+                              : palette.step_odd,
                  painter.px(2));
-    if (described) painter.frame(rect, colours::accent, painter.px(2), painter.px(1.5f));
+    if (described) painter.frame(rect, palette.accent, painter.px(2), painter.px(1.5f));
     if (rect.width() < painter.px(least_step_label)) continue;
-    const ImU32 ink = locked      ? colours::text_on_accent
-                      : described ? colours::text
-                                  : colours::text_dim;
+    const ImU32 ink = locked ? palette.text_on_accent : described ? palette.text : palette.text_dim;
     std::string words = fmt::format("step {}", steps[i].step);
     const std::string& phase = model.timeline.prediction(steps[i].step).phase;
     if (!phase.empty() && model.timeline.predictions().size() > 1) words += ", " + phase;
@@ -153,11 +151,11 @@ void TimelineView::draw_described(const Painter& painter, const Frame& frame,
   const float right = frame.x(static_cast<double>(time.end));
   painter.fill({std::max(left, frame.lanes.left), frame.lanes.top - painter.px(2),
                 std::min(right, frame.lanes.right), frame.lanes.top},
-               colours::accent);
+               palette.accent);
   const float bottom = std::min(frame.lanes.bottom, frame.lanes.top + layout_.height() - scroll_);
   for (const float x : {left, right})
     if (x >= frame.lanes.left && x <= frame.lanes.right)
-      painter.line(x, frame.lanes.top, x, bottom, faded(colours::accent, 0.8f), painter.px(1.5f));
+      painter.line(x, frame.lanes.top, x, bottom, faded(palette.accent, 0.8f), painter.px(1.5f));
 }
 
 }  // namespace lockstep::viz

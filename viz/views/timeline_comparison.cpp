@@ -20,16 +20,16 @@ void TimelineView::draw_compared(const Painter& painter, const Frame& frame) con
     return std::clamp(frame.x(static_cast<double>(time)), lanes.left, lanes.right);
   };
   const float left = inside(compared_->step.start), right = inside(compared_->step.end);
-  const ImU32 cover = faded(colours::background, step_back);
+  const ImU32 cover = faded(palette.background, step_back);
   painter.fill({lanes.left, lanes.top, left, lanes.bottom}, cover);
   painter.fill({right, lanes.top, lanes.right, lanes.bottom}, cover);
-  painter.line(left, lanes.top, left, lanes.bottom, colours::text_dim);
-  painter.line(right, lanes.top, right, lanes.bottom, colours::text_dim);
+  painter.line(left, lanes.top, left, lanes.bottom, palette.text_dim);
+  painter.line(right, lanes.top, right, lanes.bottom, palette.text_dim);
   const float other = frame.x(static_cast<double>(compared_->other_end));
   if (other < lanes.left || other > lanes.right || compared_->other_words.empty()) return;
   const float length = painter.px(dash);
   for (float y = lanes.top; y < lanes.bottom; y += 2 * length)
-    painter.line(other, y, other, std::min(y + length, lanes.bottom), colours::modelled_clock,
+    painter.line(other, y, other, std::min(y + length, lanes.bottom), palette.modelled_clock,
                  painter.px(1.5f));
   const Look& look = painter.look();
   const float width = painter.text_width(compared_->other_words, look.small);
@@ -38,7 +38,7 @@ void TimelineView::draw_compared(const Painter& painter, const Frame& frame) con
   const float x = right_of_it ? other + 2 * away : other - 2 * away - width;
   const float y = lanes.bottom - size_of(look.small) - away;
   painter.label({x - away, y - away / 2, x + width + away, y + size_of(look.small) + away / 2},
-                {x, y}, compared_->other_words, colours::tip, colours::modelled_clock, look.small);
+                {x, y}, compared_->other_words, palette.tip, palette.modelled_clock, look.small);
 }
 
 bool TimelineView::has_note_below(const Painter& painter, const Rect& strip) const {
@@ -52,7 +52,7 @@ void TimelineView::draw_note(const Painter& painter, const Frame& frame, const R
   if (found == compared_->notes.end()) return;
   const Look& look = painter.look();
   const auto& [words, brief, marked] = found->second;
-  const ImU32 colour = marked ? colours::accent : colours::text_faint;
+  const ImU32 colour = marked ? palette.accent : palette.text_faint;
   const float middle = (strip.top + strip.bottom) / 2;
   const float left = frame.names.left + painter.px(names_left);
   const float right = frame.names.right - painter.px(names_right);
@@ -75,7 +75,7 @@ void TimelineView::draw_rank_marks(const Painter& painter, const Frame& frame) c
     const float top = screen_y(frame, group.top);
     painter.fill({frame.lanes.left - painter.px(mark_width) - 1, top, frame.lanes.left - 1,
                   top + group.height},
-                 colours::accent);
+                 palette.accent);
   }
   painter.list()->PopClipRect();
 }

@@ -37,8 +37,8 @@ void TimelineView::draw_names(const Painter& painter, const Frame& frame, const 
       if (strip.height < height * 0.8f) continue;
       const bool kernels = strip.kind == StripKind::kernels && strip.lanes.front()->is_compute();
       painter.text(right, (at.top + at.bottom - height) / 2, kernels ? "kernels" : strip.name(),
-                   strip.shows(model.hovered.lane) ? colours::text : colours::text_faint,
-                   look.small, Align::right);
+                   strip.shows(model.hovered.lane) ? palette.text : palette.text_faint, look.small,
+                   Align::right);
     }
   }
   if (!pinned) draw_hidden(painter, frame);
@@ -54,10 +54,10 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame, const M
   const float x = frame.names.left + painter.px(17);
   if (group.collapsed) {
     painter.list()->AddTriangleFilled({x - size / 2, middle - size}, {x + size, middle},
-                                      {x - size / 2, middle + size}, colours::text_faint);
+                                      {x - size / 2, middle + size}, palette.text_faint);
   } else {
     painter.list()->AddTriangleFilled({x - size, middle - size / 2}, {x + size, middle - size / 2},
-                                      {x, middle + size}, colours::text_faint);
+                                      {x, middle + size}, palette.text_faint);
   }
   const NameWords words = name_words(model, group);
   const bool two_lines =
@@ -70,29 +70,29 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame, const M
   if (marked)
     painter.frame({frame.names.left + painter.px(4), header.top, frame.names.right - painter.px(2),
                    header.bottom},
-                  colours::accent, painter.px(3), painter.px(1.5f));
-  const ImU32 name_colour = group.pinned || marked ? colours::accent : colours::text;
+                  palette.accent, painter.px(3), painter.px(1.5f));
+  const ImU32 name_colour = group.pinned || marked ? palette.accent : palette.text;
   float end = left + painter.text(left, name_middle - size_of(look.bold) / 2,
                                   painter.fitted(words.name, look.bold, right - left), name_colour,
                                   look.bold);
   if (!words.places.empty() && (!compared_ || two_lines)) {
     const std::string places = painter.fitted(" · " + words.places, look.small, right - end);
     end += painter.text(end, name_middle + size_of(look.bold) / 2 - size_of(look.small) - 1, places,
-                        colours::text_dim, look.small);
+                        palette.text_dim, look.small);
   }
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   if (mouse.x < frame.names.right && mouse.y >= header.top && mouse.y < header.bottom) {
     const NameButtons buttons = name_buttons(painter, frame, group);
     const float first = buttons.open.width() > 0 ? buttons.open.left : buttons.pin.left;
     painter.fill({first - painter.px(6), header.top, frame.names.right, header.bottom},
-                 colours::background);
+                 palette.background);
     for (const auto& [rect, text] :
          {std::pair{buttons.open, open_words}, std::pair{buttons.pin, pin_words},
           std::pair{buttons.hide, hide_words}}) {
       if (rect.width() <= 0) continue;
       const bool lit = rect.contains(mouse) || (text == pin_words && group.pinned);
       painter.text(rect.left, middle - size_of(look.small) / 2, text,
-                   lit ? colours::accent : colours::text_dim, look.small);
+                   lit ? palette.accent : palette.text_dim, look.small);
     }
     if (!compared_) draw_name_tip(painter, header, model, group);
     return;
@@ -113,7 +113,7 @@ void TimelineView::draw_name(const Painter& painter, const Frame& frame, const M
 TimelineView::NameWords TimelineView::name_words(const Model& model, const RankGroup& group) const {
   NameWords words;
   words.name = group.rank->name;
-  words.colour = colours::text_faint;
+  words.colour = palette.text_faint;
   if (group.alike.empty()) {
     words.places = model.places.words(group.rank->rank);
   } else {
@@ -128,11 +128,11 @@ TimelineView::NameWords TimelineView::name_words(const Model& model, const RankG
   if (group.rank->ended && group.rank->spans_written >= 0 &&
       group.rank->spans_written != group.rank->spans) {
     words.note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
-    words.colour = colours::trouble;
+    words.colour = palette.trouble;
   } else if (const Straggler* slow = model.straggler(); slow && slow->rank == group.rank->rank) {
     words.brief = fmt::format("{:.2f}×", slow->ratio());
     words.note = (slow->stage >= 0 ? "slow stage, " : "straggler, ") + words.brief;
-    words.colour = colours::trouble;
+    words.colour = palette.trouble;
   } else if (group.pinned) {
     words.note = "pinned";
   } else if (account && step->account.length > 0) {
@@ -165,7 +165,7 @@ void TimelineView::draw_name_tip(const Painter& painter, const Rect& rect, const
   }
   lines.emplace_back("click: its lanes; drag: move the row; right click: menu");
   draw_tip(Painter{ImGui::GetForegroundDrawList(), painter.look()}, rect.top - painter.px(4),
-           rect.bottom + painter.px(4), lines, colours::accent);
+           rect.bottom + painter.px(4), lines, palette.accent);
 }
 
 TimelineView::NameButtons TimelineView::name_buttons(const Painter& painter, const Frame& frame,
@@ -195,7 +195,7 @@ void TimelineView::draw_hidden(const Painter& painter, const Frame& frame) const
   painter.list()->PushClipRect(rect.min(), rect.max());
   painter.text(rect.right - painter.px(edge), (rect.top + rect.bottom - size_of(look.small)) / 2,
                fmt::format("{} hidden: show", layout_.hidden().size()),
-               lit ? colours::text : colours::accent, look.small, Align::right);
+               lit ? palette.text : palette.accent, look.small, Align::right);
   painter.list()->PopClipRect();
 }
 

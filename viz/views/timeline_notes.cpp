@@ -42,9 +42,9 @@ void TimelineView::draw_notes(const Painter& painter, const Frame& frame,
     const auto at = place(frame, note.rank, {note.at, note.at});
     if (!at || at->top > frame.lanes.bottom || at->bottom < frame.lanes.top) continue;
     const float x = at->left, size = painter.px(flag_size);
-    painter.line(x, at->top, x, at->bottom, colours::mark, painter.px(1.5f));
+    painter.line(x, at->top, x, at->bottom, palette.mark, painter.px(1.5f));
     painter.list()->AddTriangleFilled({x, at->top}, {x + 1.6f * size, at->top + size},
-                                      {x, at->top + 2 * size}, colours::mark);
+                                      {x, at->top + 2 * size}, palette.mark);
     const bool hovered =
         mouse.y >= at->top && mouse.y < at->bottom && std::abs(mouse.x - x) < painter.px(near_flag);
     const std::string words =
@@ -53,9 +53,9 @@ void TimelineView::draw_notes(const Painter& painter, const Frame& frame,
     const float width = painter.text_width(words, look.small) + painter.px(8);
     const Rect label{left, at->top, left + width, at->top + size_of(look.small) + painter.px(3)};
     if (label.height() > at->height() + painter.px(4) && !hovered) continue;
-    painter.fill(label, faded(colours::tip, 0.9f), painter.px(3));
-    painter.frame(label, colours::mark, painter.px(3));
-    painter.text(label.left + painter.px(4), label.top + painter.px(1), words, colours::text,
+    painter.fill(label, faded(palette.tip, 0.9f), painter.px(3));
+    painter.frame(label, palette.mark, painter.px(3));
+    painter.text(label.left + painter.px(4), label.top + painter.px(1), words, palette.text,
                  look.small);
   }
 }

@@ -36,12 +36,12 @@ void TimelineView::draw_open(const Painter& painter, const Frame& frame, const M
     growing_ |= live && !model.timeline.ended() && model.timeline.run().clock == "wall";
     // An open span has the colour of its kind, but hatching and a frame show that it has not ended.
     painter.idle(at, colour_of(open.span.category));
-    painter.frame(at, colours::text_dim);
+    painter.frame(at, palette.text_dim);
     const std::string& name = model.timeline.name(open.span.name);
     const std::string time = duration_words(end - open.span.start);
-    if (!painter.text_in(at, fmt::format("{}, running for {}", beginning(name), time),
-                         colours::text, painter.look().small))
-      painter.text_in(at, time, colours::text, painter.look().small);
+    if (!painter.text_in(at, fmt::format("{}, running for {}", beginning(name), time), palette.text,
+                         painter.look().small))
+      painter.text_in(at, time, palette.text, painter.look().small);
   }
 }
 
@@ -65,7 +65,7 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
     const ImVec2 from{frame.x(static_cast<double>(message->sent)), screen_y(frame, from_y)};
     const ImVec2 to{frame.x(static_cast<double>(message->received)), screen_y(frame, to_y)};
     if (to.x < frame.lanes.left) continue;
-    painter.line(from.x, from.y, to.x, to.y, colours::message, painter.px(1));
+    painter.line(from.x, from.y, to.x, to.y, palette.message, painter.px(1));
     const float length = std::hypot(to.x - from.x, to.y - from.y);
     if (length < painter.px(8)) continue;
     const ImVec2 along{(to.x - from.x) / length * painter.px(arrow_size),
@@ -73,8 +73,8 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
     painter.list()->AddTriangleFilled(
         to, {to.x - 1.6f * along.x - 0.6f * along.y, to.y - 1.6f * along.y + 0.6f * along.x},
         {to.x - 1.6f * along.x + 0.6f * along.y, to.y - 1.6f * along.y - 0.6f * along.x},
-        colours::message);
-    painter.list()->AddCircleFilled(from, painter.px(2), colours::message, 8);
+        palette.message);
+    painter.list()->AddCircleFilled(from, painter.px(2), palette.message, 8);
   }
 }
 
@@ -90,7 +90,7 @@ std::optional<Rect> TimelineView::place(const Frame& frame, int rank, const Inte
 }
 
 void TimelineView::draw_critical_path(const Painter& painter, const Frame& frame) const {
-  const ImU32 colour = colours::critical_path;
+  const ImU32 colour = palette.critical_path;
   const float thick = painter.px(path_thickness);
   for (const ExplainedStep* step : explained_) {
     if (!step->path) continue;
@@ -123,11 +123,11 @@ void TimelineView::draw_chain(const Painter& painter, const Frame& frame,
     const auto a = place(frame, from.rank, from.time), b = place(frame, to.rank, to.time);
     if (!a || !b || from.rank == to.rank) return;
     painter.line(a->right, (a->top + a->bottom) / 2, b->left, (b->top + b->bottom) / 2,
-                 colours::highlight, painter.px(2));
+                 palette.highlight, painter.px(2));
   };
   const auto outline = [&](int rank, const Interval& time) {
     const auto at = place(frame, rank, time);
-    if (at) painter.frame(*at, faded(colours::highlight, 0.8f), painter.px(3), painter.px(1.5f));
+    if (at) painter.frame(*at, faded(palette.highlight, 0.8f), painter.px(3), painter.px(1.5f));
   };
   for (std::size_t i = 0; i < chain.before.size(); ++i) {
     outline(chain.before[i].rank, chain.before[i].time);
@@ -149,9 +149,9 @@ void TimelineView::draw_playback(const Painter& painter, const Frame& frame,
   const float x = frame.x(model.playback.cursor());
   const Rect hidden{std::max(x, frame.lanes.left), frame.lanes.top, frame.lanes.right,
                     frame.lanes.bottom};
-  if (hidden.left < hidden.right) painter.fill(hidden, faded(colours::background, not_yet));
+  if (hidden.left < hidden.right) painter.fill(hidden, faded(palette.background, not_yet));
   if (x < frame.lanes.left || x > frame.lanes.right) return;
-  painter.line(x, frame.lanes.top, x, frame.lanes.bottom, colours::accent, painter.px(2));
+  painter.line(x, frame.lanes.top, x, frame.lanes.bottom, palette.accent, painter.px(2));
 }
 
 void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
@@ -173,16 +173,16 @@ void TimelineView::draw_marks(const Painter& painter, const Frame& frame,
     const Rect label{x, frame.lanes.bottom - size_of(look.small) - painter.px(6), x + width,
                      frame.lanes.bottom};
     painter.label(label, {label.left + painter.px(4), label.top + painter.px(3)}, words, colour,
-                  colours::text_on_accent, look.small);
+                  palette.text_on_accent, look.small);
   };
   const auto words = [&](const Interval& time) {
     return time.start < time.end ? duration_words(time.end - time.start)
                                  : axis_words(static_cast<double>(time.start - model.origin),
                                               frame.window.width() / 1000);
   };
-  for (const Interval& mark : model.view.marks) band(mark, colours::mark, words(mark));
+  for (const Interval& mark : model.view.marks) band(mark, palette.mark, words(mark));
   if (model.view.range)
-    band(model.view.range->range, colours::accent, words(model.view.range->range));
+    band(model.view.range->range, palette.accent, words(model.view.range->range));
 }
 
 void TimelineView::draw_idle_outlines(const Painter& painter, const Frame& frame,
@@ -204,7 +204,7 @@ void TimelineView::draw_idle_outlines(const Painter& painter, const Frame& frame
       at.left = std::max(at.left, frame.lanes.left);
       at.right = std::min(at.right, frame.lanes.right);
       if (at.left < at.right)
-        painter.frame(at, faded(colours::highlight, 0.8f), 0, painter.px(thickness));
+        painter.frame(at, faded(palette.highlight, 0.8f), 0, painter.px(thickness));
     }
   };
   if (model.hovered.kind == Finding::Kind::idle) outline(model.hovered, 1, 0);

@@ -107,12 +107,12 @@ void TimelineView::draw_filter(const Painter& painter, const Rect& rect, Model& 
     ImGui::SetCursorScreenPos(box.min());
     if (ImGui::InvisibleButton("filter", {box.width(), box.height()}))
       filters_ = opens_filter_ = true;
-    painter.fill(box, ImGui::IsItemHovered() ? colours::button_hovered : colours::button,
+    painter.fill(box, ImGui::IsItemHovered() ? palette.button_hovered : palette.button,
                  painter.px(4));
     const std::string words = choices.filter_text.empty() ? "filter rows" : choices.filter_text;
     painter.text(box.left + painter.px(text_inset), text_top,
                  painter.fitted(words, look.small, width - 2 * painter.px(text_inset)),
-                 choices.filter_text.empty() ? colours::text_faint : colours::text, look.small);
+                 choices.filter_text.empty() ? palette.text_faint : palette.text, look.small);
   } else {
     ImGui::PushFont(look.small);
     ImGui::PushStyleVar(
@@ -139,7 +139,7 @@ void TimelineView::draw_filter(const Painter& painter, const Rect& rect, Model& 
   }
   const std::string trouble = choices.filter.trouble(model.places);
   if (!trouble.empty())
-    draw_tip(Painter{ImGui::GetForegroundDrawList(), look}, box, {trouble}, colours::trouble);
+    draw_tip(Painter{ImGui::GetForegroundDrawList(), look}, box, {trouble}, palette.trouble);
   const std::size_t rows = layout_.groups().size();
   const std::string count =
       rows == layout_.shown() && choices.filter.empty()
@@ -148,7 +148,7 @@ void TimelineView::draw_filter(const Painter& painter, const Rect& rect, Model& 
   painter.text(
       rect.right - painter.px(inset), text_top,
       painter.fitted(count, look.small, rect.right - box.right - painter.px(inset + 4)),
-      !choices.filter.empty() && layout_.shown() == 0 ? colours::trouble : colours::text_faint,
+      !choices.filter.empty() && layout_.shown() == 0 ? palette.trouble : palette.text_faint,
       look.small, Align::right);
 }
 
@@ -163,17 +163,17 @@ void TimelineView::draw_headings(const Painter& painter, const Frame& frame,
     const Rect row{frame.names.left, top, frame.lanes.right, top + heading.height};
     if (row.bottom < frame.names.top || row.top > frame.names.bottom) continue;
     painter.fill({row.left + painter.px(inset), row.top, row.right, row.bottom},
-                 row.contains(ImGui::GetIO().MousePos) ? colours::button_hovered : colours::button,
+                 row.contains(ImGui::GetIO().MousePos) ? palette.button_hovered : palette.button,
                  painter.px(3));
     const float middle = (row.top + row.bottom) / 2, size = painter.px(3.5f);
     const float x = row.left + painter.px(inset + 8);
     if (heading.folded)
       painter.list()->AddTriangleFilled({x - size / 2, middle - size}, {x + size, middle},
-                                        {x - size / 2, middle + size}, colours::text_dim);
+                                        {x - size / 2, middle + size}, palette.text_dim);
     else
       painter.list()->AddTriangleFilled({x - size, middle - size / 2},
                                         {x + size, middle - size / 2}, {x, middle + size},
-                                        colours::text_dim);
+                                        palette.text_dim);
     std::string words =
         heading.coordinate < 0 ? "not on " + axis : fmt::format("{} {}", axis, heading.coordinate);
     words += fmt::format(" · {} rank{}", heading.ranks, heading.ranks == 1 ? "" : "s");
@@ -181,7 +181,7 @@ void TimelineView::draw_headings(const Painter& painter, const Frame& frame,
     if (straggler && model.places.coordinate(straggler->rank, *choices.axis) == heading.coordinate)
       words += " · " + straggler_name(*straggler);
     painter.text(row.left + painter.px(inset + 18), middle - size_of(look.small) / 2, words,
-                 colours::text_dim, look.small);
+                 palette.text_dim, look.small);
   }
 }
 
@@ -190,9 +190,9 @@ void TimelineView::draw_row_drag(const Painter& painter, const Frame& frame) con
   const RankGroup* target = layout_.group_at(layout_y(frame, ImGui::GetIO().MousePos.y));
   if (!target) return;
   const float y = screen_y(frame, target->top) - painter.px(2);
-  painter.line(frame.names.left, y, frame.lanes.right, y, colours::accent, painter.px(2));
+  painter.line(frame.names.left, y, frame.lanes.right, y, palette.accent, painter.px(2));
   painter.text(frame.names.left + painter.px(26), y - size_of(painter.look().small) - painter.px(2),
-               fmt::format("rank {}", dragged_rank_), colours::accent, painter.look().small);
+               fmt::format("rank {}", dragged_rank_), palette.accent, painter.look().small);
 }
 
 void TimelineView::drop_row(const Frame& frame, const Model& model) {

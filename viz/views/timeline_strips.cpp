@@ -57,7 +57,7 @@ void TimelineView::draw_strip(const Painter& painter, const Frame& frame, const 
     fold_compute(painter, frame, strip);
     draw_idle(painter, frame, model, rect);
   } else if (const Rect idle = run_part(frame, model, rect); idle.right > idle.left) {
-    painter.fill(idle, faded(colours::lane, 0.6f));
+    painter.fill(idle, faded(palette.lane, 0.6f));
   }
   for (std::size_t i = 0; i < strip.lanes.size(); ++i) {
     if (strip.kind == StripKind::compute) {
@@ -135,8 +135,8 @@ void TimelineView::draw_idle(const Painter& painter, const Frame& frame, const M
     left = std::max(left, frame.lanes.left + static_cast<float>(to));
   }
   offer(run.right);
-  for (const Rect& part : bare_) painter.fill(part, colours::lane);
-  for (const Rect& part : bare_) painter.hatch(part, colours::idle_hatch);
+  for (const Rect& part : bare_) painter.fill(part, palette.lane);
+  for (const Rect& part : bare_) painter.hatch(part, palette.idle_hatch);
 }
 
 void TimelineView::draw_compute(const Painter& painter, const Frame& frame, const Model& model,
@@ -216,7 +216,7 @@ void TimelineView::draw_parts(const Painter& painter, const Frame& frame, const 
 
 void TimelineView::draw_ghosts(const Painter& painter, const Frame& frame, std::size_t rank,
                                const Rect& rect) const {
-  painter.fill(rect, colours::background);
+  painter.fill(rect, palette.background);
   for (const Ghost* ghost : ghosts_) {
     if (rank >= ghost->ranks.size()) continue;
     for (const GhostAction& action : ghost->ranks[rank]) {
@@ -227,7 +227,7 @@ void TimelineView::draw_ghosts(const Painter& painter, const Frame& frame, std::
       const ImU32 colour = colour_of(action.category);
       painter.fill(at, faded(colour, ghost_fill));
       painter.frame(at, faded(colour, 0.8f));
-      painter.text_in(at, std::to_string(action.microbatch), colours::text_dim,
+      painter.text_in(at, std::to_string(action.microbatch), palette.text_dim,
                       painter.look().small);
     }
   }
@@ -293,7 +293,7 @@ void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const 
                          cause ? hatch_of(cause->part) : Hatch{});
       if (box.whole && model.hovered.kind == Finding::Kind::span &&
           same_span(*box.span, model.hovered.span))
-        painter.frame(at, colours::highlight);
+        painter.frame(at, palette.highlight);
     }
   }
   if (which == Draw::waits) return;
@@ -315,9 +315,9 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, int rank
   // While a chain is shown, the other actions of its step are dimmed.
   if (span && span->category != Category::communication && model.chain.chain &&
       span->step == model.chain.step && !model.chain.has(rank, *span))
-    fill = mixed(colours::lane, fill, unselected);
+    fill = mixed(palette.lane, fill, unselected);
   if (span && !model.view.search.empty() && !model.view.search.matches(model.timeline, rank, *span))
-    fill = mixed(colours::lane, fill, not_found);
+    fill = mixed(palette.lane, fill, not_found);
   if (!box.whole) return painter.fill(rect, faded(fill, opacity));
   const float corner = rect.width() >= painter.px(rounded_from) ? painter.px(rounding) : 0;
   painter.fill(rect, fill, std::min(corner, rect.height() / 4));
@@ -327,12 +327,12 @@ void TimelineView::draw_box(const Painter& painter, const Model& model, int rank
   const Finding& selected = model.selected;
   if (hovered.kind == Finding::Kind::span &&
       (same_span(*span, hovered.span) || same_microbatch(*span, hovered.span))) {
-    painter.frame(rect, faded(colours::highlight, same_span(*span, hovered.span) ? 1 : 0.7f),
-                  corner, painter.px(1.5f));
+    painter.frame(rect, faded(palette.highlight, same_span(*span, hovered.span) ? 1 : 0.7f), corner,
+                  painter.px(1.5f));
   }
   if (selected.kind == Finding::Kind::span &&
       (same_span(*span, selected.span) || same_microbatch(*span, selected.span))) {
-    painter.frame(rect, colours::highlight, corner, painter.px(2));
+    painter.frame(rect, palette.highlight, corner, painter.px(2));
   }
 }
 
@@ -344,8 +344,8 @@ void TimelineView::draw_label(const Painter& painter, const Model& model, const 
   const bool tall = room.height() >= painter.px(22);
   ImFont* font = tall && letter_of(box.span->category) != 0 ? look.bold : look.small;
   const std::string label = label_of(model.timeline, *box.span, wide);
-  if (!painter.text_in(room, label, colours::text_on_box, font) && font == look.bold) {
-    painter.text_in(room, label, colours::text_on_box, look.small);
+  if (!painter.text_in(room, label, palette.text_on_box, font) && font == look.bold) {
+    painter.text_in(room, label, palette.text_on_box, look.small);
   }
 }
 

@@ -60,7 +60,7 @@ void draw_rows(Svg& svg, const Timeline& timeline, const std::vector<SpanRow>& r
     const auto cause = std::ranges::find_if(
         idle, [&](const IdleBox& each) { return each.left <= middle && middle < each.right; });
     return cause == idle.end()
-               ? svg.idle(colours::wait, {})
+               ? svg.idle(palette.wait, {})
                : svg.idle(colour_of(cause->part, cause->slot), hatch_of(cause->part));
   };
   if (rows.empty()) draw_idle(svg, idle, plot, top, bottom);
@@ -91,7 +91,7 @@ void draw_rows(Svg& svg, const Timeline& timeline, const std::vector<SpanRow>& r
         if (const char letter = letter_of(box.category); letter != 0 && x1 - x0 >= letter_from)
           words = letter + words;
         if (x1 - x0 > width_of(words) + 2 && bottom - row_top >= Svg::font_size)
-          svg.text((x0 + x1) / 2, (row_top + bottom) / 2, words, colours::text_on_box, "middle");
+          svg.text((x0 + x1) / 2, (row_top + bottom) / 2, words, palette.text_on_box, "middle");
       }
     }
   }
@@ -109,11 +109,11 @@ double draw_legend(Svg* svg, const std::vector<LegendEntry>& legend, double righ
       y += legend_row;
     }
     if (svg) {
-      if (heading > 0) svg->text(x, y, entry.heading, colours::text_dim, "start");
+      if (heading > 0) svg->text(x, y, entry.heading, palette.text_dim, "start");
       const double left = x + heading;
       svg->rect(left, y - swatch_height / 2, left + swatch_width, y + swatch_height / 2,
                 entry.hatch ? svg->idle(entry.colour, *entry.hatch) : hex(entry.colour));
-      svg->text(left + swatch_width + 5, y, entry.name, colours::text_dim, "start");
+      svg->text(left + swatch_width + 5, y, entry.name, palette.text_dim, "start");
     }
     x += width;
   }
@@ -127,9 +127,8 @@ void draw_axis(Svg& svg, const Plot& plot, Picoseconds origin, double bottom) {
   for (double n = std::ceil((plot.window.begin - first) / spacing);
        first + n * spacing < plot.window.end; ++n) {
     const double at = plot.x(first + n * spacing);
-    svg.line(at, head_height + axis_height, at, bottom, colours::grid);
-    svg.text(at, middle, axis_words(n == 0 ? 0 : n * spacing, spacing), colours::text_dim,
-             "middle");
+    svg.line(at, head_height + axis_height, at, bottom, palette.grid);
+    svg.text(at, middle, axis_words(n == 0 ? 0 : n * spacing, spacing), palette.text_dim, "middle");
   }
 }
 
@@ -149,9 +148,9 @@ void draw_messages(Svg& svg, const Timeline& timeline, const StripLayout& layout
     const double x0 = plot.within(message.sent), x1 = plot.within(message.received);
     const double y0 = lanes + static_cast<double>(from), y1 = lanes + static_cast<double>(to);
     if (static_cast<double>(message.received) <= plot.window.end)
-      svg.arrow(x0, y0, x1, y1, colours::message);
+      svg.arrow(x0, y0, x1, y1, palette.message);
     else
-      svg.line(x0, y0, x1, y1, colours::message);
+      svg.line(x0, y0, x1, y1, palette.message);
   }
 }
 
@@ -195,23 +194,23 @@ std::string timeline_svg(Model& model, const StripLayout& layout, int width) {
   Svg svg{static_cast<double>(width),
           draw_legend(nullptr, legend, plot.right, bottom + edge) + edge};
 
-  svg.text(edge, head_height / 2, timeline.run().lesson, colours::text, "start");
-  svg.text(plot.right, head_height / 2, clock_words(timeline.run()), colours::text_dim, "end");
+  svg.text(edge, head_height / 2, timeline.run().lesson, palette.text, "start");
+  svg.text(plot.right, head_height / 2, clock_words(timeline.run()), palette.text_dim, "end");
   draw_axis(svg, plot, model.origin, bottom);
   for (const StepWindow& step : timeline.steps()) {
     const double x0 = plot.within(step.start), x1 = plot.within(step.end);
     if (x1 - x0 < 1) continue;
     svg.rect(x0, steps, x1 - 1, steps + steps_height,
-             hex(step.step % 2 == 0 ? colours::step_even : colours::step_odd));
+             hex(step.step % 2 == 0 ? palette.step_even : palette.step_odd));
     const std::string name = fmt::format("step {}", step.step);
     if (x1 - x0 > width_of(name))
-      svg.text((x0 + x1) / 2, steps + steps_height / 2, name, colours::text_dim, "middle");
+      svg.text((x0 + x1) / 2, steps + steps_height / 2, name, palette.text_dim, "middle");
   }
 
   for (const RankGroup& group : layout.groups()) {
     const Strip& first = layout.strips()[group.first];
     svg.text(plot.left - edge, lanes + static_cast<double>(first.top + first.height / 2),
-             fmt::format("rank {}", group.rank->rank), colours::text, "end");
+             fmt::format("rank {}", group.rank->rank), palette.text, "end");
   }
   std::vector<IdleBox> idle;
   for (const Strip& strip : layout.strips()) {
@@ -225,10 +224,10 @@ std::string timeline_svg(Model& model, const StripLayout& layout, int width) {
         if (const RankAccount* rank = step->account.find(strip.rank->rank))
           fold_idle(rank->pieces, axis_slots(step->account.axes), plot.window, plot.width(), idle);
     } else {
-      svg.rect(run_left, top, run_right, low, hex(colours::lane), 0.6);
+      svg.rect(run_left, top, run_right, low, hex(palette.lane), 0.6);
       if (strip.kind == StripKind::communication &&
           strip.height >= static_cast<float>(Svg::font_size))
-        svg.text(plot.left - edge, (top + low) / 2, strip.name(), colours::text_faint, "end");
+        svg.text(plot.left - edge, (top + low) / 2, strip.name(), palette.text_faint, "end");
     }
     const Band band = strip.kind == StripKind::kernels ? Band::kernel : Band::action;
     for (const Lane* lane : strip.lanes)

@@ -93,7 +93,7 @@ void TimelineView::draw(const Painter& painter, const Rect& rect, Model& model,
     painter.list()->PopClipRect();
   }
   if (pinned_bottom > frame.lanes.top)
-    painter.line(rect.left, pinned_bottom, rect.right, pinned_bottom, colours::text_faint);
+    painter.line(rect.left, pinned_bottom, rect.right, pinned_bottom, palette.text_faint);
   painter.list()->PushClipRect(frame.lanes.min(), frame.lanes.max(), true);
   draw_step_lines(painter, frame, model);
   if (!compared_) draw_described(painter, frame, model);
@@ -125,7 +125,7 @@ void TimelineView::draw_step_lines(const Painter& painter, const Frame& frame,
   }
   for (const float x : lines)
     painter.line(x, frame.lanes.top, x, frame.lanes.top + layout_.height() - scroll_,
-                 faded(colours::step_line, 0.5f));
+                 faded(palette.step_line, 0.5f));
 }
 
 void TimelineView::select(const Finding& finding, Model& model) const {

@@ -34,8 +34,8 @@ void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
   const float over_bottom = std::max(0.0f, box.bottom - limits.bottom);
   box = {box.left - over_right, box.top - over_bottom, box.right - over_right,
          box.bottom - over_bottom};
-  painter.fill(box, colours::tip, painter.px(5));
-  painter.frame(box, colours::tip_edge, painter.px(5));
+  painter.fill(box, palette.tip, painter.px(5));
+  painter.frame(box, palette.tip_edge, painter.px(5));
   painter.fill(
       {box.left, box.top + painter.px(5), box.left + painter.px(3), box.bottom - painter.px(5)},
       colour);
@@ -43,7 +43,7 @@ void draw_lines(const Painter& painter, ImVec2 at, const Rect& limits,
   for (std::size_t i = 0; i < lines.size(); ++i) {
     ImFont* font = i == 0 ? look.bold : look.small;
     painter.text(box.left + painter.px(padding), y, lines[i],
-                 i == 0 ? colours::text : colours::text_dim, font);
+                 i == 0 ? palette.text : palette.text_dim, font);
     y += size_of(font) + painter.px(line_gap);
   }
 }
@@ -95,11 +95,11 @@ void tip_outside(const Painter& painter, const Rect& item, const Rect& clear, bo
                     line * static_cast<float>(lines.size()) + front.px(line_gap)};
   const Rect box =
       place_outside(item, clear, size, ImGui::GetIO().DisplaySize, below, front.px(line_gap));
-  front.fill(box, colours::tip, front.px(4));
-  front.frame(box, colours::tip_edge, front.px(4));
+  front.fill(box, palette.tip, front.px(4));
+  front.frame(box, palette.tip_edge, front.px(4));
   float y = box.top + front.px(line_gap);
   for (const std::string& each : lines) {
-    front.text(box.left + front.px(padding), y, each, colours::text, font);
+    front.text(box.left + front.px(padding), y, each, palette.text, font);
     y += line;
   }
 }

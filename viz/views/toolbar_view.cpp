@@ -109,7 +109,7 @@ void ToolbarView::draw_playback(ButtonRow& row, Model& model) const {
   }
   if (!playback.active()) return;
   if (row.button("-", false, "half the speed")) playback.change_speed(-1);
-  row.text(duration_words(playback.speed()) + " per second", colours::text_dim);
+  row.text(duration_words(playback.speed()) + " per second", palette.text_dim);
   if (row.button("+", false, "twice the speed")) playback.change_speed(1);
   const Rect scrub = row.space(row.painter().px(scrub_width));
   ImGui::SetCursorScreenPos(scrub.min());
@@ -126,10 +126,10 @@ void ToolbarView::draw_playback(ButtonRow& row, Model& model) const {
   const float x =
       scrub.left + scrub.width() * static_cast<float>((playback.cursor() - start) / whole);
   painter.fill({scrub.left, middle - painter.px(2), scrub.right, middle + painter.px(2)},
-               colours::panel_edge, painter.px(2));
-  painter.fill({scrub.left, middle - painter.px(2), x, middle + painter.px(2)}, colours::accent,
+               palette.panel_edge, painter.px(2));
+  painter.fill({scrub.left, middle - painter.px(2), x, middle + painter.px(2)}, palette.accent,
                painter.px(2));
-  painter.list()->AddCircleFilled({x, middle}, painter.px(6), colours::accent);
+  painter.list()->AddCircleFilled({x, middle}, painter.px(6), palette.accent);
   if (row.button("Show all", false, "end the playback")) playback.stop();
 }
 
@@ -165,10 +165,10 @@ int ToolbarView::draw_search(ButtonRow& row, Model& model) {
   if (view.query != text.data()) view.set_query(text.data(), model.timeline);
   if (!view.search_trouble.empty()) {
     draw_tip(Painter{ImGui::GetForegroundDrawList(), row.painter().look()}, rect,
-             {view.search_trouble}, colours::trouble);
+             {view.search_trouble}, palette.trouble);
   } else if (!view.search.empty()) {
     row.text(fmt::format("{} found{}", view.found, view.searches() ? " ..." : ""),
-             view.found > 0 || view.searches() ? colours::text_dim : colours::trouble);
+             view.found > 0 || view.searches() ? palette.text_dim : palette.trouble);
     if (row.button("<", false, "previous (Shift+N)")) jump = -1;
     if (row.button(">", false, "next (N or Enter)")) jump = 1;
   }

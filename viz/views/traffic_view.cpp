@@ -43,7 +43,7 @@ void TrafficView::draw(const Painter& painter, const Rect& rect, Model& model) {
   if (matrix_.total == 0) {
     painter.text(inside.left, inside.top,
                  matrix_.step < 0 ? "no step is complete yet" : "no messages in this step",
-                 colours::text_faint, look.body);
+                 palette.text_faint, look.body);
     return;
   }
   const float line = size_of(look.small) + painter.px(3);
@@ -70,14 +70,14 @@ void TrafficView::draw(const Painter& painter, const Rect& rect, Model& model) {
           fmt::format("the matrix shows {} of {} ranks", shown_, matrix_.ranks.size()));
   }
   explain(painter, {cells_.right + painter.px(gap), inside.top, inside.right, inside.bottom},
-          explanation_, colours::text, &model.view.wanted_rank);
+          explanation_, palette.text, &model.view.wanted_rank);
 }
 
 std::optional<std::pair<int, int>> TrafficView::draw_cells(const Painter& painter) {
   const Look& look = painter.look();
   const ImVec2 mouse = ImGui::GetIO().MousePos;
   std::optional<std::pair<int, int>> hovered;
-  painter.fill(cells_, colours::lane);
+  painter.fill(cells_, palette.lane);
   const auto edge = [&](float start, std::size_t index) {
     return start + cell_ * static_cast<float>(index);
   };
@@ -90,11 +90,11 @@ std::optional<std::pair<int, int>> TrafficView::draw_cells(const Painter& painte
       const std::string number = std::to_string(matrix_.ranks[from]);
       const float middle = cell_ / 2;
       painter.text(edge(cells_.left, from) + middle,
-                   cells_.top - size_of(look.small) - painter.px(2), number, colours::text_dim,
+                   cells_.top - size_of(look.small) - painter.px(2), number, palette.text_dim,
                    look.small, Align::centre);
       painter.text(cells_.left - painter.px(6),
                    edge(cells_.top, from) + middle - size_of(look.small) / 2, number,
-                   colours::text_dim, look.small, Align::right);
+                   palette.text_dim, look.small, Align::right);
     }
     for (std::size_t to = 0; to < shown_; ++to) {
       const Rect cell{edge(cells_.left, to), edge(cells_.top, from), edge(cells_.left, to + 1),
@@ -108,7 +108,7 @@ std::optional<std::pair<int, int>> TrafficView::draw_cells(const Painter& painte
       }
       if (from != to && cell.contains(mouse)) {
         hovered = {matrix_.ranks[from], matrix_.ranks[to]};
-        painter.frame(box, colours::highlight);
+        painter.frame(box, palette.highlight);
       }
     }
   }
@@ -116,9 +116,9 @@ std::optional<std::pair<int, int>> TrafficView::draw_cells(const Painter& painte
   for (std::size_t i = 1; matrix_.ranks_per_node > 0 && i < shown_; ++i) {
     if (matrix_.node_of(matrix_.ranks[i - 1]) == matrix_.node_of(matrix_.ranks[i])) continue;
     painter.line(cells_.left, edge(cells_.top, i), cells_.right, edge(cells_.top, i),
-                 colours::text_faint);
+                 palette.text_faint);
     painter.line(edge(cells_.left, i), cells_.top, edge(cells_.left, i), cells_.bottom,
-                 colours::text_faint);
+                 palette.text_faint);
   }
   return hovered;
 }

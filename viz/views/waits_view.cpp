@@ -29,7 +29,7 @@ std::optional<Finding> WaitsView::draw(const Painter& painter, const Rect& rect,
                  waits               ? "no rank waits in this step"
                  : waits_.step() < 0 ? "no step is complete yet"
                                      : "computing",
-                 colours::text_faint, small);
+                 palette.text_faint, small);
     return {};
   }
   const auto ranks_words = [](const LongWait& wait) {
@@ -51,11 +51,11 @@ std::optional<Finding> WaitsView::draw(const Painter& painter, const Rect& rect,
   const Rect bar{inside.right - painter.px(bar_width), inside.top + line, inside.right,
                  inside.bottom};
   float y = inside.top;
-  painter.text(length_right, y, "time", colours::text_faint, small, Align::right);
-  painter.text(ranks_left, y, "who waits for whom", colours::text_faint, small);
+  painter.text(length_right, y, "time", palette.text_faint, small, Align::right);
+  painter.text(ranks_left, y, "who waits for whom", palette.text_faint, small);
   painter.text(cause_left, y,
                painter.fitted("cause; click: go there", small, bar.left - cause_left),
-               colours::text_faint, small);
+               palette.text_faint, small);
   const std::size_t room = whole_number((inside.bottom - y - line) / line);
   const std::size_t shown = std::min(room, waits->size());
   const std::size_t first = scroll_.update(painter, inside, bar, waits->size(), shown);
@@ -69,17 +69,17 @@ std::optional<Finding> WaitsView::draw(const Painter& painter, const Rect& rect,
     ImGui::SetCursorScreenPos(row.min());
     if (ImGui::InvisibleButton("wait", {std::max(row.width(), 1.0f), row.height()}))
       clicked = wait.place(model.timeline);
-    if (ImGui::IsItemHovered()) painter.fill(row, faded(colours::text_faint, 0.15f), painter.px(3));
+    if (ImGui::IsItemHovered()) painter.fill(row, faded(palette.text_faint, 0.15f), painter.px(3));
     ImGui::PopID();
-    painter.text(length_right, y, length_words(wait), colours::text, small, Align::right);
-    painter.text(ranks_left, y, ranks_words(wait), colours::text, small);
+    painter.text(length_right, y, length_words(wait), palette.text, small, Align::right);
+    painter.text(ranks_left, y, ranks_words(wait), palette.text, small);
     const float size = painter.px(swatch), top = y + (size_of(small) - size) / 2 + 1;
     painter.fill({cause_left, top, cause_left + size, top + size}, colour_of(wait.piece.part),
                  painter.px(2));
     const float words = cause_left + size + painter.px(5);
     painter.text(words, y,
                  painter.fitted(piece_title(wait.piece, wait.axis), small, row.right - words),
-                 colours::text_dim, small);
+                 palette.text_dim, small);
   }
   return clicked;
 }
