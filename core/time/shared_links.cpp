@@ -6,10 +6,10 @@ namespace lockstep {
 
 namespace {
 
-enum class Kind : std::uint64_t { port, card, uplink, leaf };
+enum class LinkKind : std::uint64_t { port, card, uplink, leaf };
 
 /// Numbers the resources of a kind: `index` counts them, and each has two directions.
-std::uint64_t number(Kind kind, std::uint64_t index, bool into) {
+std::uint64_t number(LinkKind kind, std::uint64_t index, bool into) {
   return (static_cast<std::uint64_t>(kind) << 60) | (index << 1) | (into ? 1 : 0);
 }
 
@@ -44,7 +44,7 @@ double leaf_bandwidth(const SharedLinks& links) {
 }
 
 /// Adds a resource of limited bandwidth.
-void pass(std::vector<SharedLinks::Resource>& passed, Kind kind, std::uint64_t index, bool into,
+void pass(std::vector<SharedLinks::Resource>& passed, LinkKind kind, std::uint64_t index, bool into,
           double bandwidth) {
   if (bandwidth < SharedLinks::unlimited) passed.push_back({number(kind, index, into), bandwidth});
 }
@@ -56,19 +56,19 @@ std::vector<SharedLinks::Resource> SharedLinks::route(int from, int to, int rank
   const Place source = place_of(*this, from, ranks_per_node),
               destination = place_of(*this, to, ranks_per_node);
   if (source.node == destination.node) {
-    pass(passed, Kind::port, static_cast<std::uint64_t>(from), false, port);
-    pass(passed, Kind::port, static_cast<std::uint64_t>(to), true, port);
+    pass(passed, LinkKind::port, static_cast<std::uint64_t>(from), false, port);
+    pass(passed, LinkKind::port, static_cast<std::uint64_t>(to), true, port);
     return passed;
   }
   const double card = cards ? cards->bandwidth : unlimited;
-  pass(passed, Kind::card, source.card, false, card);
-  pass(passed, Kind::uplink, source.node, false, uplink);
+  pass(passed, LinkKind::card, source.card, false, card);
+  pass(passed, LinkKind::uplink, source.node, false, uplink);
   if (leaves && source.leaf != destination.leaf) {
-    pass(passed, Kind::leaf, source.leaf, false, leaf_bandwidth(*this));
-    pass(passed, Kind::leaf, destination.leaf, true, leaf_bandwidth(*this));
+    pass(passed, LinkKind::leaf, source.leaf, false, leaf_bandwidth(*this));
+    pass(passed, LinkKind::leaf, destination.leaf, true, leaf_bandwidth(*this));
   }
-  pass(passed, Kind::uplink, destination.node, true, uplink);
-  pass(passed, Kind::card, destination.card, true, card);
+  pass(passed, LinkKind::uplink, destination.node, true, uplink);
+  pass(passed, LinkKind::card, destination.card, true, card);
   return passed;
 }
 
@@ -76,10 +76,10 @@ std::vector<SharedLinks::Resource> SharedLinks::of_rank(int rank, int ranks_per_
   std::vector<Resource> used;
   const Place place = place_of(*this, rank, ranks_per_node);
   for (const bool into : {false, true}) {
-    pass(used, Kind::port, static_cast<std::uint64_t>(rank), into, port);
-    pass(used, Kind::card, place.card, into, cards ? cards->bandwidth : unlimited);
-    pass(used, Kind::uplink, place.node, into, uplink);
-    if (leaves) pass(used, Kind::leaf, place.leaf, into, leaf_bandwidth(*this));
+    pass(used, LinkKind::port, static_cast<std::uint64_t>(rank), into, port);
+    pass(used, LinkKind::card, place.card, into, cards ? cards->bandwidth : unlimited);
+    pass(used, LinkKind::uplink, place.node, into, uplink);
+    if (leaves) pass(used, LinkKind::leaf, place.leaf, into, leaf_bandwidth(*this));
   }
   return used;
 }

@@ -200,7 +200,7 @@ TEST_CASE("a dump has the same entries as a pickle of any protocol, and as JSON"
     CHECK(entry.name == "nccl:all_reduce");
     CHECK(entry.input.sizes == "[[4, 3]]");
     CHECK(entry.output.dtypes == "[Float]");
-    CHECK(entry.state == State::started);
+    CHECK(entry.state == CollectiveState::started);
     REQUIRE(dump.groups.size() == 1);
     CHECK(dump.groups.front().ranks == std::vector{0, 1});
     CHECK(dump.status.at(0).completed == 6);

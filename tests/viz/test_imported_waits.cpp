@@ -35,7 +35,7 @@ std::optional<Picoseconds> sent_for(const Timeline& timeline, const RankTimeline
                                     const TimelineSpan& wait) {
   std::optional<Picoseconds> sent;
   Picoseconds first = std::numeric_limits<Picoseconds>::max();
-  for (const Message& message : timeline.messages()) {
+  for (const TimelineMessage& message : timeline.messages()) {
     if (message.to_rank != rank.rank || message.from_rank != wait.peer ||
         message.received < wait.end || message.received >= first)
       continue;

@@ -51,9 +51,9 @@ void TimelineView::draw_messages(const Painter& painter, const Frame& frame,
   const double earliest =
       frame.window.begin - static_cast<double>(model.timeline.longest_message());
   const auto sent_before = [&](double time) {
-    return std::partition_point(messages.begin(), messages.end(), [&](const Message& message) {
-      return static_cast<double>(message.sent) < time;
-    });
+    return std::partition_point(
+        messages.begin(), messages.end(),
+        [&](const TimelineMessage& message) { return static_cast<double>(message.sent) < time; });
   };
   const auto first = sent_before(earliest);
   const auto last = sent_before(frame.window.end);

@@ -135,12 +135,12 @@ void draw_axis(Svg& svg, const Plot& plot, Picoseconds origin, double bottom) {
 void draw_messages(Svg& svg, const Timeline& timeline, const StripLayout& layout, const Plot& plot,
                    double lanes) {
   const auto& messages = timeline.messages();
-  const auto visible = [&](const Message& message) {
+  const auto visible = [&](const TimelineMessage& message) {
     return static_cast<double>(message.received) > plot.window.begin &&
            static_cast<double>(message.sent) < plot.window.end;
   };
   if (std::ranges::count_if(messages, visible) > most_arrows) return;
-  for (const Message& message : messages) {
+  for (const TimelineMessage& message : messages) {
     const float from = layout.anchor(message.from_rank, message.from_lane);
     const float to = layout.anchor(message.to_rank, message.to_lane);
     if (!visible(message) || from < 0 || to < 0 || from == to) continue;

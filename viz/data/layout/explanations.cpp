@@ -44,9 +44,10 @@ void copy_kernels(const Lane& lane, int rank, const Interval& window, Timeline& 
 Picoseconds copy_messages(const Timeline& timeline, const Interval& window, Timeline& copy) {
   Picoseconds last = window.end;
   const auto& messages = timeline.messages();
-  auto at = std::partition_point(messages.begin(), messages.end(), [&](const Message& message) {
-    return message.sent < window.start - timeline.longest_message();
-  });
+  auto at =
+      std::partition_point(messages.begin(), messages.end(), [&](const TimelineMessage& message) {
+        return message.sent < window.start - timeline.longest_message();
+      });
   std::uint64_t id = 0;  // in the order of the original, which the analysis may depend on
   for (; at != messages.end() && at->sent < window.end; ++at) {
     if (at->received <= window.start) continue;

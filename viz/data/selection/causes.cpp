@@ -123,12 +123,13 @@ std::optional<Finding> message_that_ended(const RankTimeline& rank, const Timeli
 }
 
 /// Returns the message that arrives at the end of a span of a lane, or null.
-const Message* arriving(const Timeline& timeline, int rank, const Lane& lane,
-                        const TimelineSpan& span) {
+const TimelineMessage* arriving(const Timeline& timeline, int rank, const Lane& lane,
+                                const TimelineSpan& span) {
   const auto& messages = timeline.messages();
   const Picoseconds earliest = span.end - timeline.longest_message();
-  auto at = std::partition_point(messages.begin(), messages.end(),
-                                 [&](const Message& message) { return message.sent < earliest; });
+  auto at =
+      std::partition_point(messages.begin(), messages.end(),
+                           [&](const TimelineMessage& message) { return message.sent < earliest; });
   for (; at != messages.end() && at->sent <= span.end; ++at)
     if (at->to_rank == rank && at->to_lane == lane.tid() && at->received >= span.start &&
         at->received <= span.end)
@@ -137,11 +138,12 @@ const Message* arriving(const Timeline& timeline, int rank, const Lane& lane,
 }
 
 /// Returns the message that leaves within a span of a lane, or null.
-const Message* leaving(const Timeline& timeline, int rank, const Lane& lane,
-                       const TimelineSpan& span) {
+const TimelineMessage* leaving(const Timeline& timeline, int rank, const Lane& lane,
+                               const TimelineSpan& span) {
   const auto& messages = timeline.messages();
-  auto at = std::partition_point(messages.begin(), messages.end(),
-                                 [&](const Message& message) { return message.sent < span.start; });
+  auto at = std::partition_point(
+      messages.begin(), messages.end(),
+      [&](const TimelineMessage& message) { return message.sent < span.start; });
   for (; at != messages.end() && at->sent <= span.end; ++at)
     if (at->from_rank == rank && at->from_lane == lane.tid() &&
         (at->sent < span.end || at->sent == span.start))
@@ -202,7 +204,7 @@ std::optional<int> awaited_rank(const Timeline& timeline, const Finding& selecte
   if (!wait) return {};
   if (wait->peer >= 0 && wait->peer != selected.rank->rank) return wait->peer;
   const auto received = message_that_ended(*selected.rank, *wait);
-  const Message* message =
+  const TimelineMessage* message =
       received ? arriving(timeline, selected.rank->rank, *received->lane, received->span) : nullptr;
   if (!message || message->from_rank == selected.rank->rank) return {};
   return message->from_rank;
@@ -230,7 +232,7 @@ std::optional<Finding> cause_of(const Timeline& timeline, const Finding& selecte
   }
   const TimelineSpan& span = selected.span;
   if (span.category == Category::communication) {
-    if (const Message* message = arriving(timeline, rank.rank, lane, span);
+    if (const TimelineMessage* message = arriving(timeline, rank.rank, lane, span);
         message && message->sent <= span.end) {
       const auto sent =
           end_of_message(timeline, message->from_rank, message->from_lane, message->sent, true);
@@ -259,7 +261,7 @@ std::optional<Finding> effect_of(const Timeline& timeline, const Finding& select
   if (selected.kind == Finding::Kind::idle || span.category == Category::wait)
     return work_after(span.end);
   if (span.category == Category::communication) {
-    if (const Message* message = leaving(timeline, rank.rank, lane, span))
+    if (const TimelineMessage* message = leaving(timeline, rank.rank, lane, span))
       if (const auto received = end_of_message(timeline, message->to_rank, message->to_lane,
                                                message->received, false);
           received && !(received->rank == &rank && received->lane == &lane))

@@ -43,9 +43,9 @@ class CallReader {
  public:
   explicit CallReader(const Dump& dump) : dump_(dump) {
     for (const Entry& entry : dump.entries) {
-      knows_started_ = knows_started_ || entry.state == State::started;
-      updates_states_ = updates_states_ || entry.state == State::started ||
-                        entry.state == State::completed || entry.completed_ns > 0;
+      knows_started_ = knows_started_ || entry.state == CollectiveState::started;
+      updates_states_ = updates_states_ || entry.state == CollectiveState::started ||
+                        entry.state == CollectiveState::completed || entry.completed_ns > 0;
     }
     for (const auto& [id, status] : dump.status)
       knows_started_ = knows_started_ || status.started > 0;
@@ -63,7 +63,7 @@ class CallReader {
 
  private:
   bool completed(const Entry& entry, bool is_p2p) const {
-    if (entry.state == State::completed || entry.completed_ns > 0) return true;
+    if (entry.state == CollectiveState::completed || entry.completed_ns > 0) return true;
     const auto status = dump_.status.find(entry.pg_id);
     if (!is_p2p && entry.sequence > 0 && status != dump_.status.end() &&
         entry.sequence <= status->second.completed)
@@ -81,7 +81,7 @@ class CallReader {
     read_peers(call, without_backend(entry.name));
     const bool in_p2p = call.is_p2p || entry.is_p2p;
     call.pending = !completed(entry, in_p2p);
-    call.started = entry.state == State::started || !call.pending;
+    call.started = entry.state == CollectiveState::started || !call.pending;
     const Batch batch{entry.group, in_p2p, in_p2p ? entry.p2p : entry.sequence};
     if (!call.is_p2p) call.sequence = entry.sequence;
     // "coalesced" or "ALLGATHER_coalesced" ends a batch. An operation on several tensors,

@@ -204,12 +204,12 @@ class DumpReader {
     return *dump_.texts->insert(excerpt(text, 4 * longest_text)).first;
   }
 
-  State state(ValueId value) {
+  CollectiveState state(ValueId value) {
     const std::string_view name = text(value);
-    if (name.empty()) return State::unknown;
-    if (name == "scheduled") return State::scheduled;
-    if (name == "started") return State::started;
-    if (name == "completed") return State::completed;
+    if (name.empty()) return CollectiveState::unknown;
+    if (name == "scheduled") return CollectiveState::scheduled;
+    if (name == "started") return CollectiveState::started;
+    if (name == "completed") return CollectiveState::completed;
     unfit(value, "scheduled, started or completed");
   }
 

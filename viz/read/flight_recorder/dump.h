@@ -12,7 +12,7 @@
 
 namespace lockstep::flight {
 
-enum class State : std::uint8_t { unknown, scheduled, started, completed };
+enum class CollectiveState : std::uint8_t { unknown, scheduled, started, completed };
 
 /// The shapes and element types of an operation's tensors, as texts that can be compared:
 /// "[[4, 3]]". A long text is shortened and ends with a checksum of the whole.
@@ -32,7 +32,7 @@ struct Entry {
   std::string_view group, description;  ///< of the process group
   std::string_view name;                ///< profiling_name: "nccl:all_reduce", "nccl:send 0->1"
   Tensors input, output;
-  State state = State::unknown;
+  CollectiveState state = CollectiveState::unknown;
   bool is_p2p = false;
   bool retired = false;  ///< no longer watched: completed, timed out or failed
 };

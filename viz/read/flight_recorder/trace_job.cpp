@@ -226,8 +226,8 @@ class TraceJob {
       entry.is_p2p = true;
     }
     entry.name = keep(std::move(called));
-    entry.state =
-        event.open && !has_arrived(read.rank, label, span) ? State::scheduled : State::completed;
+    entry.state = event.open && !has_arrived(read.rank, label, span) ? CollectiveState::scheduled
+                                                                     : CollectiveState::completed;
     read.dump.entries.push_back(entry);
   }
 

@@ -103,9 +103,10 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
   std::vector<Arrival> arrivals;
   const bool rendezvous = timeline.run().clock == "wall";
   const auto& messages = timeline.messages();
-  auto at = std::partition_point(messages.begin(), messages.end(), [&](const Message& message) {
-    return message.sent < window.start - timeline.longest_message();
-  });
+  auto at =
+      std::partition_point(messages.begin(), messages.end(), [&](const TimelineMessage& message) {
+        return message.sent < window.start - timeline.longest_message();
+      });
   Interval received = window;
   for (auto each = at; each != messages.end() && each->sent < window.end; ++each)
     received.end = std::max(received.end, each->received);

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-bool sent_before(const Message& a, const Message& b) {
+bool sent_before(const TimelineMessage& a, const TimelineMessage& b) {
   return a.sent < b.sent;
 }
 
@@ -162,19 +162,20 @@ void Timeline::end(int rank_id, std::int64_t spans_written) {
   of.spans_written = spans_written;
 }
 
-std::optional<Message> Timeline::match(std::uint64_t id, bool is_start, const Message& message) {
+std::optional<TimelineMessage> Timeline::match(std::uint64_t id, bool is_start,
+                                               const TimelineMessage& message) {
   FlowEnds& flow = flows_[id];
   if (flow.waiting.empty()) flow.starts = is_start;
   if (flow.starts == is_start) {
     flow.waiting.push_back(message);
     return {};
   }
-  Message found = flow.waiting[flow.matched++];
+  TimelineMessage found = flow.waiting[flow.matched++];
   if (flow.matched == flow.waiting.size()) flows_.erase(id);
   return found;
 }
 
-void Timeline::add_message(Message start, const Message& end) {
+void Timeline::add_message(TimelineMessage start, const TimelineMessage& end) {
   start.to_rank = end.to_rank;
   start.to_lane = end.to_lane;
   start.received = end.received;
@@ -183,12 +184,12 @@ void Timeline::add_message(Message start, const Message& end) {
 }
 
 void Timeline::flow_start(std::uint64_t id, int rank, int tid, Picoseconds at) {
-  const Message start{.id = id, .from_rank = rank, .from_lane = tid, .sent = at};
+  const TimelineMessage start{.id = id, .from_rank = rank, .from_lane = tid, .sent = at};
   if (const auto end = match(id, true, start)) add_message(start, *end);
 }
 
 void Timeline::flow_end(std::uint64_t id, int rank, int tid, Picoseconds at) {
-  const Message end{.id = id, .to_rank = rank, .to_lane = tid, .received = at};
+  const TimelineMessage end{.id = id, .to_rank = rank, .to_lane = tid, .received = at};
   if (const auto start = match(id, false, end)) add_message(*start, end);
 }
 
@@ -215,7 +216,7 @@ void Timeline::settle() {
     for (std::size_t i = 0; i < steps_.size(); ++i) step_index_[steps_[i].step] = i;
   }
   if (pending_messages_.empty()) return;
-  for (const Message& message : pending_messages_) {
+  for (const TimelineMessage& message : pending_messages_) {
     if (const auto from = rank_index_.find(message.from_rank); from != rank_index_.end())
       from->second->sending_lanes.insert(message.from_lane);
     if (const auto to = rank_index_.find(message.to_rank); to != rank_index_.end())
@@ -275,11 +276,11 @@ void Timeline::absorb(Timeline&& other) {
     mine.end = std::max(mine.end, theirs.end);
     mine.ranks_done += theirs.ranks_done;
   }
-  for (const Message& message : other.messages_) add_message(message, message);
-  for (const Message& message : other.pending_messages_) add_message(message, message);
+  for (const TimelineMessage& message : other.messages_) add_message(message, message);
+  for (const TimelineMessage& message : other.pending_messages_) add_message(message, message);
   for (const auto& [id, flow] : other.flows_) {
     for (std::size_t i = flow.matched; i < flow.waiting.size(); ++i) {
-      const Message& message = flow.waiting[i];
+      const TimelineMessage& message = flow.waiting[i];
       if (flow.starts) {
         flow_start(id, message.from_rank, message.from_lane, message.sent);
       } else {

@@ -86,7 +86,7 @@ struct RankTimeline {
 };
 
 /// One message, from the sender's lane to the receiver's.
-struct Message {
+struct TimelineMessage {
   std::uint64_t id = 0;
   int from_rank = 0;
   int from_lane = 0;
@@ -146,7 +146,9 @@ class Timeline {
   const RunInfo& run() const { return run_; }
   const std::vector<std::unique_ptr<RankTimeline>>& ranks() const { return ranks_; }  ///< ascending
   const RankTimeline* find_rank(int rank) const;
-  const GrowingArray<Message>& messages() const { return messages_; }  ///< ordered by `sent`
+  const GrowingArray<TimelineMessage>& messages() const {
+    return messages_;
+  }  ///< ordered by `sent`
   Picoseconds longest_message() const { return longest_message_; }
   const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending by step
   const StepWindow* find_step(int step) const;
@@ -208,14 +210,15 @@ class Timeline {
   /// Starts of messages without their ends, or ends without their starts. Different phases of a run
   /// may reuse ids, so the first start of an id is matched with its first end, and so on.
   struct FlowEnds {
-    std::vector<Message> waiting;
+    std::vector<TimelineMessage> waiting;
     std::size_t matched = 0;  ///< the first `matched` elements are matched
     bool starts = false;
   };
   /// Returns the counterpart of a start or an end if that counterpart is waiting for its match.
   /// Otherwise stores `message` to wait for its counterpart, and returns nothing.
-  std::optional<Message> match(std::uint64_t id, bool is_start, const Message& message);
-  void add_message(Message start, const Message& end);
+  std::optional<TimelineMessage> match(std::uint64_t id, bool is_start,
+                                       const TimelineMessage& message);
+  void add_message(TimelineMessage start, const TimelineMessage& end);
   StepWindow& window_of(const TimelineSpan& span);
 
   RunInfo run_;
@@ -232,8 +235,8 @@ class Timeline {
   std::vector<StepWindow> steps_;
   std::unordered_map<int, std::size_t> step_index_;  ///< positions in steps_
   std::size_t last_step_ = 0;                        ///< position of the last span's step
-  GrowingArray<Message> messages_;
-  std::vector<Message> pending_messages_;
+  GrowingArray<TimelineMessage> messages_;
+  std::vector<TimelineMessage> pending_messages_;
   std::unordered_map<std::uint64_t, FlowEnds> flows_;
   std::map<int, Prediction> predictions_;
   Picoseconds longest_message_ = 0;
