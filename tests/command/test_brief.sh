@@ -2,11 +2,13 @@
 # What a run prints at its end. With --detail brief, as the demo runs: a timeline, a sentence about the bubble, and what the
 # model says, which it has learned by heart. By default: at most 25 lines. Without the reader: one line.
 #
-#   test_brief.sh LESSON DATA_PARALLEL READER      lesson_09_1f1b, lesson_02_data_parallel and lockstep_read
+#   test_brief.sh LESSON DATA_PARALLEL READER PRECISION
+#
+# The arguments are lesson_09_1f1b, lesson_02_data_parallel, lockstep_read and lesson_14_mixed_precision.
 set -uo pipefail
 # shellcheck source=claims.sh
 source "$(dirname "${BASH_SOURCE[0]}")/claims.sh"
-lesson=$1 data_parallel=$2 reader=$3
+lesson=$1 data_parallel=$2 reader=$3 precision=$4
 says_no() { [[ $out != *"$1"* ]]; }
 
 # One short sentence, so that a few steps suffice; each word begins with another letter.
@@ -43,6 +45,14 @@ for flags in '--ranks 4' '--ranks 4 --compare 1' '--ranks 16 --layers 16' '--ran
   claim "by default, $flags: predicted beside observed" says "'=': exactly as predicted"
   claim "by default, $flags: what would shorten the step" says 'what would shorten step'
 done
+for ranks in 2 4 8; do    # several phases without a pipeline: each has a drawing
+  run "$data_parallel" --detail summary --clock modelled --steps 4 --batch 16 --ranks $ranks --trace "$scratch/short"
+  end=$(tac <<<"$out" | sed '/^step  *[0-9]*\/[0-9]/Q' | wc -l)
+  claim "by default, phases on $ranks ranks: at most 25 lines after training" [ "$end" -ge 8 -a "$end" -le 25 ]
+done
+run "$precision" "${flags[@]}" --trace none --ranks 2 --layers 1 --steps 2
+claim 'brief, if only losses are compared: nothing about weights' says_no 'same weights'
+claim 'brief, if only losses are compared: the mean loss' says 'the mean loss of the last'
 run "$lesson" --detail summary --clock modelled --steps 2 --trace "$scratch/again"
 report=$(sed -n '/^all tables/q; /^step 1, /,$p' <<<"$out")
 claim 'the run says how far parity is meant to go' says 'bitwise equal, and no difference is accepted'
