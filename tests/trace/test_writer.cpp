@@ -155,7 +155,7 @@ TEST_CASE("everything that threads record while the writer runs is in the files,
   CHECK(timeline.run().ranks == ranks);
   CHECK(timeline.ended());
   REQUIRE(timeline.messages().size() == ranks);
-  for (const Message& message : timeline.messages()) {
+  for (const TimelineMessage& message : timeline.messages()) {
     CHECK(message.to_rank == (message.from_rank + 1) % ranks);
     CHECK(message.from_lane == 1);
     CHECK(message.to_lane == 2);
