@@ -28,7 +28,6 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "core/base/print.h"
 #include "core/base/program.h"
 #include "core/comm/mpi/environment.h"
 #include "core/run/files/rank_message.h"
@@ -110,12 +109,9 @@ int launch(const std::string& reports_path, const std::string& output_path, cons
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  try {
+  return run_program([&] {
     return run_under_mpirun(most_ranks, static_cast<int>(words.size()), arguments.data());
-  } catch (const std::exception& error) {
-    print_error("{}\n", printable(error.what()));
-    return refused_code;
-  }
+  });
 }
 
 /// Reads what has arrived, up to `most_output` bytes in total.

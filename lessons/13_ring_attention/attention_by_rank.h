@@ -35,12 +35,11 @@ inline AttentionBlock visible_block(ContextLayout layout, int self, int source, 
 
 /// One message: K and V, or dK and dV, of one rank's tokens, side by side, (2, b, c, w'), with w' =
 /// g d columns for g heads of keys. Grouped-query attention makes it a/g times smaller than
-/// GPT-2's.
-inline Tensor keys_values_message(Memory& memory, View k) {
+/// GPT-2's. With `ranks`, memory for the messages of that many ranks.
+inline Tensor keys_values_message(Memory& memory, View k, int ranks = 1) {
   const Shape& one = k.shape;
-  Tensor message{memory, {2, one[0], one[1], one[2]}, MemoryCategory::communication, k.dtype};
-  message.call("keys and values");
-  return message;
+  return {memory, {2 * ranks, one[0], one[1], one[2]}, MemoryCategory::communication, k.dtype,
+          "keys and values"};
 }
 struct KeysValues {
   View k, v;
