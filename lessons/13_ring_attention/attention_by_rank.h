@@ -38,7 +38,10 @@ inline AttentionBlock visible_block(ContextLayout layout, int self, int source, 
 /// GPT-2's. With `ranks`, memory for the messages of that many ranks.
 inline Tensor keys_values_message(Memory& memory, View k, int ranks = 1) {
   const Shape& one = k.shape;
-  return {memory, {2 * ranks, one[0], one[1], one[2]}, MemoryCategory::communication, k.dtype,
+  return {memory,
+          {2 * ranks, one[0], one[1], one[2]},
+          MemoryCategory::communication,
+          k.dtype,
           "keys and values"};
 }
 struct KeysValues {
@@ -161,12 +164,16 @@ class AttentionOverRanks : public Layer {
     Tensor qkv, y, lse;
   };
 
-  /// Copies this rank's K and V into a message, because messages must be contiguous.
-  void copy_own_keys_values(View qkv, View message) const {
+  /// Copies this rank's K and V into a message, because messages must be contiguous. With
+  /// `in_all_ranks`, the message is this rank's chunk of memory for the messages of all ranks.
+  Tensor own_keys_values(View qkv, bool in_all_ranks = false) const {
     const auto [q, k, v] = split_qkv(qkv, heads_);
-    const auto [own_k, own_v] = split_message(message, q);
+    Tensor message = keys_values_message(memory_, k, in_all_ranks ? ranks_.size() : 1);
+    const auto [own_k, own_v] =
+        split_message(in_all_ranks ? ranks_.chunk(message, ranks_.rank()) : message.view(), q);
     ops_.copy(k, own_k);
     ops_.copy(v, own_v);
+    return message;
   }
 
   Memory& memory_;

@@ -17,7 +17,7 @@ class GatheredAttention : public AttentionOverRanks {
     const View q = split_qkv(qkv, heads_).q;
     Tensor y = ops_.activation(q.shape, "attention output");
     Tensor lse = ops_.statistic({q.shape[0], heads_.queries, q.shape[1]}, "attention log-sum-exps");
-    const Tensor all = with_own_keys_values(qkv);
+    const Tensor all = own_keys_values(qkv, /*in_all_ranks=*/true);
     Work gather = ranks_.all_gather(all);
     for_sources(gather, [&](int source) {
       attention_.forward(source, q, ranks_.chunk(all, source), y, lse, stash);
@@ -32,7 +32,8 @@ class GatheredAttention : public AttentionOverRanks {
     Tensor dqkv = ops_.activation(saved.qkv.shape(), activation_gradients);
     const auto [dq, dk, dv] = split_qkv(dqkv, heads_);
     attention_.begin_backward(dqkv, stash);
-    const Tensor all = with_own_keys_values(saved.qkv), gradients = of_all_ranks(dk);
+    const Tensor all = own_keys_values(saved.qkv, /*in_all_ranks=*/true),
+                 gradients = keys_values_message(memory_, dk, ranks_.size());
     Work gather = ranks_.all_gather(all);
     for_sources(gather, [&](int source) {
       const View part = ranks_.chunk(gradients, source);
@@ -57,22 +58,6 @@ class GatheredAttention : public AttentionOverRanks {
     visit(ranks_.rank());
     gather.wait();
     for (int step = 1; step < n; ++step) visit((ranks_.rank() + n - step) % n);
-  }
-
-  /// Allocates K and V, (2, b, c, w'), for each rank.
-  Tensor of_all_ranks(View k) const {
-    const Shape& one = k.shape;
-    return {memory_,
-            {2 * ranks_.size(), one[0], one[1], one[2]},
-            MemoryCategory::communication,
-            k.dtype,
-            "keys and values"};
-  }
-  /// Returns memory for all ranks' keys and values, which already holds this rank's.
-  Tensor with_own_keys_values(View qkv) const {
-    Tensor all = of_all_ranks(split_qkv(qkv, heads_).k);
-    copy_own_keys_values(qkv, ranks_.chunk(all, ranks_.rank()));
-    return all;
   }
 };
 

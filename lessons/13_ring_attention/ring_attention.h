@@ -89,15 +89,9 @@ class RingAttention : public AttentionOverRanks {
   int source_of(int step) const { return (ranks_.rank() + ranks_.size() - step) % ranks_.size(); }
   bool is_last(int step) const { return step + 1 == ranks_.size(); }
 
-  Tensor own_keys_values(View qkv) const {
-    Tensor own = keys_values_message(memory_, split_qkv(qkv, heads_).k);
-    copy_own_keys_values(qkv, own);
-    return own;
-  }
   Tensor like(const Tensor& message) const {
-    Tensor another{memory_, message.shape(), MemoryCategory::communication, message.dtype()};
-    another.call("keys and values");
-    return another;
+    return {memory_, message.shape(), MemoryCategory::communication, message.dtype(),
+            "keys and values"};
   }
 };
 
