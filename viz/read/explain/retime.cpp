@@ -20,52 +20,6 @@ namespace lockstep {
 
 namespace {
 
-struct Flags {
-  std::string run;
-  std::string cluster;
-  std::vector<std::string> changes;
-  std::string report;
-};
-
-Flags parse(const std::vector<std::string>& words) {
-  Flags flags;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    std::string word = words[i];
-    if (!word.starts_with("--")) {
-      if (!flags.run.empty())
-        throw UsageError(fmt::format("{}: retime takes one run, and already has {}", excerpt(word),
-                                     excerpt(flags.run)));
-      flags.run = word;
-      continue;
-    }
-    std::string value;
-    // A value may contain '=', too: --change between=free.
-    if (const auto equals = word.find('='); equals != std::string::npos) {
-      value = word.substr(equals + 1);
-      word.erase(equals);
-    } else if (i + 1 < words.size()) {
-      value = words[++i];
-    }
-    if (word != "--cluster" && word != "--change" && word != "--report")
-      throw UsageError(
-          fmt::format("{}: no such flag; there are --cluster, --change, --report", excerpt(word)));
-    if (value.empty()) throw UsageError(word + ": wants a value");
-    if (word == "--change") {
-      flags.changes.push_back(value);
-      continue;
-    }
-    std::string& once = word == "--cluster" ? flags.cluster : flags.report;
-    if (!once.empty()) throw UsageError(word + ": was given more than once; give it once");
-    once = value;
-  }
-  if (flags.run.empty()) throw UsageError("retime: name a run's folder, such as runs/latest");
-  std::error_code error;
-  if (!std::filesystem::exists(flags.run, error))
-    throw UsageError(fmt::format(
-        "{}: there is no such run; './lockstep lesson 9 --device meta' makes one", flags.run));
-  return flags;
-}
-
 /// The cluster of --cluster, which must have room for the run's ranks.
 Cluster cluster_for(const std::string& name, std::size_t ranks) {
   Cluster cluster = Cluster::load(name);
@@ -114,16 +68,22 @@ void write_report(const std::string& file, const Replay& recorded, const Replay&
   if (!out) throw UsageError(fmt::format("--report {}: can't be written", file));
 }
 
-void print_times(const Flags& flags) {
-  const RunOperations run = read_operations(flags.run);
+}  // namespace
+
+void retime(const RetimeRequest& request) {
+  std::error_code error;
+  if (!std::filesystem::exists(request.run, error))
+    throw UsageError(fmt::format(
+        "{}: there is no such run; './lockstep lesson 9 --device meta' makes one", request.run));
+  const RunOperations run = read_operations(request.run);
   const Scenario as_recorded{run.modelled};
   Scenario scenario{run.modelled};
-  if (!flags.cluster.empty()) {
+  if (!request.cluster.empty()) {
     ModelledTime other = run.modelled;
-    other.cluster = cluster_for(flags.cluster, run.ranks.size());
+    other.cluster = cluster_for(request.cluster, run.ranks.size());
     scenario = Scenario{other};
   }
-  for (const std::string& each : flags.changes) scenario.change(each, run);
+  for (const std::string& each : request.changes) scenario.change(each, run);
 
   const Replay recorded{run, as_recorded}, changed{run, scenario};
   const auto row = [](const std::string& what, Picoseconds before, Picoseconds after) {
@@ -150,14 +110,7 @@ void print_times(const Flags& flags) {
     if (const std::string better = counterfactual_table(what_would_help(run, scenario, last));
         !better.empty())
       fmt::print("\n{}", better);
-  if (!flags.report.empty()) write_report(flags.report, recorded, changed);
-}
-
-}  // namespace
-
-int retime(const std::vector<std::string>& words) {
-  print_times(parse(words));
-  return 0;
+  if (!request.report.empty()) write_report(request.report, recorded, changed);
 }
 
 }  // namespace lockstep

@@ -5,9 +5,16 @@
 
 namespace lockstep {
 
+/// The flags of ./lockstep retime; "" for those that are not given.
+struct RetimeRequest {
+  std::string run;  ///< its folder
+  std::string cluster;
+  std::vector<std::string> changes;
+  std::string report;
+};
+
 /// ./lockstep retime: times the operations of a recorded run on another cluster or with one thing
-/// changed. `words` are the command line's, without the program and the verb. Returns the exit
-/// code; throws UsageError.
-int retime(const std::vector<std::string>& words);
+/// changed, and prints the times. Throws UsageError.
+void retime(const RetimeRequest& request);
 
 }  // namespace lockstep
