@@ -34,18 +34,18 @@ void use_virtual_display(const lockstep::viz::ViewerOptions& options, int argc, 
 }
 
 int view(int argc, char** argv) {
-  const auto parsed = lockstep::viz::parse_options(argc, argv);
-  if (parsed.exit_code) return *parsed.exit_code;
-  if (!parsed.options.exports.empty()) {
-    lockstep::viz::export_files(parsed.options);
+  const auto options = lockstep::viz::parse_options(argc, argv);
+  if (!options) return 0;
+  if (!options->exports.empty()) {
+    lockstep::viz::export_files(*options);
     return 0;
   }
-  if (parsed.options.summary) {
-    std::fputs(lockstep::viz::summary_of(parsed.options).c_str(), stdout);
+  if (options->summary) {
+    std::fputs(lockstep::viz::summary_of(*options).c_str(), stdout);
     return 0;
   }
-  use_virtual_display(parsed.options, argc, argv);
-  auto app = std::make_unique<lockstep::viz::App>(parsed.options);
+  use_virtual_display(*options, argc, argv);
+  auto app = std::make_unique<lockstep::viz::App>(*options);
   for (;;) {
     const int code = app->run();
     const auto chosen = app->take_chosen();

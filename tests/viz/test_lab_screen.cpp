@@ -49,7 +49,7 @@ class LabInteractive : public Interactive {
 
 ViewerOptions lab_options(std::vector<const char*> words) {
   words.insert(words.begin(), "lockstep_view");
-  return parse_options(static_cast<int>(words.size()), const_cast<char**>(words.data())).options;
+  return parse_options(static_cast<int>(words.size()), const_cast<char**>(words.data())).value();
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST_CASE("a panel by its name on the command line") {
   const auto parsed = [](std::string name) {
     std::string program = "lockstep_view", option = "--panel";
     std::array<char*, 4> words{program.data(), option.data(), name.data(), nullptr};
-    return parse_options(3, words.data()).options.panel;
+    return parse_options(3, words.data()).value().panel;
   };
   CHECK(parsed("traffic") == Panel::traffic);
   const std::string all = "--panel rockets: give one of " + panel_names(choosable_panels());

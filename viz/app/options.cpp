@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
 #include "core/base/error.h"
 #include "core/base/token.h"
+#include "core/run/options/command_line.h"
 #include "viz/views/help_view.h"
 
 namespace lockstep::viz {
@@ -36,15 +36,16 @@ std::pair<int, int> parse_pixel(const char* option, const std::string& text) {
 
 }  // namespace
 
-ParsedOptions parse_options(int argc, char** argv) {
-  ParsedOptions parsed;
-  ViewerOptions& options = parsed.options;
+std::optional<ViewerOptions> parse_options(int argc, char** argv) {
+  ViewerOptions options;
   std::string listen, token, token_file, memory, size, when, screenshot, stats, hover, click;
   std::vector<std::string> shown;
   std::string theme, panel;
   bool forgets = false;
 
-  CLI::App app{
+  CommandLine line;
+  CLI::App& app = line.app;
+  app.description(
       "Shows the timeline of a run, live or from its traces.\n\n"
       "Without files it waits for a run to connect: start one with --view in another terminal.\n"
       "With files or folders (such as runs/latest) it shows these traces: Lockstep's, or those "
@@ -57,7 +58,7 @@ ParsedOptions parse_options(int argc, char** argv) {
       "With - it shows the trace that arrives on standard input and opens no port:\n"
       "ssh HOST 'tail -n +1 -f RUN/rank*.json' | lockstep_view -\n"
       "With --lab it needs neither: it simulates pipeline schedules, and runs them and the "
-      "lessons."};
+      "lessons.");
   app.name("lockstep_view");
   app.add_option("traces", options.paths, "Trace files or run folders; - is standard input")
       ->type_name("FILE|DIR|-");
@@ -90,7 +91,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   app.add_option("--after-steps", options.after_steps,
                  "Take the picture once every rank has completed N steps")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   app.add_option("--when", when, "Take the picture once all ranks have sent spans")
       ->type_name("all-ranks")
       ->check(CLI::IsMember({"all-ranks"}));
@@ -121,13 +122,16 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("dark|light")
       ->check(CLI::IsMember({"dark", "light"}));
   app.add_option("--scale", options.scale,
-                 "The size of text and everything else: 1.5, 2; by default as the screen "
+                 "The size of text and everything else, from 0.5 to 4; by default as the screen "
                  "asks, and larger in a very tall window")
       ->type_name("FACTOR")
-      ->check(CLI::Range(least_scale, most_scale));
+      ->check(positive(/*or_zero=*/false));
   app.add_option("--font", options.font, "A TrueType font for all text")
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check([](const std::string& file) {
+        return std::filesystem::is_regular_file(file) ? std::string{}
+                                                      : file + ": there is no such file";
+      });
   app.add_flag("--summary", options.summary,
                "Print where each rank's time went, whom it waited for, the collectives and the "
                "kernels by time; of flight-recorder dumps, which ranks everything waits for, and "
@@ -154,19 +158,10 @@ ParsedOptions parse_options(int argc, char** argv) {
       ->type_name("FILE");
   app.footer("\n" + help_text() +
              "Without a display: --screenshot, which then needs xvfb-run, and --export");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& done) {
-    parsed.exit_code = app.exit(done);
-    return parsed;
-  } catch (const CLI::ParseError& error) {
-    throw UsageError(std::string{error.what()} + "; lockstep_view --help lists the options");
+  if (!line.parse(argc, argv, {"--lab"})) {
+    fmt::print("{}", app.help());
+    return {};
   }
-  for (const CLI::Option* option : app.get_options())
-    if (option->get_name() != "--lab" && std::ranges::count(option->results(), "") > 0)
-      throw UsageError(option->get_name() +
-                       ": its value is empty (perhaps an unset shell variable); give a value, or "
-                       "leave it out");
   if (app.count("--lab") > 0 && options.lab.empty()) options.lab = "schedules";
   if (!options.board.empty()) options.lab = "board";
   options.listen_given = !listen.empty();
@@ -192,6 +187,9 @@ ParsedOptions parse_options(int argc, char** argv) {
   if (!screenshot.empty()) options.screenshot = screenshot;
   if (!stats.empty()) options.stats = stats;
   options.size_given = !size.empty();
+  if (options.scale && (*options.scale < least_scale || *options.scale > most_scale))
+    throw UsageError(
+        fmt::format("--scale {}: give {} to {}", *options.scale, least_scale, most_scale));
   if (!theme.empty()) options.theme = theme == "light" ? Theme::light : Theme::dark;
   if (!panel.empty()) {
     options.panel = panel_named(panel);
@@ -224,7 +222,7 @@ ParsedOptions parse_options(int argc, char** argv) {
   }
   options.critical_path = std::ranges::count(shown, "critical-path") > 0;
   options.ghost = std::ranges::count(shown, "predicted") > 0;
-  return parsed;
+  return options;
 }
 
 }  // namespace lockstep::viz

@@ -49,12 +49,8 @@ struct ViewerOptions {
   bool live() const { return listens() || piped(); }
 };
 
-/// The result of parsing the command line. `exit_code` is set if there is nothing more to do
-/// (--help). Parsing throws UsageError.
-struct ParsedOptions {
-  ViewerOptions options;
-  std::optional<int> exit_code;
-};
-ParsedOptions parse_options(int argc, char** argv);
+/// Parses the command line. Returns nothing, and prints the help, if the user asks for it. Throws
+/// UsageError.
+std::optional<ViewerOptions> parse_options(int argc, char** argv);
 
 }  // namespace lockstep::viz
