@@ -88,49 +88,52 @@ std::optional<ViewerOptions> parse_options(int argc, char** argv) {
          "--screenshot", screenshot,
          "Write a picture (PNG) and exit; by default, a live run's picture is taken when it ends")
       ->type_name("FILE");
-  app.add_option("--after-steps", options.after_steps,
-                 "Take the picture once every rank has completed N steps")
-      ->type_name("N")
-      ->check(at_least(1));
-  app.add_option("--when", when, "Take the picture once all ranks have sent spans")
-      ->type_name("all-ranks")
-      ->check(CLI::IsMember({"all-ranks"}));
+  line.only(app.add_option("--after-steps", options.after_steps,
+                           "Take the picture once every rank has completed N steps")
+                ->type_name("N"),
+            at_least(1));
+  line.only(app.add_option("--when", when, "Take the picture once all ranks have sent spans")
+                ->type_name("all-ranks"),
+            among({"all-ranks"}));
   app.add_option("--hover", hover, "Place the cursor at this pixel in the picture")
       ->type_name("X,Y");
   app.add_option("--click", click, "Click this pixel before the picture is taken; with two, drag")
       ->type_name("X,Y[,X,Y]");
-  app.add_option("--show", shown, "What to show from the start: critical-path, predicted")
-      ->type_name("NAME,...")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"critical-path", "predicted"}));
+  line.only(app.add_option("--show", shown, "What to show from the start: critical-path, predicted")
+                ->type_name("NAME,...")
+                ->delimiter(','),
+            among({"critical-path", "predicted"}));
   app.add_option(
          "--panel", panel,
          "The panel in the last card: " + panel_names(choosable_panels()) + ", if the run has it")
       ->type_name("NAME");
-  app.add_option("--lab", options.lab,
-                 "Open the lab: schedules on sliders, a board to build one by hand, or lessons to "
-                 "start; needs no trace [schedules]")
-      ->type_name("schedules|board|lessons")
-      ->expected(0, 1)
-      ->default_str("schedules")
-      ->check(CLI::IsMember({"schedules", "board", "lessons"}));
+  line.only(
+      app.add_option(
+             "--lab", options.lab,
+             "Open the lab: schedules on sliders, a board to build one by hand, or lessons to "
+             "start; needs no trace [schedules]")
+          ->type_name("schedules|board|lessons")
+          ->expected(0, 1)
+          ->default_str("schedules"),
+      among({"schedules", "board", "lessons"}));
   app.add_option("--board", options.board,
                  "Open the lab's board on a schedule, such as 1f1b or the one in a CSV file of "
                  "PyTorch's grammar; with :N, on its first N moves")
       ->type_name("NAME|FILE.csv[:N]");
-  app.add_option("--theme", theme, "Colours on a dark or on a light background (default dark)")
-      ->type_name("dark|light")
-      ->check(CLI::IsMember({"dark", "light"}));
-  app.add_option("--scale", options.scale,
-                 "The size of text and everything else, from 0.5 to 4; by default as the screen "
-                 "asks, and larger in a very tall window")
-      ->type_name("FACTOR")
-      ->check(positive(/*or_zero=*/false));
-  app.add_option("--font", options.font, "A TrueType font for all text")
-      ->type_name("FILE")
-      ->check([](const std::string& file) {
-        return std::filesystem::is_regular_file(file) ? std::string{}
-                                                      : file + ": there is no such file";
+  line.only(
+      app.add_option("--theme", theme, "Colours on a dark or on a light background (default dark)")
+          ->type_name("dark|light"),
+      among({"dark", "light"}));
+  line.only(app.add_option(
+                   "--scale", options.scale,
+                   "The size of text and everything else, from 0.5 to 4; by default as the screen "
+                   "asks, and larger in a very tall window")
+                ->type_name("FACTOR"),
+            positive(/*or_zero=*/false));
+  line.only(
+      app.add_option("--font", options.font, "A TrueType font for all text")->type_name("FILE"),
+      [](const std::string& file) {
+        return std::filesystem::is_regular_file(file) ? std::string{} : "there is no such file";
       });
   app.add_flag("--summary", options.summary,
                "Print where each rank's time went, whom it waited for, the collectives and the "

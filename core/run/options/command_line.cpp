@@ -53,14 +53,20 @@ FlagCheck positive(bool or_zero) {
   };
 }
 
-CLI::Option* CommandLine::refuse(CLI::Option* option, FlagCheck check) {
-  return option
-      ->check([option, check = std::move(check)](const std::string& text) {
-        if (const std::string why = check(text); !why.empty())
-          throw UsageError(fmt::format("{} {}: {}", option->get_name(), text, why));
-        return std::string{};
-      })
-      ->capture_default_str();
+FlagCheck among(std::vector<std::string> words) {
+  return [words = std::move(words)](const std::string& text) {
+    return std::ranges::count(words, text) > 0
+               ? std::string{}
+               : fmt::format("must be one of {}", fmt::join(words, ", "));
+  };
+}
+
+CLI::Option* CommandLine::only(CLI::Option* option, FlagCheck check) {
+  return option->check([option, check = std::move(check)](const std::string& text) {
+    if (const std::string why = check(text); !why.empty())
+      throw UsageError(fmt::format("{} {}: {}", option->get_name(), text, why));
+    return std::string{};
+  });
 }
 
 CLI::Option* CommandLine::number(const std::string& flag, int& value, int least,
@@ -72,9 +78,9 @@ CLI::Option* CommandLine::number(const std::string& flag, int& value, int least,
 CLI::Option* CommandLine::number(const std::string& flag, std::optional<int>& value,
                                  const std::string& help) {
   least_of[flag] = 1;
-  return refuse(app.add_option_function<int>(
-                    flag, [&value](int number) { value = number; }, help),
-                at_least(1));
+  return only(app.add_option_function<int>(
+                  flag, [&value](int number) { value = number; }, help),
+              at_least(1));
 }
 
 CLI::Option* CommandLine::word(const std::string& flag, std::string& value,
@@ -90,11 +96,7 @@ void CommandLine::choice(const std::string& flag, std::string& value,
 void CommandLine::one_of(const std::vector<std::string>& words, CLI::Option* option) {
   words_of[option->get_name()] = words;
   option->description(fmt::format("{} ({})", option->get_description(), fmt::join(words, "|")));
-  refuse(option, [words](const std::string& text) {
-    return std::ranges::count(words, text) > 0
-               ? std::string{}
-               : fmt::format("must be one of {}", fmt::join(words, ", "));
-  });
+  only(option, among(words));
 }
 
 std::string CommandLine::with_origins(const std::string& refusal) const {

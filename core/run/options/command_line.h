@@ -20,6 +20,8 @@ using FlagCheck = std::function<std::string(const std::string&)>;
 FlagCheck at_least(int least);
 /// Accepts numbers above 0 and, if `or_zero`, 0 itself.
 FlagCheck positive(bool or_zero);
+/// Accepts these words.
+FlagCheck among(std::vector<std::string> words);
 
 /// The flags of a program. An invalid flag causes a UsageError, whose one-line message names the
 /// flag, its value and valid values.
@@ -35,8 +37,10 @@ struct CommandLine {
   template <class T>
   CLI::Option* checked(const std::string& flag, T& value, FlagCheck check,
                        const std::string& help) {
-    return refuse(app.add_option(flag, value, help), std::move(check));
+    return only(app.add_option(flag, value, help), std::move(check))->capture_default_str();
   }
+  /// Makes the option refuse values that do not pass the check, with a UsageError.
+  static CLI::Option* only(CLI::Option* option, FlagCheck check);
   /// A flag that takes one of several words.
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& words,
               const std::string& help);
@@ -88,8 +92,6 @@ struct CommandLine {
              const std::function<void()>& then = {});
 
  private:
-  /// Makes the option throw UsageError for values that the check refuses.
-  CLI::Option* refuse(CLI::Option* option, FlagCheck check);
   void one_of(const std::vector<std::string>& words, CLI::Option* option);
 };
 
