@@ -71,7 +71,7 @@ void check_messages(const std::string& what, const Outcome& outcome) {
 
 void check(Check& check) {
   for (const int ranks : {2, 3, 1, 4, 8, 11}) {
-    std::vector<float> mine = check.separable(static_cast<std::size_t>(ranks) + 1);
+    std::vector<float> mine = check.separable(at(ranks) + 1);
     const float token = mine.back();
     mine.pop_back();
     const std::string what = count_of(ranks, "rank");
@@ -124,7 +124,7 @@ void check(Check& check) {
       why =
           "The token that rank 0 started with was lost: a rank other than 0 has sent its own "
           "argument instead of what it received.";
-    else if (ranks > 2 && found[0] == token + mine[static_cast<std::size_t>(ranks - 1)] + mine[0])
+    else if (ranks > 2 && found[0] == token + mine[at(ranks - 1)] + mine[0])
       why = "The ranks in between have not added their numbers.";
     throw Wrong{
         fmt::format("{}: the token starts as {:g}, the ranks add {}: they should return {}, "

@@ -41,20 +41,20 @@ std::string diagnose_sum(std::vector<std::vector<float>>& before,
     const std::span<float> part = chunk(std::span{all}, i, N);
     return std::vector<float>(part.begin(), part.end());
   };
-  auto& mine = after[static_cast<std::size_t>(r)];
+  auto& mine = after[at(r)];
   const std::vector<float> found = chunk_of(mine, r);
   std::vector<float> mean = chunk_of(sum, r);
   for (float& each : mean) each /= static_cast<float>(N);
   if (found == mean)
     return "These are averages. A reduce-scatter adds; a caller that needs the average divides.";
-  if (sum.size() % static_cast<std::size_t>(N) != 0) return unequal;
+  if (sum.size() % at(N) != 0) return unequal;
   for (int i = 0; i < N; ++i)
     if (i != r && chunk_of(mine, i) == chunk_of(sum, i))
       return fmt::format(
           "Chunk {} is complete on rank {}, where it should be chunk {}: the chunk that a rank "
           "adds to in the last round must be its own. Shift the chunk in which each rank starts.",
           i, r, r);
-  if (found == chunk_of(before[static_cast<std::size_t>(r)], r))
+  if (found == chunk_of(before[at(r)], r))
     return "This is the rank's own part: nothing was added to it.";
   for (auto& others : before)
     if (found == chunk_of(others, r))
@@ -68,7 +68,7 @@ std::string diagnose_sum(std::vector<std::vector<float>>& before,
 void check(Check& check) {
   for (const int N : {2, 3, 4, 1, 8, 11})
     for (const int elements : {N, 3 * N, 3 * N + 1, 4 * N - 1, N - 1}) {
-      const auto n = static_cast<std::size_t>(elements);
+      const auto n = at(elements);
       std::vector<std::vector<float>> before;
       for (int r = 0; r < N; ++r) before.push_back(check.numbers(n));
       const bool equal = elements % N == 0;
@@ -92,7 +92,7 @@ void check(Check& check) {
       for (const auto& each : before)
         for (std::size_t i = 0; i < n; ++i) sum[i] += each[i];
       for (int r = 0; r < N; ++r) {
-        const std::span<float> found = chunk(std::span{after[static_cast<std::size_t>(r)]}, r, N);
+        const std::span<float> found = chunk(std::span{after[at(r)]}, r, N);
         const std::span<float> expected = chunk(std::span{sum}, r, N);
         if (std::ranges::equal(found, expected)) continue;
         throw Wrong{fmt::format("{}: chunk {} of rank {} should be [{}], and is [{}]", what, r, r,
@@ -104,15 +104,14 @@ void check(Check& check) {
       check_one_direction(what, outcome);
       for (int r = 0; r < N; ++r) {
         // N - 1 chunks: all but one. Chunk sizes differ by at most one element.
-        const std::int64_t most =
-            4 * static_cast<std::int64_t>(n - (n / static_cast<std::size_t>(N)));
-        const std::int64_t sent = outcome.bytes_sent[static_cast<std::size_t>(r)];
+        const std::int64_t most = 4 * static_cast<std::int64_t>(n - (n / at(N)));
+        const std::int64_t sent = outcome.bytes_sent[at(r)];
         if (sent > most)
           throw Wrong{fmt::format("{}: rank {} has sent {} B, and N-1 chunks are at most {} B",
                                   what, r, sent, most),
                       "The sums are right, but a rank sends more than N - 1 chunks. In each of the "
                       "N - 1 rounds it sends a single chunk, not all of its data."};
-        const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+        const std::int64_t messages = outcome.messages_sent[at(r)];
         if (messages > N - 1)
           throw Wrong{fmt::format("{}: rank {} has sent {}, and N - 1 rounds have {}", what, r,
                                   count_of(messages, "message"), N - 1),

@@ -63,9 +63,9 @@ struct Case {
 /// Why chunk c of rank r is wrong. Cases with equal chunks run first, so if this case has unequal
 /// chunks, those were right.
 std::string Case::diagnose_chunk(const Arrays& results, int r, int c) const {
-  const std::vector<float> found = chunk_of(results[static_cast<std::size_t>(r)], c);
+  const std::vector<float> found = chunk_of(results[at(r)], c);
   const std::vector<float> right = chunk_of(expected, c);
-  const auto& own = before[static_cast<std::size_t>(r)];
+  const auto& own = before[at(r)];
   const auto is_scaled = [&](float factor) {
     return std::ranges::equal(found, right,
                               [&](float a, float b) { return std::abs(a - factor * b) < 0.5F; });
@@ -77,8 +77,7 @@ std::string Case::diagnose_chunk(const Arrays& results, int r, int c) const {
            "chunks are one element longer: let chunk() compute where each begins and ends.";
   bool is_scattered = reduces;
   for (int owner = 0; owner < N(); ++owner)
-    is_scattered = is_scattered && chunk_of(results[static_cast<std::size_t>(owner)], owner) ==
-                                       chunk_of(expected, owner);
+    is_scattered = is_scattered && chunk_of(results[at(owner)], owner) == chunk_of(expected, owner);
   if (is_scattered)
     return fmt::format(
         "The first half is done: chunk {} is complete on rank {}. The other ranks still need it, "
@@ -98,7 +97,7 @@ std::string Case::diagnose_chunk(const Arrays& results, int r, int c) const {
         "Rank {} has not received this chunk: it has the numbers that were there before.", r);
   }
   for (int other = 0; other < N(); ++other)
-    if (other != c && other != r && found == chunk_of(before[static_cast<std::size_t>(other)], c))
+    if (other != c && other != r && found == chunk_of(before[at(other)], c))
       return fmt::format(
           "This is what rank {} had there. A rank must pass on chunks that are complete: its own "
           "first, and then the one that arrived last.",
@@ -117,7 +116,7 @@ std::string Case::diagnose_chunk(const Arrays& results, int r, int c) const {
 void Case::check_results(const Arrays& results) const {
   for (int r = 0; r < N(); ++r)
     for (int c = 0; c < N(); ++c) {
-      const std::vector<float> found = chunk_of(results[static_cast<std::size_t>(r)], c);
+      const std::vector<float> found = chunk_of(results[at(r)], c);
       const std::vector<float> right = chunk_of(expected, c);
       if (found == right) continue;
       throw Wrong{fmt::format("{}: chunk {} of rank {} should be [{}], and is [{}]", what, c, r,
@@ -157,7 +156,7 @@ void Case::check_costs(const Outcome& outcome) const {
 }
 
 void check_one(Check& check, bool reduces, int N, int elements) {
-  const auto n = static_cast<std::size_t>(elements);
+  const auto n = at(elements);
   Case each{reduces,
             fmt::format("{}: {}, {}", reduces ? "all_reduce" : "all_gather", count_of(N, "rank"),
                         count_of(elements, "element")),
@@ -165,7 +164,7 @@ void check_one(Check& check, bool reduces, int N, int elements) {
             std::vector<float>(n)};
   for (int r = 0; r < N; ++r) each.before.push_back(check.numbers(n));
   for (int r = 0; r < N; ++r) {
-    auto& mine = each.before[static_cast<std::size_t>(r)];
+    auto& mine = each.before[at(r)];
     if (reduces)
       for (std::size_t i = 0; i < n; ++i) each.expected[i] += mine[i];
     else

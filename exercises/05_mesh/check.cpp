@@ -96,7 +96,7 @@ void check_coordinates(const MeshAxes& mesh) {
         "These are the coordinates if the last axis is the innermost. Here the first one is: from "
         "one rank to the next, the first coordinate changes.";
   } else if (gives([&](int rank) {
-               std::vector<int> reversed = right[static_cast<std::size_t>(rank)];
+               std::vector<int> reversed = right[at(rank)];
                std::ranges::reverse(reversed);
                return reversed;
              })) {
@@ -176,7 +176,7 @@ std::vector<int> ranks_where(const std::vector<std::vector<int>>& all,
 }
 
 std::vector<int> right_group(const std::vector<std::vector<int>>& all, int rank, std::size_t axis) {
-  const std::vector<int>& mine = all[static_cast<std::size_t>(rank)];
+  const std::vector<int>& mine = all[at(rank)];
   return ranks_where(all, [&](const std::vector<int>& other) {
     for (std::size_t i = 0; i < mine.size(); ++i)
       if (i != axis && other[i] != mine[i]) return false;
@@ -187,7 +187,7 @@ std::vector<int> right_group(const std::vector<std::vector<int>>& all, int rank,
 std::string diagnose_group(const std::vector<std::vector<int>>& all, const MeshAxes& mesh, int rank,
                            std::size_t axis, const std::vector<int>& found) {
   const std::vector<int> right = right_group(all, rank, axis);
-  const std::vector<int>& mine = all[static_cast<std::size_t>(rank)];
+  const std::vector<int>& mine = all[at(rank)];
   const std::string& name = mesh[axis].name;
 
   if (std::multiset(found.begin(), found.end()) == std::multiset(right.begin(), right.end()))
@@ -212,7 +212,7 @@ std::string diagnose_group(const std::vector<std::vector<int>>& all, const MeshA
   for (std::size_t i = 0; i < axis; ++i) stride *= mesh[i].size;
   const auto starts_at = [&](int first, int apart) {
     for (int i = 0; i < static_cast<int>(found.size()); ++i)
-      if (found[static_cast<std::size_t>(i)] != first + i * apart) return false;
+      if (found[at(i)] != first + i * apart) return false;
     return static_cast<int>(found.size()) == mesh[axis].size;
   };
   if (mine[axis] > 0 && starts_at(rank, stride))

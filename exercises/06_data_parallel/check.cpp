@@ -49,17 +49,15 @@ struct Batch {
     std::string text;
     for (int r = 0; r < N; ++r) {
       text += fmt::format("\n  rank {}", r);
-      for (int m = 0; m < microbatches; ++m) {
-        const auto at = [](int i) { return static_cast<std::size_t>(i); };
+      for (int m = 0; m < microbatches; ++m)
         text += fmt::format("   {} with mean [{}]", count_of(samples[at(r)][at(m)], "sample"),
                             list(means[at(r)][at(m)]));
-      }
     }
     return text;
   }
 
   int samples_of(int r) const {
-    const auto& all = samples[static_cast<std::size_t>(r)];
+    const auto& all = samples[at(r)];
     return std::accumulate(all.begin(), all.end(), 0);
   }
   int all_samples() const {
@@ -74,14 +72,12 @@ struct Batch {
     for (int r = 0; r < N; ++r)
       for (int m = 0; m < microbatches; ++m)
         for (std::size_t i = 0; i < n; ++i) {
-          const auto row = static_cast<std::size_t>(r), column = static_cast<std::size_t>(m);
+          const auto row = at(r), column = at(m);
           all[i] += weight(r, m) * static_cast<double>(means[row][column][i]);
         }
     return all;
   }
-  double samples_at(int r, int m) const {
-    return samples[static_cast<std::size_t>(r)][static_cast<std::size_t>(m)];
-  }
+  double samples_at(int r, int m) const { return samples[at(r)][at(m)]; }
 };
 
 /// All numbers are below 1e4, unless the answer has left out a division. A mean is rounded a few
@@ -161,13 +157,6 @@ std::string diagnose_mean(const Batch& batch, int r, const std::vector<float>& f
          "ranks, and divide once by the number of all samples.";
 }
 
-std::string diagnose(const Failure& failure) {
-  if (failure.waits_for_finished)
-    return "A rank has gone on before a collective was done, or has run fewer of them than another "
-           "rank. A collective is done when its Work's wait() returns.";
-  return "All ranks must call the same collectives, with the same sizes, in the same order.";
-}
-
 void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal) {
   const Batch batch{check, N, microbatches, n, equal};
   const std::string what = fmt::format("{}, {} each, {}, {}", count_of(N, "rank"),
@@ -178,7 +167,7 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
       what, N,
       [&](World& world) {
         const auto r = static_cast<std::size_t>(world.rank());
-        std::vector<int> runs(static_cast<std::size_t>(microbatches));
+        std::vector<int> runs(at(microbatches));
         std::vector<float> gradient = batch.before[r];
         global_gradient(
             world, microbatches,
@@ -191,7 +180,7 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
                                         n, mean.size()),
                             "It needs as much memory as `gradient` has."};
               expect_free(world, "run_microbatch()", mean);
-              const auto m = static_cast<std::size_t>(microbatch);
+              const auto m = at(microbatch);
               ++runs[m];
               world.compute(fmt::format("B{}", microbatch), microseconds_per_microbatch);
               std::ranges::copy(batch.means[r][m], mean.begin());
@@ -205,12 +194,12 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
                 "Each rank runs each of its microbatches once."};
         return gradient;
       },
-      diagnose);
+      diagnose_collectives);
 
   const Exact sum = batch.sum([&](int r, int m) { return batch.samples_at(r, m); });
   const double factor = 1.0 / batch.all_samples();
   for (int r = 0; r < N; ++r) {
-    const std::vector<float>& found = outcome.results[static_cast<std::size_t>(r)];
+    const std::vector<float>& found = outcome.results[at(r)];
     if (is_close(found, sum, factor)) continue;
     std::vector<float> expected;
     for (const double each : sum) expected.push_back(static_cast<float>(factor * each));
@@ -233,14 +222,13 @@ void check_one(Check& check, int N, int microbatches, std::size_t n, bool equal)
               "the number of samples, each all-reduced once."};
   // Two all-reduces: one of the gradients and one of the number of samples.
   for (int r = 0; r < N; ++r)
-    if (const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
-        messages > 4 * (N - 1))
+    if (const std::int64_t messages = outcome.messages_sent[at(r)]; messages > 4 * (N - 1))
       throw Wrong{fmt::format("{}: rank {} has sent {}, and two all-reduces take {}", what, r,
                               count_of(messages, "message"), 4 * (N - 1)),
                   "The gradient is right, but there are too many messages. Each costs a latency: "
                   "all-reduce all gradients at once, with the number of samples or before it."};
   for (int r = 0; r < N; ++r)
-    for (const Started& each : outcome.started[static_cast<std::size_t>(r)])
+    for (const Started& each : outcome.started[at(r)])
       if (each.numbers == 0 && each.operation == "all_reduce")
         throw Wrong{fmt::format("{}: rank {}'s {} has no numbers", what, r, each.where),
                     "The gradient is right, but an empty all-reduce has 2 (N - 1) messages, too, "

@@ -56,7 +56,7 @@ std::vector<Bucket> buckets_of(const Case& each) {
   for (int done = 1; done <= layers; ++done) {
     const int layer = layers - done;
     if (filling.numbers == 0) filling.last_layer = layer;
-    filling.numbers += each.sizes[static_cast<std::size_t>(layer)];
+    filling.numbers += each.sizes[at(layer)];
     filling.first_layer = layer;
     filling.ready = done * microseconds_per_layer;
     if (filling.numbers < each.bucket && done < layers) continue;
@@ -100,7 +100,7 @@ std::vector<float> run_backward(World& world, const Case& each) {
                                   next, layer),
                       "The backward pass runs from the last layer to layer 0, each once: a layer "
                       "needs the gradient of the layer above it."};
-        const auto l = static_cast<std::size_t>(layer);
+        const auto l = at(layer);
         const int begin = std::accumulate(each.sizes.begin(), each.sizes.begin() + layer, 0);
         if (gradient.size() != static_cast<std::size_t>(each.sizes[l]))
           throw Wrong{fmt::format("layer {} has {} numbers, and was given room for {}", layer,
@@ -125,19 +125,19 @@ void check_sums(const Case& each, const std::string& what, const Outcome& outcom
   for (int r = 0; r < each.N; ++r) {
     auto from = static_cast<std::ptrdiff_t>(sum.size());
     for (int layer = static_cast<int>(each.sizes.size()) - 1; layer >= 0; --layer) {
-      const int size = each.sizes[static_cast<std::size_t>(layer)];
+      const int size = each.sizes[at(layer)];
       from -= size;
       const auto part = [&](const std::vector<float>& all, float factor = 1) {
         std::vector<float> numbers{all.begin() + from, all.begin() + from + size};
         for (float& number : numbers) number *= factor;
         return numbers;
       };
-      const std::vector<float> found = part(outcome.results[static_cast<std::size_t>(r)]);
+      const std::vector<float> found = part(outcome.results[at(r)]);
       if (found == part(sum)) continue;
       std::string why =
           "Every layer is in one bucket, and a bucket's all-reduce starts when the "
           "backward pass has computed all its layers.";
-      if (found == part(each.gradients[static_cast<std::size_t>(r)])) {
+      if (found == part(each.gradients[at(r)])) {
         const Bucket last = buckets_of(each).back();
         why = layer <= last.last_layer && last.numbers < each.bucket
                   ? "This is the rank's own gradient. Layer 0 ends the last bucket, even if the "

@@ -77,11 +77,11 @@ struct Case {
         start(check.numbers(n)) {
     for (float& each : start) each /= 1000;
     for (int step = 0; step < steps; ++step) {
-      gradients.emplace_back(static_cast<std::size_t>(N), Numbers(n));
+      gradients.emplace_back(at(N), Numbers(n));
       for (std::size_t i = 0; i < n; ++i)
         for (float sum = 0; sum == 0;) {
           std::set<float> different;  // so that one rank's gradient is never the average
-          while (different.size() < static_cast<std::size_t>(N))
+          while (different.size() < at(N))
             different.insert(static_cast<float>(check.number_from(-20, 20)));
           auto next = different.begin();
           for (Numbers& each : gradients.back()) sum += each[i] = *next++;
@@ -89,10 +89,10 @@ struct Case {
     }
   }
   std::size_t shard() const {
-    const auto ranks = static_cast<std::size_t>(N);
+    const auto ranks = at(N);
     return (n + ranks - 1) / ranks;
   }
-  std::size_t padded() const { return shard() * static_cast<std::size_t>(N); }
+  std::size_t padded() const { return shard() * at(N); }
 
   /// Returns the parameters after `count` steps on one device, without padding. The gradient is the
   /// sum of the ranks' gradients times `factor`, or the gradient of `only_rank`.
@@ -102,9 +102,7 @@ struct Case {
       Numbers sum(n);
       for (int r = 0; r < N; ++r)
         if (only_rank < 0 || r == only_rank)
-          for (std::size_t i = 0; i < n; ++i)
-            sum[i] +=
-                factor * gradients[static_cast<std::size_t>(step)][static_cast<std::size_t>(r)][i];
+          for (std::size_t i = 0; i < n; ++i) sum[i] += factor * gradients[at(step)][at(r)][i];
       if (forgets) momentum = variance = Numbers(n);
       update(parameters, sum, momentum, variance);
     }
@@ -136,13 +134,6 @@ void check_sizes(const Case& each, int rank, const ModelStates& states) {
                 "With ZeRO-1 it keeps those of its own shard."
               : "A shard is n / N, rounded up: the same for all ranks, and every parameter is in "
                 "one.");
-}
-
-std::string diagnose(const Failure& failure) {
-  if (failure.waits_for_finished)
-    return "A rank has gone on before a collective was done, or has run fewer of them than another "
-           "rank. A collective is done when its Work's wait() returns.";
-  return "All ranks must call the same collectives, with the same sizes, in the same order.";
 }
 
 /// Why parameter i of rank r is wrong after step k (counted from 1). The comparison is exact,
@@ -179,12 +170,11 @@ std::string diagnose_parameter(const Case& each, int k, int r, std::size_t i, fl
 /// because every rank could update all parameters with the sums of all gradients.
 void check_updates(const Case& each, const Outcome& outcome) {
   for (int r = 0; r < each.N; ++r) {
-    const Numbers& all = outcome.results[static_cast<std::size_t>(r)];
-    const std::size_t begin = std::min(each.n, static_cast<std::size_t>(r) * each.shard());
+    const Numbers& all = outcome.results[at(r)];
+    const std::size_t begin = std::min(each.n, at(r) * each.shard());
     const std::size_t own = std::min(each.n - begin, each.shard());  // without padding
     for (int k = 0; k < steps; ++k) {
-      const auto given =
-          static_cast<std::size_t>(all[all.size() - steps + static_cast<std::size_t>(k)]);
+      const auto given = static_cast<std::size_t>(all[all.size() - steps + at(k)]);
       if (given >= own && given <= each.shard()) continue;
       throw Wrong{
           fmt::format("{}: in step {}, rank {} has given {} to adamw(), and its shard has {}",
@@ -226,16 +216,15 @@ void check_one(Check& check, int N, std::size_t n) {
         after.insert(after.end(), updates.begin(), updates.end());
         return after;
       },
-      diagnose);
+      diagnose_collectives);
 
   const std::size_t P = each.padded();
   for (int k = 1; k <= steps; ++k) {
     Numbers expected = each.after(k);
     expected.resize(P);  // the padding
     for (int r = 0; r < N; ++r) {
-      const Numbers& all = outcome.results[static_cast<std::size_t>(r)];
-      const std::span<const float> found =
-          std::span{all}.subspan(static_cast<std::size_t>(k - 1) * P, P);
+      const Numbers& all = outcome.results[at(r)];
+      const std::span<const float> found = std::span{all}.subspan(at(k - 1) * P, P);
       for (std::size_t i = 0; i < P; ++i)
         if (!is_close(found[i], expected[i]))
           throw Wrong{fmt::format("{}: after step {}, {} {} of rank {} should be {:g}, and is {:g}",
@@ -247,7 +236,7 @@ void check_one(Check& check, int N, std::size_t n) {
   }
   check_updates(each, outcome);
   for (int r = 0; r < N; ++r) {
-    const std::int64_t sent = outcome.bytes_sent[static_cast<std::size_t>(r)];
+    const std::int64_t sent = outcome.bytes_sent[at(r)];
     const auto half = static_cast<std::int64_t>(4 * steps * (P - each.shard()));
     if (sent != 2 * half)
       throw Wrong{
@@ -258,7 +247,7 @@ void check_one(Check& check, int N, std::size_t n) {
                 "that do not need them. A reduce-scatter is enough."
               : "The parameters are right. Needed are one reduce-scatter of the gradients "
                 "and one all-gather of the parameters, (N - 1)/N · P numbers each."};
-    const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+    const std::int64_t messages = outcome.messages_sent[at(r)];
     if (messages > std::int64_t{2} * steps * (N - 1))
       throw Wrong{
           fmt::format("{}: rank {} has sent {} in {} steps, and 2 (N - 1) in each are {}",
@@ -266,7 +255,7 @@ void check_one(Check& check, int N, std::size_t n) {
           "The parameters are right, and so are the bytes, but they are sent in pieces. "
           "Each message costs a latency: one reduce-scatter and one all-gather, of whole "
           "shards, have N - 1 messages each."};
-    const std::int64_t peak = outcome.peak_bytes[static_cast<std::size_t>(r)];
+    const std::int64_t peak = outcome.peak_bytes[at(r)];
     const auto memory = static_cast<std::int64_t>(4 * (2 * P + 2 * each.shard()));
     if (peak != memory)
       throw Wrong{fmt::format("{}: rank {} has held {} B at a time, and the states take {} B",
@@ -285,20 +274,9 @@ void check_one(Check& check, int N, std::size_t n) {
 }  // namespace
 
 void check(Check& check) {
-  for (const auto& [N, n] : {std::pair{2, 2},
-                             {2, 6},
-                             {2, 3},
-                             {1, 3},
-                             {4, 10},
-                             {4, 3},
-                             {3, 0},
-                             {3, 8},
-                             {8, 64},
-                             {8, 57},
-                             {8, 1},
-                             {12, 30},
-                             {4, 4'000}})
-    check_one(check, N, static_cast<std::size_t>(n));
+  const std::pair<int, int> cases[]{{2, 2}, {2, 6},  {2, 3},  {1, 3}, {4, 10},  {4, 3},    {3, 0},
+                                    {3, 8}, {8, 64}, {8, 57}, {8, 1}, {12, 30}, {4, 4'000}};
+  for (const auto& [N, n] : cases) check_one(check, N, at(n));
 }
 
 }  // namespace lockstep::exercises

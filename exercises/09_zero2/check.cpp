@@ -46,15 +46,13 @@ struct Case {
     what += sizes == std::vector{1} ? " number" : " numbers";
     gradients.resize(microbatches);
     for (auto& ranks : gradients) {
-      ranks.resize(static_cast<std::size_t>(N));
+      ranks.resize(at(N));
       for (auto& layers : ranks)
-        for (const int size : sizes)
-          layers.push_back(check.numbers(static_cast<std::size_t>(size)));
+        for (const int size : sizes) layers.push_back(check.numbers(at(size)));
     }
   }
   const Numbers& gradient(int microbatch, int rank, int layer) const {
-    return gradients[static_cast<std::size_t>(microbatch)][static_cast<std::size_t>(rank)]
-                    [static_cast<std::size_t>(layer)];
+    return gradients[at(microbatch)][at(rank)][at(layer)];
   }
   /// Returns chunk i of the layer's gradient, summed over `ranks` ranks, starting at rank `first`,
   /// modulo N.
@@ -68,13 +66,6 @@ struct Case {
   int layers() const { return static_cast<int>(sizes.size()); }
   std::int64_t numbers() const { return std::accumulate(sizes.begin(), sizes.end(), 0); }
 };
-
-std::string diagnose(const Failure& failure) {
-  if (failure.waits_for_finished)
-    return "A rank has gone on before a collective was done, or has run fewer of them than another "
-           "rank. A collective is done when its Work's wait() returns.";
-  return "All ranks must call the same collectives, with the same sizes, in the same order.";
-}
 
 /// One microbatch on one rank. Throws Wrong if the answer does not call `backward` correctly.
 void run_microbatch(World& world, const Case& each, int microbatch, std::vector<Buffer>& shards) {
@@ -144,18 +135,18 @@ std::string diagnose_shard(const Case& each, int microbatch, int r, int layer,
 
 void check_shards(const Case& each, const Outcome& outcome) {
   for (int r = 0; r < each.N; ++r) {
-    auto at = outcome.results[static_cast<std::size_t>(r)].begin();
+    auto next = outcome.results[at(r)].begin();
     std::vector<Numbers> before(each.sizes.size());
     for (int microbatch = 0; microbatch < microbatches; ++microbatch)
       for (int layer = 0; layer < each.layers(); ++layer) {
-        Numbers& sum = before[static_cast<std::size_t>(layer)];
+        Numbers& sum = before[at(layer)];
         const Numbers contribution = each.sum(microbatch, layer, r);
         sum.resize(contribution.size());
         const Numbers old = sum;
         add(sum, contribution);
         const auto size = static_cast<std::ptrdiff_t>(sum.size());
-        const Numbers found{at, at + size};
-        at += size;
+        const Numbers found{next, next + size};
+        next += size;
         if (found == sum) continue;
         throw Wrong{fmt::format("{}: after microbatch {}, the shard of layer {} on rank {} should "
                                 "be [{}], and is [{}]",
@@ -168,8 +159,7 @@ void check_shards(const Case& each, const Outcome& outcome) {
 void check_costs(const Case& each, const Outcome& outcome) {
   expect_counted(each.what, outcome);
   const int N = each.N;
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   const std::int64_t right = 4 * microbatches * (N - 1) * each.numbers();
   if (sent != right)
     throw Wrong{
@@ -189,7 +179,7 @@ void check_costs(const Case& each, const Outcome& outcome) {
       kept += shard > 0 ? 1 : 0;
       if (i > 0) neighbours = std::max<std::int64_t>(neighbours, each.sizes[i] + each.sizes[i - 1]);
     }
-    const std::int64_t peak = outcome.peak_bytes[static_cast<std::size_t>(r)] / 4;
+    const std::int64_t peak = outcome.peak_bytes[at(r)] / 4;
     if (peak == shards + largest) continue;
     std::string why = fmt::format(
         "At that time, the rank's Buffers had {}. Besides the shards, a rank needs one whole layer "
@@ -198,12 +188,11 @@ void check_costs(const Case& each, const Outcome& outcome) {
     if (peak < shards + largest)
       why = "The whole gradients are in memory that is not counted: use world.allocate().";
     else if (each.layers() > 2 && peak == shards + each.numbers() &&
-             std::ssize(outcome.peak_sizes[static_cast<std::size_t>(r)]) == each.layers() + kept)
+             std::ssize(outcome.peak_sizes[at(r)]) == each.layers() + kept)
       why =
           "All layers' whole gradients are in memory at the same time, as with ZeRO-1. Allocate "
           "each when the backward pass comes to its layer, and free it after its reduce-scatter.";
-    else if (peak == shards + neighbours &&
-             std::ssize(outcome.peak_sizes[static_cast<std::size_t>(r)]) == 2 + kept)
+    else if (peak == shards + neighbours && std::ssize(outcome.peak_sizes[at(r)]) == 2 + kept)
       why =
           "Two whole gradients are in memory at the same time. Free one before you allocate the "
           "next. (Lesson 04 keeps a second one, so that messages overlap with computation.)";
@@ -240,7 +229,7 @@ void check_one(Check& check, int N, std::vector<int> sizes) {
         for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
           run_microbatch(world, each, microbatch, shards);
           for (int layer = 0; layer < each.layers(); ++layer) {
-            Buffer& shard = shards[static_cast<std::size_t>(layer)];
+            Buffer& shard = shards[at(layer)];
             const std::size_t size =
                 chunk_of(each.gradient(0, 0, layer), world.rank(), world.size()).size();
             if (shard.size() != size)
@@ -254,7 +243,7 @@ void check_one(Check& check, int N, std::vector<int> sizes) {
         }
         return all;
       },
-      diagnose);
+      diagnose_collectives);
   check_shards(each, outcome);
   check_costs(each, outcome);
   if (N == 4 && each.layers() == 3)

@@ -37,13 +37,12 @@ struct Case {
   int layers() const { return static_cast<int>(sizes.size()); }
   std::int64_t numbers() const { return std::accumulate(sizes.begin(), sizes.end(), 0); }
   Numbers shard(int layer, int rank) const {
-    const std::span<const float> part =
-        chunk(std::span{parameters[static_cast<std::size_t>(layer)]}, rank, N);
+    const std::span<const float> part = chunk(std::span{parameters[at(layer)]}, rank, N);
     return {part.begin(), part.end()};
   }
   /// The time of a layer's gather. If N does not divide the layer, this is an upper bound.
   double gather(int layer) const {
-    const int size = sizes[static_cast<std::size_t>(layer)];
+    const int size = sizes[at(layer)];
     return (N - 1) * (1 + 0.004 * ((size + N - 1) / N));
   }
   /// The largest number of parameters that `count` adjacent layers have together.
@@ -51,27 +50,18 @@ struct Case {
     std::int64_t most = 0;
     for (int layer = 0; layer < layers(); ++layer) {
       std::int64_t sum = 0;
-      for (int i = layer; i < std::min(layers(), layer + count); ++i)
-        sum += sizes[static_cast<std::size_t>(i)];
+      for (int i = layer; i < std::min(layers(), layer + count); ++i) sum += sizes[at(i)];
       most = std::max(most, sum);
     }
     return most;
   }
 };
 
-std::string diagnose(const Failure& failure) {
-  if (failure.waits_for_finished)
-    return "A rank has gone on before a collective was done, or has run fewer of them than another "
-           "rank. A collective is done when its Work's wait() returns.";
-  return "All ranks must call the same collectives, with the same sizes, in the same order.";
-}
-
 /// Explains why some rank has computed a layer with wrong parameters. `found` contains the
 /// parameters that each rank used.
 std::string diagnose_parameters(const Case& each, int layer, const std::vector<Numbers>& found) {
   const auto has = [&](int rank, int i) {
-    return std::ranges::equal(chunk(std::span{found[static_cast<std::size_t>(rank)]}, i, each.N),
-                              each.shard(layer, i));
+    return std::ranges::equal(chunk(std::span{found[at(rank)]}, i, each.N), each.shard(layer, i));
   };
   bool own_are_right = true, others_are_missing = true;
   for (int rank = 0; rank < each.N; ++rank)
@@ -90,17 +80,17 @@ std::string diagnose_parameters(const Case& each, int layer, const std::vector<N
 }
 
 void check_parameters(const Case& each, const Outcome& outcome) {
-  std::size_t at = 0;
+  std::ptrdiff_t first = 0;
   for (int layer = 0; layer < each.layers(); ++layer) {
-    const Numbers& right = each.parameters[static_cast<std::size_t>(layer)];
+    const Numbers& right = each.parameters[at(layer)];
     std::vector<Numbers> found;
     for (const Numbers& all : outcome.results) {
-      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
+      const auto begin = all.begin() + first;
       found.emplace_back(begin, begin + std::ssize(right));
     }
-    at += right.size();
+    first += std::ssize(right);
     for (int rank = 0; rank < each.N; ++rank)
-      if (const Numbers& mine = found[static_cast<std::size_t>(rank)]; mine != right)
+      if (const Numbers& mine = found[at(rank)]; mine != right)
         throw Wrong{fmt::format("{}: on rank {}, layer {} computes with the parameters [{}], and "
                                 "should with [{}]",
                                 each.what, rank, layer, list(mine), list(right)),
@@ -124,9 +114,9 @@ Numbers run_forward(World& world, const Case& each) {
     if (layer != next)
       throw Wrong{fmt::format("layer {} is next, and layer {} was computed", next, layer),
                   "The forward pass runs from layer 0 to the last layer, each once."};
-    if (parameters.size() != each.parameters[static_cast<std::size_t>(layer)].size())
+    if (parameters.size() != each.parameters[at(layer)].size())
       throw Wrong{fmt::format("layer {} has {} parameters, and was given {}", layer,
-                              each.sizes[static_cast<std::size_t>(layer)], parameters.size()),
+                              each.sizes[at(layer)], parameters.size()),
                   "A whole layer has sizes[i] parameters, those of all ranks."};
     const std::string user = fmt::format("forward() of layer {}", layer);
     expect_arrived(user, parameters);
@@ -151,7 +141,7 @@ Numbers run_forward(World& world, const Case& each) {
 /// Explains why rank r has held too much memory.
 std::string diagnose_memory(const Case& each, const Outcome& outcome, int r) {
   std::vector<std::int64_t> whole;  // sizes of the Buffers besides the shards
-  for (const std::size_t size : outcome.peak_sizes[static_cast<std::size_t>(r)])
+  for (const std::size_t size : outcome.peak_sizes[at(r)])
     whole.push_back(static_cast<std::int64_t>(size));
   for (int layer = 0; layer < each.layers(); ++layer) {
     const auto shard = std::ranges::find(whole, std::ssize(each.shard(layer, r)));
@@ -175,8 +165,7 @@ std::string diagnose_memory(const Case& each, const Outcome& outcome, int r) {
 void check_costs(const Case& each, const Outcome& outcome) {
   expect_counted(each.what, outcome);
   const int N = each.N;
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   const std::int64_t right = 4 * (N - 1) * each.numbers();
   if (sent != right)
     throw Wrong{fmt::format("{}: the ranks have sent {} B, and gathering {} parameters takes {} B",
@@ -185,8 +174,7 @@ void check_costs(const Case& each, const Outcome& outcome) {
                 "contributes its shard."};
 
   for (int r = 0; r < N; ++r)
-    if (const auto idle = static_cast<int>(outcome.results[static_cast<std::size_t>(r)].back());
-        idle >= 0)
+    if (const auto idle = static_cast<int>(outcome.results[at(r)].back()); idle >= 0)
       throw Wrong{fmt::format("{}: while rank {} computes layer {}, it gathers nothing", each.what,
                               r, idle),
                   "While a layer computes, the next one must be on its way: start the next gather "
@@ -194,7 +182,7 @@ void check_costs(const Case& each, const Outcome& outcome) {
   for (int r = 0; r < N; ++r) {
     std::int64_t shards = 0;
     for (int layer = 0; layer < each.layers(); ++layer) shards += std::ssize(each.shard(layer, r));
-    const std::int64_t peak = outcome.peak_bytes[static_cast<std::size_t>(r)] / 4;
+    const std::int64_t peak = outcome.peak_bytes[at(r)] / 4;
     const std::int64_t most = shards + each.adjacent(2);
     if (peak > most)
       throw Wrong{fmt::format("{}: rank {} has held {} B at a time. Its shards are {} B, and two "
@@ -229,7 +217,7 @@ void check_costs(const Case& each, const Outcome& outcome) {
 Outcome check_one(Check& check, int N, std::vector<int> sizes) {
   const Case each{check, N, std::move(sizes)};
   Outcome outcome = check.run(
-      each.what, N, [&](World& world) { return run_forward(world, each); }, diagnose);
+      each.what, N, [&](World& world) { return run_forward(world, each); }, diagnose_collectives);
   check_parameters(each, outcome);
   check_costs(each, outcome);
   return outcome;

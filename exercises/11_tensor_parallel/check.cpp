@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "exercises/frame/check.h"
 
@@ -43,13 +42,13 @@ void add_to_each_row(Matrix& a, const std::vector<float>& bias) {
                             a.columns, bias.size()),
                 "A bias is as long as a row of the layer's output."};
   for (int i = 0; i < a.rows; ++i)
-    for (int j = 0; j < a.columns; ++j) a(i, j) += bias[static_cast<std::size_t>(j)];
+    for (int j = 0; j < a.columns; ++j) a(i, j) += bias[at(j)];
 }
 
 std::vector<float> sum_of_rows(const Matrix& a) {
   std::vector<float> sum(static_cast<std::size_t>(a.columns));
   for (int i = 0; i < a.rows; ++i)
-    for (int j = 0; j < a.columns; ++j) sum[static_cast<std::size_t>(j)] += a(i, j);
+    for (int j = 0; j < a.columns; ++j) sum[at(j)] += a(i, j);
   return sum;
 }
 
@@ -98,31 +97,30 @@ struct Results {
 
 Results::Results(const Whole& whole, Range mine) {
   const auto& [N, tokens, inputs, hidden, outputs] = whole.sizes;
-  term.resize(static_cast<std::size_t>(tokens * outputs));
-  dX.resize(static_cast<std::size_t>(tokens * inputs));
-  db.resize(static_cast<std::size_t>(outputs));
-  dB.resize(static_cast<std::size_t>(mine.size() * outputs));
-  dA.resize(static_cast<std::size_t>(inputs * mine.size()));
-  da.resize(static_cast<std::size_t>(mine.size()));
+  term.resize(at(tokens * outputs));
+  dX.resize(at(tokens * inputs));
+  db.resize(at(outputs));
+  dB.resize(at(mine.size() * outputs));
+  dA.resize(at(inputs * mine.size()));
+  da.resize(at(mine.size()));
   for (int t = 0; t < tokens; ++t) {
-    for (int o = 0; o < outputs; ++o) db[static_cast<std::size_t>(o)] += whole.dY(t, o);
+    for (int o = 0; o < outputs; ++o) db[at(o)] += whole.dY(t, o);
     for (int k = mine.begin; k < mine.end; ++k) {
-      const auto at = static_cast<std::size_t>(k - mine.begin);
+      const std::size_t column = at(k - mine.begin);
       double h = whole.a(0, k), dz = 0;
       for (int i = 0; i < inputs; ++i) h += double{whole.X(t, i)} * whole.A(i, k);
       for (int o = 0; o < outputs; ++o) {
         dz += double{whole.dY(t, o)} * whole.B(k, o);
-        term[static_cast<std::size_t>(t * outputs + o)] += h * h * whole.B(k, o);
-        dB[at * static_cast<std::size_t>(outputs) + static_cast<std::size_t>(o)] +=
-            h * h * whole.dY(t, o);
+        term[at(t * outputs + o)] += h * h * whole.B(k, o);
+        dB[column * at(outputs) + at(o)] += h * h * whole.dY(t, o);
       }
       const double dh = 2 * h * dz;
       H.push_back(h);
       dZ.push_back(dz);
-      da[at] += dh;
+      da[column] += dh;
       for (int i = 0; i < inputs; ++i) {
-        dX[static_cast<std::size_t>(t * inputs + i)] += dh * whole.A(i, k);
-        dA[static_cast<std::size_t>(i * mine.size()) + at] += dh * whole.X(t, i);
+        dX[at(t * inputs + i)] += dh * whole.A(i, k);
+        dA[at(i * mine.size()) + column] += dh * whole.X(t, i);
       }
     }
   }
@@ -131,8 +129,7 @@ Results::Results(const Whole& whole, Range mine) {
 // --- The run on several ranks --------------------------------------------------------------------
 
 void expect_shape(const std::string& what, const Matrix& found, int rows, int columns) {
-  if (found.rows == rows && found.columns == columns &&
-      found.numbers.size() == static_cast<std::size_t>(rows * columns))
+  if (found.rows == rows && found.columns == columns && found.numbers.size() == at(rows * columns))
     return;
   throw Wrong{fmt::format("{} is {} x {}, and should be {} x {}", what, found.rows, found.columns,
                           rows, columns),
@@ -298,8 +295,8 @@ void check_pattern(const std::string& what, const Outcome& outcome, int N, int o
   const std::int64_t most_messages = rounds * (backward ? 2 : 1);
   const char* const pass = backward ? "forward and backward" : "forward";
   for (int r = 0; r < N; ++r) {
-    const std::int64_t bytes = outcome.bytes_sent[static_cast<std::size_t>(r)];
-    const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+    const std::int64_t bytes = outcome.bytes_sent[at(r)];
+    const std::int64_t messages = outcome.messages_sent[at(r)];
     if (messages > most_messages)
       throw Wrong{
           fmt::format("{}: {}, rank {} has sent {}, and the all-reduces of this pass have {}", what,
@@ -320,8 +317,7 @@ void check_pattern(const std::string& what, const Outcome& outcome, int N, int o
 void check_bytes(const std::string& what, const Outcome& outcome, int N, int outputs, int inputs,
                  bool backward) {
   const auto all_reduce_of = [&](int numbers) { return std::int64_t{2} * (N - 1) * 4 * numbers; };
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   const std::int64_t right = all_reduce_of(outputs) + (backward ? all_reduce_of(inputs) : 0);
   if (sent == right) {
     check_pattern(what, outcome, N, outputs, inputs, backward);
@@ -356,7 +352,7 @@ void check_one(Check& check, const Case& sizes) {
       const Range mine{hidden, r, N};
       const Results own{whole, mine};
       const std::vector<float> a = cut(whole.a, {1, 0, 1}, mine).numbers;
-      std::span<const float> rest{outcome.results[static_cast<std::size_t>(r)]};
+      std::span<const float> rest{outcome.results[at(r)]};
       const auto expect = [&](const std::string& name, const Numbers& expected, const Why& why) {
         const std::span<const float> found = rest.first(expected.size());
         rest = rest.subspan(expected.size());
@@ -401,14 +397,10 @@ void check_one(Check& check, const Case& sizes) {
 }  // namespace
 
 void check(Check& check) {
-  for (const Case& sizes : {Case{2, 1, 2, 2, 2},
-                            {2, 2, 3, 4, 2},
-                            {3, 2, 2, 7, 3},
-                            {1, 2, 3, 4, 3},
-                            {4, 3, 2, 3, 4},  // one rank has no columns
-                            {8, 1, 1, 11, 1},
-                            {11, 2, 2, 24, 3}})
-    check_one(check, sizes);
+  // With {4, 3, 2, 3, 4}, one rank has no columns.
+  const Case cases[]{{2, 1, 2, 2, 2}, {2, 2, 3, 4, 2},  {3, 2, 2, 7, 3},  {1, 2, 3, 4, 3},
+                     {4, 3, 2, 3, 4}, {8, 1, 1, 11, 1}, {11, 2, 2, 24, 3}};
+  for (const Case& sizes : cases) check_one(check, sizes);
   for (int trial = 0; trial < 4; ++trial)
     check_one(check, {check.number_from(1, 8), check.number_from(1, 4), check.number_from(1, 3),
                       check.number_from(1, 11), check.number_from(1, 5)});

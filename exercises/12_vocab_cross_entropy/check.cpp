@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "exercises/frame/check.h"
 
@@ -251,8 +250,7 @@ void check_one(Check& check, const Case& sizes) {
   // This allows gathering three numbers per position from each rank; three all-reduces send no
   // more.
   const std::int64_t most_bytes = std::int64_t{4} * 3 * positions * N * (N - 1);
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   if (sent > most_bytes)
     throw Wrong{fmt::format("{}: the ranks send {} B together, and three numbers of each rank for "
                             "each position are at most {} B",
@@ -278,19 +276,14 @@ void check_one(Check& check, const Case& sizes) {
 }  // namespace
 
 void check(Check& check) {
-  for (const Case& sizes : {Case{2, 1, 4, -5, 5, false},
-                            {2, 4, 5, -5, 5, true},
-                            {3, 6, 7, -5, 5, true},
-                            {1, 2, 5, -5, 5, false},
-                            {4, 3, 3, -5, 5, false},  // the last rank has no columns
-                            {2, 2, 40, -5, 5, false},
-                            {2, 2, 6, -1'000, 10'000, false},
-                            {3, 4, 6, 9'990, 10'000, true},
-                            {3, 4, 6, -10'000, -9'990, true},
-                            {4, 8, 50, -5, 5, true},
-                            {8, 5, 50, -100, 100, false},
-                            {11, 4, 30, -100, 100, true}})
-    check_one(check, sizes);
+  // In the case with 4 ranks and 3 columns, the last rank has none.
+  const Case cases[]{{2, 1, 4, -5, 5, false},          {2, 4, 5, -5, 5, true},
+                     {3, 6, 7, -5, 5, true},           {1, 2, 5, -5, 5, false},
+                     {4, 3, 3, -5, 5, false},          {2, 2, 40, -5, 5, false},
+                     {2, 2, 6, -1'000, 10'000, false}, {3, 4, 6, 9'990, 10'000, true},
+                     {3, 4, 6, -10'000, -9'990, true}, {4, 8, 50, -5, 5, true},
+                     {8, 5, 50, -100, 100, false},     {11, 4, 30, -100, 100, true}};
+  for (const Case& sizes : cases) check_one(check, sizes);
   for (int trial = 0; trial < 5; ++trial)
     check_one(check, {check.number_from(1, 8), check.number_from(1, 6), check.number_from(1, 40),
                       -5, 5, trial % 2 == 0});

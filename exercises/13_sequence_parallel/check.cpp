@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "exercises/frame/check.h"
 #include "exercises/frame/own_memory.h"
@@ -29,8 +28,7 @@ double slope(double h) {
 }
 
 std::size_t index(int row, int columns, int column) {
-  return static_cast<std::size_t>(row) * static_cast<std::size_t>(columns) +
-         static_cast<std::size_t>(column);
+  return at(row) * at(columns) + at(column);
 }
 
 void expect_size(const char* what, std::size_t found, std::size_t right, const char* meaning) {
@@ -262,7 +260,6 @@ struct Whole {
   }
 
  private:
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   static Part both(Part a, Part b) {
     return {std::max(a.first_token, b.first_token), std::min(a.end_token, b.end_token),
             std::max(a.first_column, b.first_column), std::min(a.end_column, b.end_column)};
@@ -408,7 +405,7 @@ std::vector<float> run_blocks(World& world, const std::vector<Whole>& blocks, bo
     return buffer;
   };
   const auto expect_shard = [&](const char* what, const Buffer& buffer) {
-    expect_size(what, buffer.size(), blocks[0].x.size() / static_cast<std::size_t>(N),
+    expect_size(what, buffer.size(), blocks[0].x.size() / at(N),
                 "It contains this rank's tokens only: a shard.");
   };
   normed = normed_backward = 0;
@@ -469,8 +466,8 @@ void check_pattern(const std::string& what, const Outcome& outcome, const Case& 
   const std::int64_t most_messages = std::int64_t{sizes.blocks} * (N - 1) * (backward ? 6 : 2);
   const char* const pass = backward ? "forward and backward" : "forward";
   for (int r = 0; r < N; ++r) {
-    const std::int64_t bytes = outcome.bytes_sent[static_cast<std::size_t>(r)];
-    const std::int64_t messages = outcome.messages_sent[static_cast<std::size_t>(r)];
+    const std::int64_t bytes = outcome.bytes_sent[at(r)];
+    const std::int64_t messages = outcome.messages_sent[at(r)];
     if (messages > most_messages)
       throw Wrong{
           fmt::format("{}: {}, rank {} has sent {}, and should send at most {}", what, pass, r,
@@ -494,7 +491,7 @@ void check_norms(const std::string& what, const Outcome& outcome, const Case& si
   const auto right =
       static_cast<std::size_t>(sizes.blocks * (sizes.tokens / sizes.N) * sizes.features);
   for (int r = 0; r < sizes.N; ++r) {
-    const std::vector<float>& all = outcome.results[static_cast<std::size_t>(r)];
+    const std::vector<float>& all = outcome.results[at(r)];
     const auto forward = static_cast<std::size_t>(all[all.size() - 2]);
     const auto back = static_cast<std::size_t>(all.back());
     const bool is_forward = forward != right;
@@ -513,8 +510,7 @@ void check_norms(const std::string& what, const Outcome& outcome, const Case& si
 
 void check_bytes(const std::string& what, const Outcome& outcome, const Case& sizes,
                  bool backward) {
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   const std::int64_t half = std::int64_t{4} * (sizes.N - 1) * sizes.tokens * sizes.features;
   const std::int64_t gain = std::int64_t{4} * 2 * (sizes.N - 1) * sizes.features;
   const std::int64_t right = sizes.blocks * (2 * half + (backward ? 2 * half + gain : 0));
@@ -550,7 +546,7 @@ void check_memory(const std::string& what, const Outcome& outcome, const Whole& 
     const std::int64_t S = W / sizes.N;
     const std::int64_t most =
         4 * ((sizes.blocks - 1) * (W + S + H) + 2 * W + 3 * S + (backward ? 2 : 1) * H);
-    const std::int64_t held = outcome.peak_bytes[static_cast<std::size_t>(r)];
+    const std::int64_t held = outcome.peak_bytes[at(r)];
     if (held <= most) continue;
     throw Wrong{
         fmt::format("{}: {}, rank {} holds {} B at a time, and at most {} B are needed (a shard is "
@@ -596,7 +592,7 @@ void check_one(Check& check, const Case& sizes) {
         what, N, [&](World& world) { return run_blocks(world, blocks, backward); },
         diagnose_failure);
     for (int r = 0; r < N; ++r) {
-      std::span<const float> rest{outcome.results[static_cast<std::size_t>(r)]};
+      std::span<const float> rest{outcome.results[at(r)]};
       const auto expect = [&](const std::string& name, const Numbers& expected, auto why) {
         const std::span<const float> found = rest.first(expected.size());
         rest = rest.subspan(expected.size());
@@ -648,17 +644,12 @@ void check_one(Check& check, const Case& sizes) {
 }  // namespace
 
 void check(Check& check) {
-  for (const Case& sizes : {Case{2, 2, 1, 2, 1},
-                            {2, 4, 2, 3, 1},
-                            {3, 3, 2, 7, 1},
-                            {1, 2, 3, 4, 1},
-                            {4, 8, 2, 3, 1},  // one rank has no columns
-                            {2, 2, 2, 2, 2},
-                            {8, 8, 1, 11, 1},
-                            {3, 6, 3, 4, 3},
-                            {12, 24, 1, 13, 1},
-                            {2, 2048, 1, 2, 1}})  // large enough to see where tensors are
-    check_one(check, sizes);
+  // With {4, 8, 2, 3, 1}, one rank has no columns. The last case is large enough to see where
+  // tensors are.
+  const Case cases[]{{2, 2, 1, 2, 1},    {2, 4, 2, 3, 1},   {3, 3, 2, 7, 1},  {1, 2, 3, 4, 1},
+                     {4, 8, 2, 3, 1},    {2, 2, 2, 2, 2},   {8, 8, 1, 11, 1}, {3, 6, 3, 4, 3},
+                     {12, 24, 1, 13, 1}, {2, 2048, 1, 2, 1}};
+  for (const Case& sizes : cases) check_one(check, sizes);
   for (int trial = 0; trial < 3; ++trial) {
     const int N = check.number_from(1, 6);
     check_one(check, {N, N * check.number_from(1, 3), check.number_from(1, 4),

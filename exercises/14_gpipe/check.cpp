@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/pipeline/validate.h"
 #include "exercises/frame/check.h"
 #include "exercises/frame/schedules.h"
 
@@ -70,18 +69,8 @@ std::string diagnose_length(const Schedule& schedule, const StageTimes& times) {
 void judge(Check& check, const std::string& what, const Schedule& schedule,
            const StageTimes& times) {
   const int p = schedule.ranks, m = schedule.microbatches;
-  try {
-    validate(schedule);
-  } catch (const InvalidSchedule& error) {
-    throw Wrong{fmt::format("{}: {}{}", what, error.what(), table(schedule)),
-                diagnose_fault(error.fault)};
-  }
-  for (const auto& row : schedule.actions)
-    if (std::ranges::any_of(row, [](const Action& each) {
-          return each.op != Op::forward && each.op != Op::backward;
-        }))
-      throw Wrong{what + ": a backward pass is divided into I and W" + table(schedule),
-                  "Here a backward pass is one action, Op::backward. Exercise 17 divides it."};
+  expect_valid(what, schedule, diagnose_fault);
+  expect_whole_passes(what, schedule);
   const Simulation simulation = simulate_units(schedule, times);
   const Picoseconds shortest = (m + p - 1) * (times.forward + times.backward);
   if (simulation.makespan > shortest)
@@ -98,30 +87,19 @@ void judge(Check& check, const std::string& what, const Schedule& schedule,
 }
 
 void check_one(Check& check, int p, int m, const StageTimes& times) {
-  const std::string what =
-      fmt::format("{}, {}", count_of(p, "stage"), count_of(m, "microbatch", "microbatches"));
-  check.count_case(what);
-  judge_twice(
-      what, one_stage_per_rank("your schedule", p, m),
-      [&](int stage) { return gpipe(stage, p, m); },
-      [&](const Schedule& schedule) { judge(check, what, schedule, times); });
+  judge_stages(
+      check, p, m, [&](int stage) { return gpipe(stage, p, m); },
+      [&](const std::string& what, const Schedule& schedule) {
+        judge(check, what, schedule, times);
+      });
 }
 
 }  // namespace
 
 void check(Check& check) {
-  for (const auto& [p, m] : {std::pair{1, 1},
-                             {2, 1},
-                             {1, 3},
-                             {2, 2},
-                             {2, 4},
-                             {3, 2},
-                             {3, 3},
-                             {4, 8},
-                             {8, 3},
-                             {4, 4},
-                             {12, 20},
-                             {16, 64}})
+  const std::pair<int, int> cases[]{{1, 1}, {2, 1}, {1, 3}, {2, 2}, {2, 4},   {3, 2},
+                                    {3, 3}, {4, 8}, {8, 3}, {4, 4}, {12, 20}, {16, 64}};
+  for (const auto& [p, m] : cases)
     for (const Picoseconds backward : {1, 2})
       check_one(check, p, m, {.forward = 1, .backward = backward});
   for (int trial = 0; trial < 30; ++trial)

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/pipeline/validate.h"
 #include "exercises/frame/check.h"
 #include "exercises/frame/schedules.h"
 
@@ -16,10 +15,6 @@ const char* const learned =
     "number of microbatches: starting backward passes early saves memory, not time.";
 
 namespace {
-
-const std::vector<Action>& row_of(const Schedule& schedule, int stage) {
-  return schedule.actions[static_cast<std::size_t>(stage)];
-}
 
 /// The largest number of microbatches that a stage may hold.
 int most_held(const Schedule& schedule, int stage) {
@@ -146,19 +141,10 @@ std::string diagnose_length(const Schedule& schedule, const StageTimes& times) {
 /// Throws Wrong unless this schedule of p stages and m microbatches is right.
 void judge(Check& check, const std::string& what, const Schedule& schedule) {
   const int p = schedule.ranks, m = schedule.microbatches;
-  try {
-    validate(schedule);
-  } catch (const InvalidSchedule& error) {
-    throw Wrong{fmt::format("{}: {} (1F0 is stage 1's forward pass of microbatch 0){}", what,
-                            error.what(), table(schedule)),
-                diagnose_fault(error.fault, schedule)};
-  }
-  for (const auto& row : schedule.actions)
-    if (std::ranges::any_of(row, [](const Action& each) {
-          return each.op != Op::forward && each.op != Op::backward;
-        }))
-      throw Wrong{what + ": a backward pass is divided into I and W" + table(schedule),
-                  "Here a backward pass is one action, Op::backward. Exercise 17 divides it."};
+  expect_valid(
+      what, schedule, [&](ScheduleFault fault) { return diagnose_fault(fault, schedule); },
+      " (1F0 is stage 1's forward pass of microbatch 0)");
+  expect_whole_passes(what, schedule);
 
   for (int stage = 0; stage < p; ++stage)
     if (const int most = most_held(schedule, stage), held = peak_live_microbatches(schedule, stage);
@@ -183,33 +169,17 @@ void judge(Check& check, const std::string& what, const Schedule& schedule) {
 }
 
 void check_one(Check& check, int p, int m) {
-  const std::string what =
-      fmt::format("{}, {}", count_of(p, "stage"), count_of(m, "microbatch", "microbatches"));
-  check.count_case(what);
-  judge_twice(
-      what, one_stage_per_rank("your schedule", p, m),
-      [&](int stage) { return one_f_one_b(stage, p, m); },
-      [&](const Schedule& schedule) { judge(check, what, schedule); });
+  judge_stages(
+      check, p, m, [&](int stage) { return one_f_one_b(stage, p, m); },
+      [&](const std::string& what, const Schedule& schedule) { judge(check, what, schedule); });
 }
 
 }  // namespace
 
 void check(Check& check) {
-  for (const auto& [p, m] : {std::pair{1, 1},
-                             {1, 3},
-                             {2, 1},
-                             {2, 2},
-                             {2, 4},
-                             {3, 1},
-                             {3, 3},
-                             {3, 2},
-                             {4, 8},
-                             {4, 3},
-                             {8, 8},
-                             {8, 20},
-                             {12, 16},
-                             {16, 64}})
-    check_one(check, p, m);
+  const std::pair<int, int> cases[]{{1, 1}, {1, 3}, {2, 1}, {2, 2}, {2, 4},  {3, 1},   {3, 3},
+                                    {3, 2}, {4, 8}, {4, 3}, {8, 8}, {8, 20}, {12, 16}, {16, 64}};
+  for (const auto& [p, m] : cases) check_one(check, p, m);
   for (int trial = 0; trial < 30; ++trial)
     check_one(check, check.number_from(1, 12), check.number_from(1, 40));
 }

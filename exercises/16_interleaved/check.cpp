@@ -6,7 +6,6 @@
 #include <array>
 #include <utility>
 
-#include "core/pipeline/validate.h"
 #include "exercises/frame/check.h"
 #include "exercises/frame/schedules.h"
 
@@ -21,14 +20,14 @@ namespace {
 /// Returns the chunks and microbatches of one kind of a rank's passes, in order.
 std::vector<std::array<int, 2>> passes_of(const Schedule& schedule, int rank, Op op) {
   std::vector<std::array<int, 2>> passes;
-  for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)])
+  for (const Action& action : schedule.actions[at(rank)])
     if (action.op == op) passes.push_back({action.stage / schedule.ranks, action.microbatch});
   return passes;
 }
 
 /// Returns the number of forward passes before a rank's first backward pass.
 int forwards_first(const Schedule& schedule, int rank) {
-  const auto& row = schedule.actions[static_cast<std::size_t>(rank)];
+  const auto& row = schedule.actions[at(rank)];
   const auto first =
       std::ranges::find_if(row, [](const Action& each) { return each.op != Op::forward; });
   return static_cast<int>(first - row.begin());
@@ -43,20 +42,10 @@ int most_held(const Schedule& schedule, int rank) {
 }
 
 Picture draw_chunks(const Schedule& schedule, const Simulation& simulation) {
-  std::vector<Row> rows;
-  for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-    Row row{fmt::format("rank {}", rank), {}, static_cast<int>(rank)};
-    for (std::size_t i = 0; i < schedule.actions[rank].size(); ++i) {
-      const Action& each = schedule.actions[rank][i];
-      const char name = each.stage < schedule.ranks ? letter(each.op)
-                        : each.op == Op::forward    ? 'f'
-                                                    : 'b';
-      row.blocks.push_back({simulation.actions[rank][i].start, simulation.actions[rank][i].end,
-                            fmt::format("{}{}", name, each.microbatch), category(each.op),
-                            each.stage, each.microbatch});
-    }
-    rows.push_back(std::move(row));
-  }
+  std::vector<Row> rows = draw(schedule, simulation).rows;
+  for (Row& row : rows)
+    for (Block& block : row.blocks)
+      if (block.stage >= schedule.ranks) block.label[0] = block.label[0] == 'F' ? 'f' : 'b';
   Picture picture = draw(rows);
   while (picture.text.ends_with('\n')) picture.text.pop_back();
   return picture;
@@ -74,7 +63,7 @@ std::string diagnose_fault(const Schedule& schedule, ScheduleFault fault) {
   if (fault == ScheduleFault::wrong_stage) {
     bool neighbours = v > 1;
     for (int rank = 0; rank < p; ++rank)
-      for (const Action& each : schedule.actions[static_cast<std::size_t>(rank)])
+      for (const Action& each : schedule.actions[at(rank)])
         neighbours = neighbours && each.stage / v == rank;
     return neighbours
                ? "These are neighbouring stages on each rank, and together only one long stage: a "
@@ -168,7 +157,7 @@ std::string diagnose_memory(const Schedule& schedule, int rank) {
            "gradient has arrived.";
   const auto forwards = passes_of(schedule, rank, Op::forward);
   int in_a_row = 0;
-  while (in_a_row < all && forwards[static_cast<std::size_t>(in_a_row)][0] == 0) ++in_a_row;
+  while (in_a_row < all && forwards[at(in_a_row)][0] == 0) ++in_a_row;
   if (schedule.stages > p && in_a_row > p)
     return fmt::format(
         "{} microbatches run through the rank's first chunk before the second chunk begins. The "
@@ -183,18 +172,9 @@ std::string diagnose_memory(const Schedule& schedule, int rank) {
 void judge(Check& check, const std::string& what, const Schedule& schedule,
            const StageTimes& times) {
   const int p = schedule.ranks, v = schedule.stages / p, m = schedule.microbatches;
-  try {
-    validate(schedule);
-  } catch (const InvalidSchedule& error) {
-    throw Wrong{fmt::format("{}: {}{}", what, error.what(), table(schedule)),
-                diagnose_fault(schedule, error.fault)};
-  }
-  for (const auto& row : schedule.actions)
-    if (std::ranges::any_of(row, [](const Action& each) {
-          return each.op != Op::forward && each.op != Op::backward;
-        }))
-      throw Wrong{what + ": a backward pass is divided into I and W" + table(schedule),
-                  "Here a backward pass is one action, Op::backward. Exercise 17 divides it."};
+  expect_valid(what, schedule,
+               [&](ScheduleFault fault) { return diagnose_fault(schedule, fault); });
+  expect_whole_passes(what, schedule);
   const Simulation simulation = simulate_units(schedule, times);
   const Picoseconds shortest = (v * m + p - 1) * (times.forward + times.backward);
   const std::string capitals = v > 1 ? "; capital letters are the first chunk" : "";
@@ -233,20 +213,10 @@ void check_one(Check& check, int p, int v, int m, const StageTimes& times) {
 }  // namespace
 
 void check(Check& check) {
-  for (const auto& [p, v, m] : {std::array{1, 1, 1},
-                                {2, 1, 2},
-                                {1, 2, 2},
-                                {2, 2, 2},
-                                {2, 2, 4},
-                                {3, 2, 3},
-                                {2, 3, 6},
-                                {4, 2, 8},
-                                {3, 3, 6},
-                                {8, 2, 8},
-                                {4, 2, 4},
-                                {4, 6, 8},
-                                {3, 2, 24},
-                                {12, 2, 24}})
+  const std::array<int, 3> cases[]{{1, 1, 1}, {2, 1, 2}, {1, 2, 2},  {2, 2, 2},  {2, 2, 4},
+                                   {3, 2, 3}, {2, 3, 6}, {4, 2, 8},  {3, 3, 6},  {8, 2, 8},
+                                   {4, 2, 4}, {4, 6, 8}, {3, 2, 24}, {12, 2, 24}};
+  for (const auto& [p, v, m] : cases)
     for (const Picoseconds backward : {1, 2})
       check_one(check, p, v, m, {.forward = 1, .backward = backward});
   for (int trial = 0; trial < 30; ++trial) {

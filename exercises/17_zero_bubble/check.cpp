@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "core/pipeline/validate.h"
 #include "exercises/frame/check.h"
 #include "exercises/frame/schedules.h"
 
@@ -18,10 +16,6 @@ const char* const learned =
     "flight pays for the W's that they put off.";
 
 namespace {
-
-const std::vector<Action>& row_of(const Schedule& schedule, int stage) {
-  return schedule.actions[static_cast<std::size_t>(stage)];
-}
 
 /// The numbers of microbatches between F and I, and between I and W, at the time when the stage
 /// holds the most.
@@ -83,7 +77,7 @@ std::optional<EarlyWeight> find_early_weight(const Schedule& schedule, const Sta
     for (std::size_t i = 0; i < last_input; ++i) {
       if (row[i].op != Op::backward_weight) continue;
       Schedule moved = schedule;
-      auto& actions = moved.actions[static_cast<std::size_t>(stage)];
+      auto& actions = moved.actions[at(stage)];
       const auto begin = actions.begin();
       std::rotate(begin + static_cast<std::ptrdiff_t>(i),
                   begin + static_cast<std::ptrdiff_t>(i) + 1,
@@ -164,12 +158,8 @@ std::string diagnose_length(const Schedule& schedule, const StageTimes& units) {
 void judge(Check& check, const std::string& what, const Schedule& schedule,
            const StageTimes& times) {
   const int p = schedule.ranks, m = schedule.microbatches;
-  try {
-    validate(schedule);
-  } catch (const InvalidSchedule& error) {
-    throw Wrong{fmt::format("{}: {}{}", what, error.what(), table(schedule)),
-                diagnose_fault(schedule, error.fault)};
-  }
+  expect_valid(what, schedule,
+               [&](ScheduleFault fault) { return diagnose_fault(schedule, fault); });
   for (const auto& row : schedule.actions)
     if (std::ranges::any_of(row, [](const Action& each) { return each.op == Op::backward; }))
       throw Wrong{what + ": Op::backward is a whole backward pass" + table(schedule),
@@ -205,32 +195,20 @@ void judge(Check& check, const std::string& what, const Schedule& schedule,
 }
 
 void check_one(Check& check, int p, int m, const StageTimes& times) {
-  const std::string what =
-      fmt::format("{}, {}", count_of(p, "stage"), count_of(m, "microbatch", "microbatches"));
-  check.count_case(what);
-  judge_twice(
-      what, one_stage_per_rank("your schedule", p, m),
-      [&](int stage) { return zero_bubble(stage, p, m); },
-      [&](const Schedule& schedule) { judge(check, what, schedule, times); });
+  judge_stages(
+      check, p, m, [&](int stage) { return zero_bubble(stage, p, m); },
+      [&](const std::string& what, const Schedule& schedule) {
+        judge(check, what, schedule, times);
+      });
 }
 
 }  // namespace
 
 void check(Check& check) {
   const StageTimes ones{.forward = 1, .backward = 0, .backward_input = 1, .backward_weight = 1};
-  for (const auto& [p, m] : {std::pair{1, 1},
-                             {2, 2},
-                             {2, 4},
-                             {3, 3},
-                             {1, 2},
-                             {3, 5},
-                             {4, 4},
-                             {4, 8},
-                             {8, 8},
-                             {8, 20},
-                             {12, 14},
-                             {16, 48}})
-    check_one(check, p, m, ones);
+  const std::pair<int, int> cases[]{{1, 1}, {2, 2}, {2, 4}, {3, 3},  {1, 2},   {3, 5},
+                                    {4, 4}, {4, 8}, {8, 8}, {8, 20}, {12, 14}, {16, 48}};
+  for (const auto& [p, m] : cases) check_one(check, p, m, ones);
   for (int trial = 0; trial < 30; ++trial) {
     const int p = check.number_from(1, 12), weight = check.number_from(1, 6);
     check_one(check, p, p + check.number_from(0, 20),

@@ -203,15 +203,9 @@ void check_equal(Check& check) {
 }  // namespace
 
 void check(Check& check) {
-  for (const std::vector<int>& counts : {std::vector{1, 1},
-                                         {1, 2},
-                                         {3, 1},
-                                         {2, 5, 4},
-                                         {1, 0},
-                                         {0, 1},
-                                         {0, 0},
-                                         {0, 0, 2, 0},
-                                         {7, 1, 1, 9, 3}})
+  const std::vector<int> cases[]{{1, 1}, {1, 2}, {3, 1},       {2, 5, 4},      {1, 0},
+                                 {0, 1}, {0, 0}, {0, 0, 2, 0}, {7, 1, 1, 9, 3}};
+  for (const std::vector<int>& counts : cases)
     for (int trial = 0; trial < 4; ++trial) check_one(check, counts, {0});
   for (int trial = 0; trial < 4; ++trial) check_equal(check);
   for (const int middle : {100, -120, 1000, -1000, 5000})

@@ -87,13 +87,13 @@ struct Sequence {
   }
   Exact attention(int rank, const std::vector<int>& owners) const {
     const auto& [N, c, d, T] = sizes;
-    const auto& q = queries[static_cast<std::size_t>(rank)];
+    const auto& q = queries[at(rank)];
     Exact result{std::vector<double>(c * d), std::vector<double>(c, minus_infinity)};
     for (std::size_t i = 0; i < c; ++i) {
       double sum = 0;
       for (const int owner : owners)
         for (std::size_t j = 0; j < c; ++j) {
-          const auto& block = blocks[static_cast<std::size_t>(owner)];
+          const auto& block = blocks[at(owner)];
           double score = 0;
           for (std::size_t k = 0; k < d; ++k)
             score += static_cast<double>(q[i * d + k]) * static_cast<double>(block[j * d + k]);
@@ -181,10 +181,10 @@ void check_one(Check& check, const Case& sizes) {
       what, N,
       [&](World& world) {
         const int r = world.rank();
-        std::vector<float> results = before[static_cast<std::size_t>(r)];
+        std::vector<float> results = before[at(r)];
         std::vector<float> y(results.begin(), results.end() - static_cast<std::ptrdiff_t>(c));
         std::vector<float> lse(results.end() - static_cast<std::ptrdiff_t>(c), results.end());
-        std::vector<int> seen(static_cast<std::size_t>(N));
+        std::vector<int> seen(at(N));
         const auto attend = [&](std::span<const float> block, std::span<float> y_part,
                                 std::span<float> lse_part) {
           const Uncounted uncounted;
@@ -205,7 +205,7 @@ void check_one(Check& check, const Case& sizes) {
                 "Either the block has not arrived completely, or something else has been "
                 "received into its buffer: wait for a message before you use it, and for "
                 "your own send before you overwrite what it sends."};
-          ++seen[static_cast<std::size_t>(owner)];
+          ++seen[at(owner)];
           world.compute(fmt::format("K{}", owner), T);
           const Exact part = sequence.attention(r, {owner});
           std::ranges::transform(part.y, y_part.begin(),
@@ -214,7 +214,7 @@ void check_one(Check& check, const Case& sizes) {
                                  [](double x) { return static_cast<float>(x); });
         };
         Buffer own = world.allocate(sizes.block());
-        std::ranges::copy(sequence.blocks[static_cast<std::size_t>(r)], own.span().begin());
+        std::ranges::copy(sequence.blocks[at(r)], own.span().begin());
         {
           const Attend call = attend;
           const OwnMemory counted{world};
@@ -222,7 +222,7 @@ void check_one(Check& check, const Case& sizes) {
         }
         const int most = *std::ranges::max_element(seen);
         for (int owner = 0; owner < N; ++owner) {
-          const int times = seen[static_cast<std::size_t>(owner)];
+          const int times = seen[at(owner)];
           if (most > 1 ? times < 2 : times == 1) continue;
           throw Wrong{fmt::format("rank {} has called attend() {} with the keys and values of rank "
                                   "{}, instead of once",
@@ -244,7 +244,7 @@ void check_one(Check& check, const Case& sizes) {
   for (int r = 0; r < N; ++r) all.push_back(r);
   for (int r = 0; r < N; ++r) {
     const Exact right = sequence.attention(r, all);
-    const std::span<const float> found = outcome.results[static_cast<std::size_t>(r)];
+    const std::span<const float> found = outcome.results[at(r)];
     const auto y = found.first(c * d), lse = found.subspan(c * d);
     if (is_close(y, right.y) && is_close(lse, right.lse)) continue;
     throw Wrong{fmt::format("{}: on rank {}, y should be [{}] and lse [{}]; they are [{}] and [{}]",
@@ -257,7 +257,7 @@ void check_one(Check& check, const Case& sizes) {
   const auto block_bytes = 4 * static_cast<std::int64_t>(sizes.block());
   const auto part_bytes = 4 * static_cast<std::int64_t>(c * d + c);
   for (int r = 0; r < N; ++r) {
-    const std::int64_t sent = outcome.bytes_sent[static_cast<std::size_t>(r)];
+    const std::int64_t sent = outcome.bytes_sent[at(r)];
     if (sent != (N - 1) * block_bytes)
       throw Wrong{fmt::format("{}: rank {} sends {} B, and N - 1 blocks are {} B", what, r, sent,
                               (N - 1) * block_bytes),
@@ -266,7 +266,7 @@ void check_one(Check& check, const Case& sizes) {
                         "back to their owners, who do not need them."
                       : "The result is right, but each rank should pass on N - 1 blocks, each of "
                         "them to one neighbour."};
-    const std::int64_t held = outcome.peak_bytes[static_cast<std::size_t>(r)];
+    const std::int64_t held = outcome.peak_bytes[at(r)];
     if (held > 2 * block_bytes + part_bytes)
       throw Wrong{
           fmt::format("{}: rank {} holds {} B at a time, and two blocks and one part are {} "
@@ -304,17 +304,12 @@ void check_one(Check& check, const Case& sizes) {
 }  // namespace
 
 void check(Check& check) {
-  for (const Case& sizes : {Case{2, 1, 1, 4},
-                            {2, 2, 1, 4},
-                            {3, 2, 2, 4},
-                            {1, 3, 2, 4},
-                            {3, 8, 3, 0.25},  // hops take longer than computing
-                            {4, 4, 4, 2.5},
-                            {8, 3, 5, 1.5},
-                            {5, 1, 3, 0.5},
-                            {4, 64, 32, 20},  // large enough to see where blocks are
-                            {11, 2, 1, 4}})
-    check_one(check, sizes);
+  // With {3, 8, 3, 0.25}, hops take longer than computing. {4, 64, 32, 20} is large enough to see
+  // where blocks are.
+  const Case cases[]{{2, 1, 1, 4},    {2, 2, 1, 4},   {3, 2, 2, 4},   {1, 3, 2, 4},
+                     {3, 8, 3, 0.25}, {4, 4, 4, 2.5}, {8, 3, 5, 1.5}, {5, 1, 3, 0.5},
+                     {4, 64, 32, 20}, {11, 2, 1, 4}};
+  for (const Case& sizes : cases) check_one(check, sizes);
   for (int trial = 0; trial < 3; ++trial)
     check_one(check,
               {check.number_from(1, 7), static_cast<std::size_t>(check.number_from(1, 9)),

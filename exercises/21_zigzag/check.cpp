@@ -31,8 +31,7 @@ std::vector<std::int64_t> work_in(const Layout& layout, int k) {
   const int N = static_cast<int>(layout.size());
   std::vector<std::int64_t> work;
   for (int r = 0; r < N; ++r)
-    work.push_back(pairs(layout[static_cast<std::size_t>(r)],
-                         layout[static_cast<std::size_t>((r - k + N) % N)]));
+    work.push_back(pairs(layout[at(r)], layout[static_cast<std::size_t>((r - k + N) % N)]));
   return work;
 }
 
@@ -45,7 +44,7 @@ std::int64_t step_of(const Layout& layout) {
 }
 
 Layout contiguous(int N, int length) {
-  Layout layout(static_cast<std::size_t>(N));
+  Layout layout(at(N));
   for (int i = 0; i < length; ++i) layout[static_cast<std::size_t>(i / (length / N))].push_back(i);
   return layout;
 }
@@ -110,9 +109,9 @@ std::string show_some(const std::string& text, int length) {
 /// Throws Wrong unless this layout, whose positions are ascending, is right.
 void judge(Check& check, const std::string& what, const Layout& layout, int length) {
   const int N = static_cast<int>(layout.size());
-  std::vector<int> owner(static_cast<std::size_t>(length), -1);
+  std::vector<int> owner(at(length), -1);
   for (int r = 0; r < N; ++r) {
-    const std::vector<int>& mine = layout[static_cast<std::size_t>(r)];
+    const std::vector<int>& mine = layout[at(r)];
     for (const int position : mine) {
       const auto fail = [&](const std::string& wrong, const std::string& why) {
         throw Wrong{length <= most_shown ? fmt::format("{}: rank {} has the positions {}: {}", what,
@@ -125,7 +124,7 @@ void judge(Check& check, const std::string& what, const Layout& layout, int leng
              fmt::format("The positions are 0 to {}. With 2 N chunks, each has length / (2 N) "
                          "positions, and the last one is chunk 2 N - 1.",
                          length - 1));
-      int& has = owner[static_cast<std::size_t>(position)];
+      int& has = owner[at(position)];
       if (has >= 0)
         fail(has == r ? fmt::format("position {} twice", position)
                       : fmt::format("position {} is on rank {}, too", position, has),
@@ -141,8 +140,7 @@ void judge(Check& check, const std::string& what, const Layout& layout, int leng
                 "1: length / N on each."};
   const int c = length / N;
   for (int r = 0; r < N; ++r)
-    if (const auto count = layout[static_cast<std::size_t>(r)].size();
-        count != static_cast<std::size_t>(c))
+    if (const auto count = layout[at(r)].size(); count != at(c))
       throw Wrong{fmt::format("{}: rank {} has {} positions, and each rank must have {}{}", what, r,
                               count, c, show_some(":" + show(layout), length)),
                   "The memory of a rank must not depend on its place in the ring: each has length "
@@ -174,9 +172,9 @@ void check_one(Check& check, int N, int length) {
     std::ranges::sort(mine);
     return mine;
   };
-  Layout layout(static_cast<std::size_t>(N)), again = layout;
-  for (int r = 0; r < N; ++r) layout[static_cast<std::size_t>(r)] = positions(r);
-  for (int r = N; r-- > 0;) again[static_cast<std::size_t>(r)] = positions(r);
+  Layout layout(at(N)), again = layout;
+  for (int r = 0; r < N; ++r) layout[at(r)] = positions(r);
+  for (int r = N; r-- > 0;) again[at(r)] = positions(r);
   try {
     judge(check, what, layout, length);
     if (again != layout) judge(check, what, again, length);
@@ -198,21 +196,10 @@ void check_one(Check& check, int N, int length) {
 }  // namespace
 
 void check(Check& check) {
-  for (const auto& [N, length] : {std::pair{2, 4},
-                                  {2, 8},
-                                  {1, 2},
-                                  {1, 6},
-                                  {3, 6},
-                                  {3, 12},
-                                  {4, 16},
-                                  {4, 64},
-                                  {8, 16},
-                                  {8, 128},
-                                  {2, 300},
-                                  {3, 2'046},
-                                  {16, 4'096},
-                                  {64, 8'192}})
-    check_one(check, N, length);
+  const std::pair<int, int> cases[]{{2, 4},   {2, 8},     {1, 2},      {1, 6},     {3, 6},
+                                    {3, 12},  {4, 16},    {4, 64},     {8, 16},    {8, 128},
+                                    {2, 300}, {3, 2'046}, {16, 4'096}, {64, 8'192}};
+  for (const auto& [N, length] : cases) check_one(check, N, length);
   for (int trial = 0; trial < 20; ++trial) {
     const int N = check.number_from(1, 12);
     check_one(check, N, 2 * N * check.number_from(1, 10));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include "exercises/frame/check.h"
 
@@ -291,7 +290,7 @@ struct Returned {
 /// A rank's results are those of all its calls, each with the same number of numbers.
 Returned returned(const std::vector<float>& results, int call) {
   const std::size_t each = results.size() / calls;
-  const auto all = std::span{results}.subspan(static_cast<std::size_t>(call) * each, each);
+  const auto all = std::span{results}.subspan(at(call) * each, each);
   return {static_cast<double>(all[0]) + static_cast<double>(all[1]) + static_cast<double>(all[2]),
           all.subspan(3)};
 }
@@ -305,7 +304,7 @@ std::string place(const Mesh& mesh, int rank) {
 /// Throws Wrong unless all ranks have returned the norm of `steps[call]`, bitwise the same.
 void check_norms(const std::string& what, const std::vector<Whole>& steps, const Outcome& outcome,
                  int call) {
-  const Whole& whole = steps[static_cast<std::size_t>(call)];
+  const Whole& whole = steps[at(call)];
   const Mesh mesh = whole.sizes.mesh();
   const Near is_near{tolerance(whole)};
   const double norm = norm_of(whole);
@@ -349,28 +348,27 @@ void check_numbers(const std::string& what, const Whole& whole, const Outcome& o
   };
   std::vector<Clipped> clipped(static_cast<std::size_t>(mesh.ranks()));
   for (int r = 0; r < mesh.ranks(); ++r) {
-    std::size_t at = 0;
-    Clipped& its = clipped[static_cast<std::size_t>(r)];
+    std::size_t next = 0;
+    Clipped& its = clipped[at(r)];
     for (const Gradient& each : before(r))
       for (const float number : each.numbers)
-        if (returned(outcome.results[r], call).numbers[at++] != number)
+        if (returned(outcome.results[r], call).numbers[next++] != number)
           (each.divided ? its.divided : its.copies) = true;
   }
   for (int r = 0; r < mesh.ranks(); ++r) {
-    std::size_t at = 0;
+    std::size_t next = 0;
     for (const Gradient& each : before(r))
       for (const double number : each.numbers) {
-        const double found = returned(outcome.results[r], call).numbers[at++];
+        const double found = returned(outcome.results[r], call).numbers[next++];
         if (const double expected = number * factor;
             factor == 1 ? found == expected : is_near(found, expected))
           continue;
-        throw Wrong{
-            fmt::format("{}, norm {:.6g}: a number of {} on rank {} was {:g}, should be "
-                        "{:.5g}, and is {:.5g}",
-                        what, norm, each.name, r, number, number * factor, found),
-            why_not_factor(whole, each, mesh.coordinate(r, Axis::pp), mesh.coordinate(r, Axis::tp),
-                           found / number, clipped[static_cast<std::size_t>(r)],
-                           std::ranges::any_of(clipped, &Clipped::any))};
+        throw Wrong{fmt::format("{}, norm {:.6g}: a number of {} on rank {} was {:g}, should be "
+                                "{:.5g}, and is {:.5g}",
+                                what, norm, each.name, r, number, number * factor, found),
+                    why_not_factor(whole, each, mesh.coordinate(r, Axis::pp),
+                                   mesh.coordinate(r, Axis::tp), found / number, clipped[at(r)],
+                                   std::ranges::any_of(clipped, &Clipped::any))};
       }
   }
 }
@@ -411,7 +409,7 @@ void check_one(Check& check, const Case& sizes, double limit_by_norm) {
       },
       diagnose_failure);
   for (int call = 0; call < calls; ++call) {
-    const Whole& whole = steps[static_cast<std::size_t>(call)];
+    const Whole& whole = steps[at(call)];
     const std::string which =
         call == 0 ? what
                   : fmt::format(
@@ -424,8 +422,7 @@ void check_one(Check& check, const Case& sizes, double limit_by_norm) {
   // One sum per gradient costs little compared with the large gradients of some cases.
   const std::int64_t N = sizes.ranks(), numbers = std::ssize(steps[0].stages[0]) + 2;
   const std::int64_t most_bytes = calls * 4 * numbers * N * (N - 1);
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   if (sent > most_bytes)
     throw Wrong{fmt::format("{}: in {} calls, the ranks send {} B together, and {} B are enough to "
                             "tell all ranks {} numbers of each in every call",
@@ -442,18 +439,11 @@ void check_one(Check& check, const Case& sizes, double limit_by_norm) {
 }  // namespace
 
 void check(Check& check) {
-  for (const Case& sizes : {Case{1, 1, 1, 3},
-                            {1, 1, 2, 4},
-                            {1, 2, 1, 4},
-                            {2, 1, 1, 4},
-                            {1, 1, 3, 2},  // a rank has no part
-                            {2, 2, 2, 9},
-                            {1, 2, 4, 30},
-                            {1, 4, 2, 7},
-                            {2, 1, 4, 400},
-                            {4, 2, 1, 5},
-                            {1, 8, 1, 200},
-                            {2, 2, 3, 5}})
+  // With {1, 1, 3, 2}, a rank has no part.
+  const Case cases[]{{1, 1, 1, 3},   {1, 1, 2, 4}, {1, 2, 1, 4},   {2, 1, 1, 4},
+                     {1, 1, 3, 2},   {2, 2, 2, 9}, {1, 2, 4, 30},  {1, 4, 2, 7},
+                     {2, 1, 4, 400}, {4, 2, 1, 5}, {1, 8, 1, 200}, {2, 2, 3, 5}};
+  for (const Case& sizes : cases)
     for (const double limit_by_norm : {0.5, 2.0, 0.99}) check_one(check, sizes, limit_by_norm);
 }
 

@@ -91,7 +91,7 @@ std::string diagnose_gradient(const Case& each, float expected, float found,
       std::abs(found * static_cast<float>(each.m) - expected) <= 1e-5F * std::abs(expected))
     return "This is the mean over the microbatches. The gradient is their sum.";
   for (int i = each.m; each.m > 1 && i-- > 0;)
-    if (found == of_microbatches[static_cast<std::size_t>(i)])
+    if (found == of_microbatches[at(i)])
       return fmt::format(
           "This is the gradient of microbatch {} alone. Each backward pass adds to the stage's "
           "gradient, and starts from what the passes before have left there.",
@@ -104,7 +104,7 @@ std::string diagnose_gradient(const Case& each, float expected, float found,
         "each passes weight · dy on.",
         found / expected);
   for (int i = 0; i < each.m; ++i)
-    if (const float one = of_microbatches[static_cast<std::size_t>(i)];
+    if (const float one = of_microbatches[at(i)];
         each.m > 1 && one != 0 && (found == expected - one || found == expected + one))
       return fmt::format("The gradient of microbatch {} is {}.", i,
                          found == expected - one ? "missing" : "counted twice");
@@ -143,7 +143,7 @@ void check_one(Check& check, const Case& each) {
   for (int stage = 0; stage < p; ++stage)
     weights.push_back(
         static_cast<float>(check.number_from(1, 2) * (check.number_from(0, 1) * 2 - 1)));
-  for (std::size_t i = 0; i < static_cast<std::size_t>(m) * n; ++i)
+  for (std::size_t i = 0; i < at(m) * n; ++i)
     batch.push_back(static_cast<float>(check.number_from(-3, 3)));
 
   const Outcome outcome = check.run(
@@ -165,7 +165,7 @@ void check_one(Check& check, const Case& each) {
       of_microbatches[stage].push_back(some[stage]);
   }
   for (int rank = 0; rank < p; ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
+    const auto r = at(rank);
     if (outcome.results[r] != std::vector{expected[r]})
       throw Wrong{fmt::format("{}: the gradient of stage {} is {}, not {}", each.name(), rank,
                               expected[r], list(outcome.results[r])),
@@ -185,7 +185,7 @@ void check_one(Check& check, const Case& each) {
                       "a time, and all other stages wait. The order of the passes was right."
                     : "The deadlock is gone, but a stage now waits where it could compute."};
   for (int rank = 0; rank < p; ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
+    const auto r = at(rank);
     const std::int64_t bytes = 4 * static_cast<std::int64_t>(n);
     const std::int64_t sent = bytes * m * ((rank > 0 ? 1 : 0) + (rank + 1 < p ? 1 : 0));
     if (outcome.bytes_sent[r] != sent)
@@ -228,19 +228,9 @@ void check_one(Check& check, const Case& each) {
 }  // namespace
 
 void check(Check& check) {
-  for (const Case& each : {Case{1, 1, 2},
-                           {2, 1, 2},
-                           {1, 3, 2},
-                           {2, 2, 1},
-                           {2, 3, 3},
-                           {3, 2, 2},
-                           {2, 8, 1},
-                           {3, 3, 1},
-                           {3, 8, 4},
-                           {8, 4, 1},
-                           {4, 8, 5},
-                           {11, 4, 1}})
-    check_one(check, each);
+  const Case cases[]{{1, 1, 2}, {2, 1, 2}, {1, 3, 2}, {2, 2, 1}, {2, 3, 3}, {3, 2, 2},
+                     {2, 8, 1}, {3, 3, 1}, {3, 8, 4}, {8, 4, 1}, {4, 8, 5}, {11, 4, 1}};
+  for (const Case& each : cases) check_one(check, each);
   for (int trial = 0; trial < 8; ++trial)
     check_one(check, {check.number_from(1, 6), check.number_from(1, 9),
                       static_cast<std::size_t>(check.number_from(1, 4))});

@@ -332,7 +332,7 @@ void check(Check& check) {
     const int experts = check.number_from(1, 5), ranks = check.number_from(2, 6);
     for (int e = 0; e < experts; ++e)
       each.sizes.push_back(static_cast<std::size_t>(check.number_from(1, 6)));
-    each.ranks.resize(static_cast<std::size_t>(ranks));
+    each.ranks.resize(at(ranks));
     for (auto& samples : each.ranks) {
       const int count = check.number_from(0, 4);
       for (int i = 0; i < count; ++i)

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "exercises/frame/check.h"
 
@@ -52,8 +51,8 @@ struct Problem {
   Numbers gradient(const Weights& w, int begin, int end) const {
     Numbers mean(n);
     for (int s = begin; s < end; ++s) {
-      const Numbers& x = inputs[static_cast<std::size_t>(s)];
-      double error = -targets[static_cast<std::size_t>(s)];
+      const Numbers& x = inputs[at(s)];
+      double error = -targets[at(s)];
       for (std::size_t i = 0; i < n; ++i) error += static_cast<double>(w[i]) * x[i];
       for (std::size_t i = 0; i < n; ++i) mean[i] += error * x[i] / (end - begin);
     }
@@ -116,7 +115,7 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
         std::vector<float> weights(problem.weights.begin(), problem.weights.end());
         std::vector<float> results;
         for (int step = 0; step < steps; ++step) {
-          std::vector<int> runs(static_cast<std::size_t>(microbatches));
+          std::vector<int> runs(at(microbatches));
           const auto run_microbatch = [&](int m, float factor, std::span<float> gradient) {
             if (m < 0 || m >= microbatches)
               throw Wrong{fmt::format("microbatch {} was run", m),
@@ -127,7 +126,7 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
                           "There are as many as weights."};
             expect_arrived("run_microbatch()", gradient);
             expect_free(world, "run_microbatch()", gradient);
-            ++runs[static_cast<std::size_t>(m)];
+            ++runs[at(m)];
             world.compute(fmt::format("B{}", m), 5);
             const int begin = (world.rank() * microbatches + m) * each;
             const Numbers mean = problem.gradient(weights, begin, begin + each);
@@ -159,15 +158,13 @@ Trained train(Check& check, const std::string& what, const Problem& problem, con
       },
       diagnose_failure);
   for (int r = 1; r < N; ++r)
-    if (outcome.results[static_cast<std::size_t>(r)] != outcome.results[0])
+    if (outcome.results[at(r)] != outcome.results[0])
       throw Wrong{fmt::format("{}: the norms and the weights of rank {} are [{}], those of rank 0 "
                               "are [{}]",
-                              what, r, list(outcome.results[static_cast<std::size_t>(r)]),
-                              list(outcome.results[0])),
+                              what, r, list(outcome.results[at(r)]), list(outcome.results[0])),
                   "The replicas have drifted apart: each rank must use the same gradient, that of "
                   "the global batch."};
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   const std::int64_t numbers = static_cast<std::int64_t>(problem.n) * steps;
   std::int64_t reduced = 0;  // numbers
   for (const Started& each_call : outcome.started[0])
@@ -374,7 +371,7 @@ void check_training(Check& check, const Layout& layout, double unit, float loss_
   Numbers weights = problem.weights;
   for (int step = 0; step < steps; ++step) {
     const Numbers gradient = problem.gradient(weights, 0, problem.samples);
-    const double found = trained.norms[static_cast<std::size_t>(step)];
+    const double found = trained.norms[at(step)];
     if (!is_close(found, norm_of(gradient)))
       throw Wrong{fmt::format("{}: in step {}, the norm should be {:.6g}, and is {:.6g}", what,
                               step, norm_of(gradient), found),

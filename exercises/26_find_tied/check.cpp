@@ -27,7 +27,7 @@ struct Model {
   /// One training step. Counts the gradient of the lookup and that of the scores as many times as
   /// the arguments say.
   void train(int token, int target, double lookup = 1, double scores = 1) {
-    const std::size_t from = static_cast<std::size_t>(token) * width;
+    const std::size_t from = at(token) * width;
     std::vector<double> gradient(table.size()), d_weights(weights.size());
     double product = 1;
     for (const double weight : weights) product *= weight;
@@ -75,7 +75,7 @@ struct Case {
     const auto number = [&] {
       return (check.number_from(0, 1) == 0 ? -1 : 1) * check.number_from(200, 999) / 1000.0;
     };
-    start.width = static_cast<std::size_t>(width);
+    start.width = at(width);
     for (int i = 0; i < vocabulary * width; ++i)
       start.table.push_back(static_cast<float>(number()));
     for (int i = 0; i < N; ++i)
@@ -87,8 +87,7 @@ struct Case {
   Model after(int count) const {
     Model model = start;
     for (int step = 0; step < count; ++step)
-      model.train(samples[static_cast<std::size_t>(step)].first,
-                  samples[static_cast<std::size_t>(step)].second);
+      model.train(samples[at(step)].first, samples[at(step)].second);
     return model;
   }
 };
@@ -100,13 +99,12 @@ struct Run {
 
   std::span<const float> table(int rank, int step) const {
     const std::size_t size = each.start.table.size();
-    return std::span{outcome.results[static_cast<std::size_t>(rank)]}.subspan(
-        static_cast<std::size_t>(step - 1) * (size + 1), size);
+    return std::span{outcome.results[at(rank)]}.subspan(at(step - 1) * (size + 1), size);
   }
   float weight(int rank, int step) const {
-    const auto& all = outcome.results[static_cast<std::size_t>(rank)];
+    const auto& all = outcome.results[at(rank)];
     const std::size_t each_step = all.size() / steps;
-    return all[static_cast<std::size_t>(step) * each_step - 1];
+    return all[at(step) * each_step - 1];
   }
   double difference(int step) const {
     double most = 0;
@@ -159,7 +157,7 @@ struct Run {
   /// gradients of its uses, each counted as many times as the arguments say.
   bool has(int rank, int step, double lookup, double scores) const {
     Model model = each.after(step - 1);
-    const auto [token, target] = each.samples[static_cast<std::size_t>(step - 1)];
+    const auto [token, target] = each.samples[at(step - 1)];
     model.train(token, target, lookup, scores);
     return are_close(table(rank, step), model.table);
   }
@@ -277,8 +275,7 @@ void check_one(Check& check, int N, int vocabulary, int width) {
                               each.what, step, run.picture(step)),
                   diagnose_copies(run, step)};
     for (int r = 0; r < N; ++r)
-      if (const double expected = right.weights[static_cast<std::size_t>(r)];
-          !is_close(run.weight(r, step), expected))
+      if (const double expected = right.weights[at(r)]; !is_close(run.weight(r, step), expected))
         throw Wrong{
             fmt::format("{}: after step {}, the weight of rank {} should be {:.5f}, and is "
                         "{:.5f}",
@@ -292,7 +289,7 @@ void check_one(Check& check, int N, int vocabulary, int width) {
     const std::int64_t neighbours = (r > 0 ? 1 : 0) + (r < N - 1 ? 1 : 0);
     const std::int64_t most =
         4 * (neighbours * width + (exchanges ? std::int64_t{vocabulary} * width : 0));
-    const std::int64_t sent = outcome.bytes_sent[static_cast<std::size_t>(r)] / steps;
+    const std::int64_t sent = outcome.bytes_sent[at(r)] / steps;
     if (sent > most)
       throw Wrong{
           fmt::format("{}: rank {} sends {} B per step, and {} B are enough", each.what, r, sent,

@@ -37,9 +37,7 @@ bool all_are(const Letters& letters, F f) {
   const int N = static_cast<int>(letters.size());
   for (int r = 0; r < N; ++r)
     for (int i = 0; i < N; ++i)
-      if (letters[static_cast<std::size_t>(r)][static_cast<std::size_t>(i)] !=
-          letter_of((f(r, i) % N + N) % N).front())
-        return false;
+      if (letters[at(r)][at(i)] != letter_of((f(r, i) % N + N) % N).front()) return false;
   return true;
 }
 
@@ -50,8 +48,7 @@ std::string diagnose_places(const Letters& letters) {
            "opposite order: where the block of the next rank should be, there is that of the rank "
            "before. From where does the block come that arrives in round 1, and where is it put?";
   for (int r = 0; r < N; ++r)
-    if (const char own = letters[static_cast<std::size_t>(r)][static_cast<std::size_t>(r)];
-        own == '.')
+    if (const char own = letters[at(r)][at(r)]; own == '.')
       return fmt::format(
           "Rank {}'s own block is missing: nothing has been written at its place. No message "
           "brings it, so the rank copies it from `mine`.",
@@ -62,7 +59,7 @@ std::string diagnose_places(const Letters& letters) {
           "computed as the rank itself. If an index is wrong by one place, this is how it shows.",
           r);
   for (int r = 0; r < N; ++r) {
-    const std::string& row = letters[static_cast<std::size_t>(r)];
+    const std::string& row = letters[at(r)];
     if (row.find('.') != std::string::npos)
       return fmt::format(
           "At place {} of rank {}, nothing has been written. N - 1 blocks must arrive on each "
@@ -72,7 +69,7 @@ std::string diagnose_places(const Letters& letters) {
       return fmt::format("At place {} of rank {}, there is no rank's block.", row.find('?'), r);
   }
   for (int r = 0; r < N; ++r) {
-    std::string sorted = letters[static_cast<std::size_t>(r)];
+    std::string sorted = letters[at(r)];
     std::ranges::sort(sorted);
     if (std::ranges::adjacent_find(sorted) != sorted.end())
       return fmt::format(
@@ -89,7 +86,7 @@ std::string diagnose_places(const Letters& letters) {
 void check(Check& check) {
   for (const int N : {2, 3, 1, 4, 5, 8, 11})
     for (const int size : {1, 3, 0, 200}) {
-      const auto n = static_cast<std::size_t>(size);
+      const auto n = at(size);
       std::vector<std::vector<float>> blocks;
       for (int r = 0; r < N; ++r) {
         blocks.push_back(check.numbers(n));
@@ -102,7 +99,7 @@ void check(Check& check) {
           what, N,
           [&](World& world) {
             const std::vector<float> mine = blocks[static_cast<std::size_t>(world.rank())];
-            std::vector<float> all(n * static_cast<std::size_t>(N));
+            std::vector<float> all(n * at(N));
             gather_blocks(world, mine, all);
             return all;
           },
@@ -118,7 +115,7 @@ void check(Check& check) {
           };
           char letter = is(std::vector<float>(n)) ? '.' : '?';
           for (int r = 0; n > 0 && r < N; ++r)
-            if (is(blocks[static_cast<std::size_t>(r)])) letter = letter_of(r).front();
+            if (is(blocks[at(r)])) letter = letter_of(r).front();
           letters.back() += letter;
         }
       }
@@ -128,8 +125,7 @@ void check(Check& check) {
         table += "   (should be)";
         for (int r = 0; r < N; ++r) {
           table += fmt::format("\n  on rank {}:", r);
-          for (const char letter : letters[static_cast<std::size_t>(r)])
-            table += fmt::format(" {}", letter);
+          for (const char letter : letters[at(r)]) table += fmt::format(" {}", letter);
         }
         std::string lines = draw(outcome.rows);
         if (!lines.empty()) lines.pop_back();
@@ -139,7 +135,7 @@ void check(Check& check) {
                     diagnose_places(letters)};
       }
       for (int r = 0; r < N; ++r)
-        if (const std::int64_t sent = outcome.bytes_sent[static_cast<std::size_t>(r)];
+        if (const std::int64_t sent = outcome.bytes_sent[at(r)];
             sent > 4 * static_cast<std::int64_t>(n) * (N - 1))
           throw Wrong{fmt::format("{}: rank {} has sent {} B, and N - 1 blocks are {} B", what, r,
                                   sent, 4 * static_cast<std::int64_t>(n) * (N - 1)),

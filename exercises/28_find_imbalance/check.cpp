@@ -46,7 +46,7 @@ struct Packing {
   double allowance() const { return std::max(0.05 * mean, static_cast<double>(longest)); }
   std::int64_t pairs(const std::vector<int>& positions) const {
     std::int64_t all = 0;
-    for (const int position : positions) all += keys[static_cast<std::size_t>(position)];
+    for (const int position : positions) all += keys[at(position)];
     return all;
   }
   std::int64_t most_pairs(const Layout& layout) const {
@@ -77,7 +77,7 @@ std::string name_of(int document) {
 }
 
 Layout zigzag(int N, int length) {
-  Layout layout(static_cast<std::size_t>(N));
+  Layout layout(at(N));
   for (int i = 0; i < length; ++i) {
     const int chunk = i / (length / (2 * N));
     layout[static_cast<std::size_t>(std::min(chunk, 2 * N - 1 - chunk))].push_back(i);
@@ -118,7 +118,7 @@ std::vector<std::vector<float>> gather(World& world, const std::vector<float>& m
   const int N = world.size(), rank = world.rank();
   std::vector<std::vector<float>> blocks;
   for (const std::size_t size : sizes) blocks.emplace_back(size);
-  blocks[static_cast<std::size_t>(rank)] = mine;
+  blocks[at(rank)] = mine;
   for (int k = 0; k + 1 < N; ++k) {
     Work sent = world.send(blocks[static_cast<std::size_t>((rank - k + N) % N)], (rank + 1) % N);
     Work received =
@@ -146,7 +146,7 @@ std::vector<float> attend(World& world, const Packing& packing, const Head& inpu
                               "the first token of a document comes after the last one of the "
                               "document before.",
                               packing.length - 1)};
-    const auto i = static_cast<std::size_t>(position);
+    const auto i = at(position);
     block.insert(block.end(), {static_cast<float>(position), inputs.k[i][0], inputs.k[i][1],
                                inputs.v[i][0], inputs.v[i][1]});
   }
@@ -156,8 +156,7 @@ std::vector<float> attend(World& world, const Packing& packing, const Head& inpu
 
   // This rank's queries, and the gathered keys and values.
   Head head{inputs.q.size()};
-  for (const int position : positions)
-    head.q[static_cast<std::size_t>(position)] = inputs.q[static_cast<std::size_t>(position)];
+  for (const int position : positions) head.q[at(position)] = inputs.q[at(position)];
   for (const std::vector<float>& each : gather(world, block, sizes))
     for (std::size_t i = 0; i < each.size(); i += 5) {
       const auto position = static_cast<std::size_t>(each[i]);
@@ -166,7 +165,7 @@ std::vector<float> attend(World& world, const Packing& packing, const Head& inpu
     }
   std::vector<float> results;
   for (const int position : positions) {
-    const auto out = attention<float>(packing, head, static_cast<std::size_t>(position));
+    const auto out = attention<float>(packing, head, at(position));
     results.insert(results.end(), {static_cast<float>(position), out[0], out[1]});
   }
   return results;
@@ -180,9 +179,9 @@ std::vector<Row> rows_of(const Packing& packing, const Layout& layout, const std
     std::vector<Block>& blocks = rows.back().blocks;
     Picoseconds now = 0;
     for (const int position : layout[r]) {
-      const std::string name = name_of(packing.document_of[static_cast<std::size_t>(position)]);
+      const std::string name = name_of(packing.document_of[at(position)]);
       if (blocks.empty() || blocks.back().label != name) blocks.push_back({now, now, name});
-      now += packing.keys[static_cast<std::size_t>(position)];
+      now += packing.keys[at(position)];
       blocks.back().end = now;
     }
   }
@@ -210,7 +209,7 @@ std::vector<int> positions_in(const Packing& packing, const std::vector<int>& po
                               std::size_t document) {
   std::vector<int> some;
   std::ranges::copy_if(positions, std::back_inserter(some), [&](int position) {
-    return packing.document_of[static_cast<std::size_t>(position)] == static_cast<int>(document);
+    return packing.document_of[at(position)] == static_cast<int>(document);
   });
   return some;
 }
@@ -219,8 +218,7 @@ bool has_whole_documents(const Packing& packing, const Layout& layout) {
   std::vector<int> owner(packing.documents.size(), -1);
   for (std::size_t r = 0; r < layout.size(); ++r)
     for (const int position : layout[r]) {
-      int& has =
-          owner[static_cast<std::size_t>(packing.document_of[static_cast<std::size_t>(position)])];
+      int& has = owner[static_cast<std::size_t>(packing.document_of[at(position)])];
       if (has >= 0 && has != static_cast<int>(r)) return false;
       has = static_cast<int>(r);
     }
@@ -238,7 +236,7 @@ void check_counts(const Packing& packing, const Layout& layout) {
   const std::string lines = packing.length <= 32 ? ":" + show(layout) : "";
   for (std::size_t r = 0; r < layout.size(); ++r)
     for (const int position : layout[r]) {
-      int& has = owner[static_cast<std::size_t>(position)];
+      int& has = owner[at(position)];
       if (has >= 0)
         throw Wrong{
             has == static_cast<int>(r)

@@ -370,17 +370,9 @@ void check_one(Check& check, const Case& sizes) {
 }  // namespace
 
 void check(Check& check) {
-  for (const Case& sizes : {Case{1, 1, 2, 7},
-                            {2, 1, 3, 10},
-                            {2, 2, 3, 10},
-                            {4, 2, 2, 9},
-                            {5, 2, 2, 9},
-                            {6, 3, 4, 13},
-                            {3, 5, 3, 12},
-                            {7, 3, 5, 16},
-                            {16, 4, 4, 20},
-                            {12, 5, 3, 20}})
-    check_one(check, sizes);
+  const Case cases[]{{1, 1, 2, 7},  {2, 1, 3, 10}, {2, 2, 3, 10}, {4, 2, 2, 9},   {5, 2, 2, 9},
+                     {6, 3, 4, 13}, {3, 5, 3, 12}, {7, 3, 5, 16}, {16, 4, 4, 20}, {12, 5, 3, 20}};
+  for (const Case& sizes : cases) check_one(check, sizes);
   for (int trial = 0; trial < 5; ++trial) {
     const auto w = static_cast<std::size_t>(check.number_from(2, 8));
     check_one(check, {check.number_from(1, 20), check.number_from(1, 7), w,

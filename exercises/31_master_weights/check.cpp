@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "exercises/frame/check.h"
 #include "kernels/element.h"
@@ -362,8 +361,7 @@ void check_one(Check& check, const Case& sizes) {
       },
       diagnose_failure);
 
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   const std::int64_t most = std::int64_t{4} * sizes.steps * N * (N - 1);
   if (sent > most)
     throw Wrong{fmt::format("{}: in {}, the ranks send {} B together, and one number of each rank "

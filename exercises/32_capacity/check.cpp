@@ -340,8 +340,7 @@ void check_one(Check& check, const Case& sizes) {
           "its terms, so add the ranks' numbers in the same order everywhere, by rank or in "
           "an all-reduce."};
 
-  const std::int64_t sent =
-      std::accumulate(outcome.bytes_sent.begin(), outcome.bytes_sent.end(), std::int64_t{0});
+  const std::int64_t sent = outcome.all_bytes_sent();
   const std::int64_t most = std::int64_t{4} * (2 * E + 1) * N * (N - 1);
   if (sent > most)
     throw Wrong{fmt::format("{}: the ranks send {} B together, and 2 E + 1 numbers of each to each "

@@ -524,16 +524,9 @@ void check(Check& check) {
   check_block(check, 2, 1);
   check_block(check, 3, 2);
   check_block(check, 5, 4);
-  for (const Case& sizes : {Case{2, 1, 1},
-                            {1, 3, 2},
-                            {2, 2, 1},
-                            {3, 2, 2},
-                            {4, 4, 4},
-                            {8, 3, 5},
-                            {5, 1, 3},
-                            {4, 64, 32},
-                            {11, 2, 1}})
-    check_one(check, sizes);
+  const Case cases[]{{2, 1, 1}, {1, 3, 2}, {2, 2, 1},   {3, 2, 2}, {4, 4, 4},
+                     {8, 3, 5}, {5, 1, 3}, {4, 64, 32}, {11, 2, 1}};
+  for (const Case& sizes : cases) check_one(check, sizes);
   for (int trial = 0; trial < 3; ++trial)
     check_one(check, {check.number_from(1, 7), static_cast<std::size_t>(check.number_from(1, 9)),
                       static_cast<std::size_t>(check.number_from(1, 4))});

@@ -202,26 +202,12 @@ void check_one(Check& check, const Case& sizes) {
 }  // namespace
 
 void check(Check& check) {
-  for (const Case& sizes : {Case{2, 1, 4},
-                            {1, 2, 4},
-                            {1, 1, 3},
-                            {2, 3, 6},
-                            {3, 2, 6},
-                            {2, 3, 5},  // padding in both
-                            {4, 2, 10},
-                            {4, 3, 10},
-                            {3, 3, 7},
-                            {2, 4, 1},  // shards of padding alone
-                            {4, 1, 5},
-                            {5, 4, 6},
-                            {3, 8, 9},
-                            {8, 3, 20},
-                            {2, 2, 0},
-                            {2, 3, 0},
-                            {8, 7, 1000},
-                            {7, 8, 99},
-                            {9, 11, 50}})
-    check_one(check, sizes);
+  // {2, 3, 5} has padding in both; {2, 4, 1} has shards of padding alone.
+  const Case cases[]{{2, 1, 4}, {1, 2, 4},    {1, 1, 3},  {2, 3, 6},  {3, 2, 6},
+                     {2, 3, 5}, {4, 2, 10},   {4, 3, 10}, {3, 3, 7},  {2, 4, 1},
+                     {4, 1, 5}, {5, 4, 6},    {3, 8, 9},  {8, 3, 20}, {2, 2, 0},
+                     {2, 3, 0}, {8, 7, 1000}, {7, 8, 99}, {9, 11, 50}};
+  for (const Case& sizes : cases) check_one(check, sizes);
   for (int trial = 0; trial < 8; ++trial)
     check_one(check, {check.number_from(1, 8), check.number_from(1, 8),
                       static_cast<std::size_t>(check.number_from(0, 60))});

@@ -15,6 +15,13 @@ const char* const why_early =
     "computes is not there: a rank that uses it early gets old numbers, or some of the old and "
     "some of the new.";
 
+std::string diagnose_collectives(const Failure& failure) {
+  if (failure.waits_for_finished)
+    return "A rank has gone on before a collective was done, or has run fewer of them than another "
+           "rank. A collective is done when its Work's wait() returns.";
+  return "All ranks must call the same collectives, with the same sizes, in the same order.";
+}
+
 std::vector<float> Check::numbers(std::size_t count) {
   std::vector<float> all(count);
   for (float& each : all) each = number();
@@ -115,7 +122,7 @@ bool is_in_flight(World& world) {
 }
 
 std::string buffers_at_peak(const Outcome& outcome, int rank) {
-  std::vector<std::size_t> sizes = outcome.peak_sizes[static_cast<std::size_t>(rank)];
+  std::vector<std::size_t> sizes = outcome.peak_sizes[at(rank)];
   std::ranges::sort(sizes, std::greater{});
   if (sizes.empty()) return "no numbers";
   const std::string last = count_of(static_cast<std::int64_t>(sizes.back()), "number");

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -61,6 +62,10 @@ struct Outcome {
   /// Each rank's computations (row "rank 0") and messages (row "rank 0 to", whose digits are the
   /// receivers). A rank that did not compute, or did not send, has no such row.
   std::vector<Row> rows;
+
+  std::int64_t all_bytes_sent() const {
+    return std::accumulate(bytes_sent.begin(), bytes_sent.end(), std::int64_t{0});
+  }
 };
 
 /// One check of an answer. A check tries small cases first and throws at the first wrong one, so
@@ -131,6 +136,8 @@ class Check {
   Picture picture_;
 };
 
+/// The diagnosis of a run that fails in an answer which calls collectives.
+std::string diagnose_collectives(const Failure& failure);
 /// The diagnosis of numbers that were used before they had arrived.
 extern const char* const why_early;
 

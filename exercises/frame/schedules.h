@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/pipeline/simulator.h"
+#include "core/pipeline/validate.h"
 #include "exercises/frame/check.h"
 #include "exercises/frame/picture.h"
 
@@ -42,12 +43,38 @@ inline std::string table(const Schedule& schedule) {
   return text;
 }
 
+inline const std::vector<Action>& row_of(const Schedule& schedule, int rank) {
+  return schedule.actions[at(rank)];
+}
+
 /// Returns the microbatches of one kind of a rank's passes, in order.
 inline std::vector<int> order_of(const std::vector<Action>& row, Op op) {
   std::vector<int> order;
   for (const Action& action : row)
     if (action.op == op) order.push_back(action.microbatch);
   return order;
+}
+
+/// Throws Wrong, with the diagnosis of the fault, unless the schedule is valid. `note` explains the
+/// names in the message.
+inline void expect_valid(const std::string& what, const Schedule& schedule,
+                         const std::function<std::string(ScheduleFault)>& diagnose,
+                         const char* note = "") {
+  try {
+    validate(schedule);
+  } catch (const InvalidSchedule& error) {
+    throw Wrong{fmt::format("{}: {}{}{}", what, error.what(), note, table(schedule)),
+                diagnose(error.fault)};
+  }
+}
+
+/// Throws Wrong if a backward pass is divided into I and W.
+inline void expect_whole_passes(const std::string& what, const Schedule& schedule) {
+  for (const auto& row : schedule.actions)
+    for (const Action& each : row)
+      if (each.op != Op::forward && each.op != Op::backward)
+        throw Wrong{what + ": a backward pass is divided into I and W" + table(schedule),
+                    "Here a backward pass is one action, Op::backward. Exercise 17 divides it."};
 }
 
 /// Asks for the list of every rank, and then for all lists again, starting with the last rank's.
@@ -74,6 +101,17 @@ inline void judge_twice(const std::string& what, Schedule schedule,
                 "The list may depend on the arguments only: every rank calls the function by "
                 "itself, and again in each step."};
   }
+}
+
+/// judge_twice() for p stages, each on a rank of its own, and m microbatches.
+inline void judge_stages(
+    Check& check, int p, int m, const std::function<std::vector<Action>(int stage)>& answer,
+    const std::function<void(const std::string& what, const Schedule&)>& judge) {
+  const std::string what =
+      fmt::format("{}, {}", count_of(p, "stage"), count_of(m, "microbatch", "microbatches"));
+  check.count_case(what);
+  judge_twice(what, one_stage_per_rank("your schedule", p, m), answer,
+              [&](const Schedule& schedule) { judge(what, schedule); });
 }
 
 /// Draws a simulated schedule, without the end of the last line.
