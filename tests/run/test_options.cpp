@@ -113,7 +113,7 @@ TEST_CASE("the trace lists what slows a rank, and fixed times") {
 
 TEST_CASE("only some lessons have a precision flag") {
   const LessonInfo narrow{
-      .name = "14 mixed precision", .question = "?", .narrow = true, .precision = "bf16"};
+      .name = "14 mixed precision", .question = "?", .narrow = true, .precision = DType::bf16};
   CHECK(parse({}, narrow)->plan.model().dtype == DType::bf16);
   CHECK(parse({"--precision", "f16"}, narrow)->plan.model().dtype == DType::f16);
   CHECK(parse({"--precision", "f32"}, narrow)->plan.model().dtype == DType::f32);
