@@ -4,7 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/model/gpt.h"
-#include "core/run/lesson.h"
+#include "core/run/bare_lesson.h"
 #include "lessons/00_ranks/model_states.h"
 #include "lessons/00_ranks/waiting.h"
 
@@ -14,14 +14,13 @@ using namespace lockstep;
 // only in their rank number. Here each rank computes, sends a message to its neighbour, and enters
 // a barrier; one rank is late, and all others wait for it.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "00 ranks",
-                 .question = "What is a rank, and why does one late rank stall all others?",
-                 .steps = 4,
-                 .microbatches = {1},
-                 .trains = false,
-                 .axes = {Axis::dp}},
-                argc,
-                argv};
+  BareLesson lesson{{.name = "00 ranks",
+                     .question = "What is a rank, and why does one late rank stall all others?",
+                     .steps = 4,
+                     .microbatches = {1},
+                     .axes = {Axis::dp}},
+                    argc,
+                    argv};
   const int& late = lesson.flag("--late", 2, "the rank that has more work than the others");
   const double& times =
       lesson.flag("--times", 3.0, "how many times as much work the late rank has");

@@ -1,4 +1,4 @@
-#include "core/run/lesson.h"
+#include "core/run/bare_lesson.h"
 #include "lessons/01_collectives/experiment/account.h"
 #include "lessons/01_collectives/experiment/grid.h"
 #include "lessons/01_collectives/experiment/proof.h"
@@ -10,15 +10,14 @@ using namespace lockstep;
 // Every rank contributes an array and receives the elementwise sum. No rank has to communicate with
 // all others for that: each sends to its right neighbour and receives from its left one.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "01 collectives",
-                 .question = "How do N ranks sum their arrays, and what does that cost?",
-                 .steps = 4,
-                 .microbatches = {1},
-                 .trains = false,
-                 .model = false,
-                 .axes = {Axis::dp}},
-                argc,
-                argv};
+  BareLesson lesson{{.name = "01 collectives",
+                     .question = "How do N ranks sum their arrays, and what does that cost?",
+                     .steps = 4,
+                     .microbatches = {1},
+                     .model = false,
+                     .axes = {Axis::dp}},
+                    argc,
+                    argv};
   const auto& name = lesson.flag<std::string>(
       "--algorithm", "ring",
       "ring, naive, tree, recursive_doubling, rabenseifner, hierarchical, double_tree, rings, "

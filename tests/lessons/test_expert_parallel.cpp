@@ -224,7 +224,9 @@ TEST_CASE("impossible settings: the message names the flags and the nearest valu
   const auto complaint = [](std::vector<const char*> words) {
     words.insert(words.begin(), "lesson");
     return lockstep::test::usage_error([&] {
-      FlagParser parser{expert_lesson()};
+      LessonInfo info = expert_lesson();
+      info.training = &model_training;
+      FlagParser parser{info};
       int experts = 8, top_k = 2, follow = -1;
       double capacity = 0, balance = 0.01;
       std::string routing = "learned", over = "dp", balance_over = "microbatch";

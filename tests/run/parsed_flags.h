@@ -10,13 +10,19 @@
 
 namespace lockstep::testing {
 
-inline const LessonInfo pipeline_lesson{.name = "09 1F1B", .question = "?"};
-inline const LessonInfo tensor_lesson{
-    .name = "06 tensor parallel", .question = "?", .axes = {Axis::tp}};
+/// The description as Lesson completes it.
+inline LessonInfo that_trains(LessonInfo info) {
+  info.training = &model_training;
+  return info;
+}
+
+inline const LessonInfo pipeline_lesson = that_trains({.name = "09 1F1B", .question = "?"});
+inline const LessonInfo tensor_lesson =
+    that_trains({.name = "06 tensor parallel", .question = "?", .axes = {Axis::tp}});
 
 inline std::unique_ptr<Options> parse(const std::vector<std::string>& flags,
                                       const LessonInfo& info = pipeline_lesson) {
-  FlagParser parser{info};
+  FlagParser parser{that_trains(info)};
   std::vector<const char*> words{"lesson"};
   for (const std::string& flag : flags) words.push_back(flag.c_str());
   return parser.parse(static_cast<int>(words.size()), words.data());

@@ -16,6 +16,7 @@
 #include "core/base/crc32.h"
 #include "core/base/error.h"
 #include "core/model/checkpoint/common_folder.h"
+#include "core/model/checkpoint/save_lock.h"
 
 namespace lockstep {
 
@@ -156,14 +157,6 @@ std::string folder_to_load(const std::string& path) {
   std::error_code error;
   const std::string previous = resolved_folder(path) + ".previous";
   return !fs::exists(path, error) && fs::is_directory(previous, error) ? previous : path;
-}
-
-std::string resolved_folder(const std::string& path) {
-  std::error_code error;
-  fs::path folder = fs::weakly_canonical(fs::absolute(path), error);
-  if (error) folder = fs::absolute(path).lexically_normal();
-  if (!folder.has_filename() && folder.has_parent_path()) folder = folder.parent_path();
-  return folder.string();
 }
 
 std::string foreign_file(const std::string& folder) {

@@ -48,8 +48,6 @@ class NewFolder {
 /// of Replacement::rename, otherwise `path` itself.
 std::string folder_to_load(const std::string& path);
 
-/// Returns the folder that `path` names, as an absolute path without links or a final slash.
-std::string resolved_folder(const std::string& path);
 /// Returns the name of a file in the folder that is not part of a checkpoint, or "".
 std::string foreign_file(const std::string& folder);
 

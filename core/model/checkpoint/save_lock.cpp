@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/model/checkpoint/checkpoint_folder.h"
 
 namespace lockstep {
 
@@ -44,6 +43,15 @@ std::string owner(int descriptor) {
 }
 
 }  // namespace
+
+std::string resolved_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path folder =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
+  if (error) folder = std::filesystem::absolute(path).lexically_normal();
+  if (!folder.has_filename() && folder.has_parent_path()) folder = folder.parent_path();
+  return folder.string();
+}
 
 SaveLock::SaveLock(const std::string& flag, const std::string& path)
     : SaveLock(flag, path, lock_file(path)) {}

@@ -5,6 +5,9 @@
 
 namespace lockstep {
 
+/// Returns the folder that `path` names, as an absolute path without links or a final slash.
+std::string resolved_folder(const std::string& path);
+
 /// Keeps other runs from writing to the same place. A run holds the lock from before its first
 /// step until it ends. If the run is killed, the kernel releases the lock, as soon as an mpirun
 /// that the run has started (which inherits the lock) has ended too. The lock is the file

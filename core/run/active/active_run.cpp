@@ -48,7 +48,7 @@ void ActiveRun::train(Rank& rank, const std::function<void(Rank&)>& body) {
 
 Batch ActiveRun::batch(const Rank& rank, int step, int microbatches) const {
   BatchShape samples = rank.plan.samples(rank.place, microbatches);
-  if (!info.trains)  // every rank reads the whole batch
+  if (!info.training)  // every rank reads the whole batch
     samples = {.microbatches = microbatches,
                .size = rank.plan.batch.sequences / microbatches,
                .documents = rank.plan.batch.documents};

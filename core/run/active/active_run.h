@@ -19,7 +19,6 @@
 #include "core/run/options/lesson_info.h"
 #include "core/run/options/options.h"
 #include "core/run/rank/rank.h"
-#include "core/run/reference/parity.h"
 #include "core/run/results/process_memory.h"
 #include "core/run/results/rank_results.h"
 #include "core/text/console.h"

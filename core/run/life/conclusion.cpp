@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -11,64 +9,16 @@
 #include "core/base/error.h"
 #include "core/base/print.h"
 #include "core/base/printable.h"
-#include "core/model/builder.h"
 #include "core/operations/operations_file.h"
 #include "core/run/active/active_run.h"
 #include "core/run/launch/reader.h"
-#include "core/run/reference/trained_model.h"
+#include "core/run/options/training.h"
 #include "core/run/results/config_json.h"
 #include "core/run/results/run_results.h"
 
 namespace lockstep {
 
 namespace {
-
-void check_finite(const std::vector<double>& losses, const Options& options) {
-  const auto lost =
-      std::ranges::find_if_not(losses, [](double loss) { return std::isfinite(loss); });
-  if (lost == losses.end()) return;
-  // The first loss is computed before any update.
-  if (lost == losses.begin() && !options.run.load.empty())
-    throw RunError(
-        fmt::format("the first loss, before any update, is not a number: the values in {} are too "
-                    "large; --load "
-                    "another checkpoint",
-                    options.run.load));
-  throw RunError(fmt::format("the loss is not a number from step {} on; try a smaller --lr than {}",
-                             lost - losses.begin(), options.plan.optimizer.learning_rate));
-}
-
-/// Trains on a single device and compares the results with the run's. If the deviation exceeds the
-/// tolerance, trains once more, adding the replicas' gradients in the run's order. Returns whether
-/// parity holds, including in the lesson's own comparison.
-bool check_parity(ActiveRun& run, const std::vector<NamedValues>& parameters, RunResults& results) {
-  Options reference_options = run.options;
-  if (run.info.f32_reference) set_model(reference_options.plan, &GptConfig::dtype, DType::f32);
-  const int steps = run.options.run.steps;
-  Progress progress{run.console, steps, run.options.output.quiet || !run.console.terminal};
-  const std::vector<Phase> phases = results.phases();
-  const std::function<void(int)> show = [&](int done) {
-    progress.show(done, fmt::format("reference run on one device: step {}/{}", done, steps));
-  };
-  const auto train = [&](const std::vector<SumOrder>& orders) {
-    if (run.hooks.reference.train)
-      if (auto own =
-              run.hooks.reference.train({reference_options, run.corpus, phases, show, orders})) {
-        results.compared_with = run.hooks.reference.name;
-        return *std::move(own);
-      }
-    return train_on_one_device(reference_options, run.corpus, phases, show, orders);
-  };
-  const Reference reference = train({});
-  results.reference_dtype = name_of(reference_options.plan.model().dtype);
-  results.reference_losses = reference.losses;
-  results.parity = compare(results.losses, parameters, reference);
-  if (run.hooks.compare) results.difference = run.hooks.compare();
-  if (results.parity->within(results.tolerance)) return results.difference.empty();
-  if (std::ranges::any_of(run.collected.orders, &SumOrder::empty)) return false;
-  results.same_in_order = compare(results.losses, parameters, train(run.collected.orders)).bitwise;
-  return *results.same_in_order && results.difference.empty();
-}
 
 std::string parity_failure(const RunResults& results, Collectives comm) {
   const Tolerance& tolerance = results.tolerance;
@@ -108,7 +58,7 @@ RunResults results_of(ActiveRun& run) {
   results.facts = facts_json(options, !phases.empty() && phases.front().predicted.stages > 0);
   results.steps = options.run.steps;
   results.modelled = plan.modelled.has_value();
-  results.uncomputed = options.platform.on_meta() && run.info.trains;
+  results.uncomputed = options.platform.on_meta() && run.info.training;
   if (!options.platform.on_meta())
     results.step_tokens = std::int64_t{plan.batch.sequences} * std::int64_t{plan.model().sequence};
   results.stages = plan.stages();
@@ -129,20 +79,6 @@ bool merge_traces(Recording& recording, int ranks) {
   if (const std::string why = recording.folder.merge(ranks); !why.empty())
     recording.warn(why + "; each rank's own file is there");
   return recording.folder.is_complete(ranks);
-}
-
-/// Compares the trained model with one device's, and lets it speak. Returns whether parity holds.
-bool check_model(ActiveRun& run, RunResults& results) {
-  if (std::ranges::all_of(results.ranks,
-                          [](const RankResults& rank) { return rank.parameters.empty(); }))
-    return true;  // no model was trained
-  results.losses = collect_losses(results.ranks, run.options.run.steps);
-  check_finite(results.losses, run.options);
-  if (!run.collected.not_saved.empty()) throw RunError(run.collected.not_saved);
-  const auto parameters = collect_parameters(results.ranks);
-  const bool parity = !run.options.output.parity || check_parity(run, parameters, results);
-  results.sample = sample_of(run.options, run.corpus, parameters);
-  return parity;
 }
 
 /// Writes the results of a run that keeps none to a new folder. Returns it, or "" if that fails.
@@ -189,7 +125,7 @@ int conclude(ActiveRun& run) {
     for (const Hooks::AlternativeRun& each : run.hooks.alternatives)
       if (RunOperations other = each.record(options); !other.ranks.empty())
         results.alternatives.push_back({each.what, std::move(other)});
-  const bool parity = check_model(run, results);
+  const bool parity = run.info.training == nullptr || run.info.training->check_model(run, results);
 
   if (operations)
     if (const std::string why = recording.folder.write_operations(text_of(*operations));

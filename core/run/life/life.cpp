@@ -1,9 +1,10 @@
 #include "core/run/life/life.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
 #include "core/run/active/active_run.h"
-#include "core/run/active/save.h"
 #include "core/run/launch/launch.h"
 #include "core/run/life/conclusion.h"
 #include "core/run/life/introduction.h"
@@ -18,6 +19,22 @@ RunFolder claim_folder(ActiveRun& run) {
   RunFolder folder = RunFolder::create(run.options.output.trace, run.info.name);
   folder.begin();
   return folder;
+}
+
+/// Returns the line that reports an interruption: after which step, and how to continue.
+std::string interruption(const ActiveRun& run) {
+  const int steps = run.options.run.steps;
+  const int done = run.stop.ended_early() ? run.stop.steps() : steps;
+  const std::string& place = run.options.output.save;
+  if (done == 0) return "interrupted before the first step, so nothing was saved";
+  if (!run.collected.not_saved.empty()) return "interrupted; " + run.collected.not_saved;
+  std::string text =
+      fmt::format("interrupted after {} of {} steps; saved in {}", done, steps, place);
+  if (place.ends_with(".safetensors"))
+    text += ", without the optimizer's state";
+  else if (done < steps)
+    text += fmt::format("; --load {} --steps {} continues", place, steps - done);
+  return text;
 }
 
 /// Runs everything between the exception handlers. Returns the exit code.

@@ -15,6 +15,7 @@
 #include "core/run/options/declared_flags.h"
 #include "core/run/options/flag_parser.h"
 #include "core/run/options/given.h"
+#include "core/run/options/training.h"
 
 namespace lockstep {
 
@@ -176,6 +177,7 @@ void FlagParser::Impl::training_flags() {
        "train on this file of little-endian uint16 tokens instead of a text: plain, as nanoGPT "
        "writes them, or with the header of llm.c's GPT-2 files (1024 bytes, version 1); GPT-2's "
        "tokens need --vocab 50257");
+  if (info.training == nullptr) return;
   word("--load", run.load,
        "resume from a folder that --save wrote, on any mesh; or start from a GPT-2 or a Llama of "
        "transformers: its folder, or a safetensors file. A folder's config.json sets the model's "
@@ -344,7 +346,11 @@ std::unique_ptr<Options> FlagParser::parse(int argc, const char* const* argv) {
                                   ? fmt::format("{}", fmt::join(option->results(), ","))
                               : option->get_expected_max() == 0 ? "false"
                                                                 : option->get_default_str());
-  if (impl_->info.model) impl_->given.shape.adopt(*impl_, impl_->options->run.load);
+  const std::string& load = impl_->options->run.load;
+  if (impl_->info.model)
+    impl_->given.shape.adopt(
+        *impl_, load,
+        load.empty() ? ModelDescription{} : impl_->info.training->described_model(load));
   if (impl_->given.ranks)  // these axes take the remaining ranks
     for (const Axis axis : {impl_->info.axes.front(), Axis::ep})
       impl_->origins[fmt::format("--{}", name_of(axis))] =

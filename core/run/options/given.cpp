@@ -14,6 +14,7 @@
 #include "core/plan/divisions.h"
 #include "core/plan/model_presets.h"
 #include "core/run/options/check_paths.h"
+#include "core/run/options/training.h"
 
 namespace lockstep {
 
@@ -325,7 +326,7 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
     throw UsageError(fmt::format(
         "--trace none with --view {}: a viewer receives the trace; leave one of them out",
         output.view));
-  if (info.trains) {
+  if (info.training) {
     check_batch(plan, microbatches);
     if (run.steps < static_cast<int>(microbatches.size()))
       throw UsageError(
@@ -334,7 +335,8 @@ void settle(const Given& given, const LessonInfo& info, Options& options) {
   }
   if (platform.tf32 && !platform.on_gpus())
     throw UsageError("--tf32: applies only to GPUs; use --device cuda, or leave it out");
-  check_paths(options);
+  if (info.training) info.training->check_paths(output);
+  check_paths(output);
   choose_clock(given, options);
   choose_collectives(given, options);
 }

@@ -5,8 +5,11 @@
 #include <vector>
 
 #include "core/plan/mesh.h"
+#include "kernels/view.h"
 
 namespace lockstep {
+
+struct Training;
 
 /// How far a run may deviate from a single-device run (core/run/README.md, "Parity"); by default,
 /// not at all.
@@ -38,8 +41,9 @@ struct LessonInfo {
   bool f32_reference = false;    ///< the single-device run always uses f32, to compare precisions
   /// Whether other clusters can time what a step does. Not if it depends on when ranks die.
   bool replays = true;
-  bool trains = true;  ///< there are batches, losses and parameters to compare
-  bool model = true;   ///< there is a model, with flags for its shape
+  /// Set by Lesson: there are batches, losses, and parameters to save and to compare.
+  const Training* training = nullptr;
+  bool model = true;  ///< there is a model, with flags for its shape
   /// The mesh axes that the lesson uses. The first axis takes the ranks that the flags do not
   /// assign.
   std::vector<Axis> axes{Axis::pp};

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/base/error.h"
-#include "core/model/checkpoint/model_file.h"
 #include "core/plan/model_presets.h"
 #include "core/run/options/command_line.h"
 
@@ -54,25 +53,20 @@ void ModelFlags::add_to(CommandLine& line) {
   line.app.add_flag("--tied", model.tied, "use the token embedding as the output head");
 }
 
-void ModelFlags::adopt(CommandLine& line, const std::string& load) {
+void ModelFlags::adopt(CommandLine& line, const std::string& load, const ModelDescription& saved) {
   const CLI::App& app = line.app;
   GptConfig base = model_preset(name);
-  bool is_described = false;
-  std::optional<int> window;
-  if (!load.empty()) {
-    const ModelDescription saved = described_model(load);
-    base.layers = saved.layers.value_or(base.layers);
-    base.hidden = saved.hidden.value_or(base.hidden);
-    base.heads = saved.heads.value_or(base.heads);
-    base.sequence = saved.sequence.value_or(base.sequence);
-    base.vocabulary = saved.vocabulary.value_or(base.vocabulary);
-    base.tied = saved.tied.value_or(base.tied);
-    is_described = saved != ModelDescription{};
-    window = saved.window;
-    if (is_described) {
-      base.llama = saved.llama;
-      if (app.count("--model") > 0) check_model_name(name, load, base);
-    }
+  base.layers = saved.layers.value_or(base.layers);
+  base.hidden = saved.hidden.value_or(base.hidden);
+  base.heads = saved.heads.value_or(base.heads);
+  base.sequence = saved.sequence.value_or(base.sequence);
+  base.vocabulary = saved.vocabulary.value_or(base.vocabulary);
+  base.tied = saved.tied.value_or(base.tied);
+  const std::optional<int> window = saved.window;
+  const bool is_described = saved != ModelDescription{};
+  if (is_described) {
+    base.llama = saved.llama;
+    if (app.count("--model") > 0) check_model_name(name, load, base);
   }
   for (auto [flag, value, theirs] : {std::tuple{"--layers", &model.layers, base.layers},
                                      {"--hidden", &model.hidden, base.hidden},

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "core/plan/gpt_config.h"
+#include "core/plan/model_description.h"
 
 namespace lockstep {
 
@@ -17,10 +17,10 @@ struct ModelFlags {
 
   /// Adds the flags; this object must live until they are parsed.
   void add_to(CommandLine& line);
-  /// Gives `model` the shape of the checkpoint `load` or, if `load` is empty, of --model; flags
-  /// that `line` was given take precedence. Throws UsageError for flags that the model does not
-  /// support.
-  void adopt(CommandLine& line, const std::string& load);
+  /// Gives `model` the shape of `saved`, the checkpoint `load`, or, if that is empty, of --model;
+  /// flags that `line` was given take precedence. Throws UsageError for flags that the model does
+  /// not support.
+  void adopt(CommandLine& line, const std::string& load, const ModelDescription& saved);
 };
 
 }  // namespace lockstep

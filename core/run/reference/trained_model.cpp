@@ -50,8 +50,8 @@ std::string one_line(const std::string& text) {
   return line;
 }
 
-}  // namespace
-
+/// Sets `trained_steps` and `loaded_state`. Also verifies the contents of the files, except on a
+/// rank that this program started under mpirun: the launching process has already verified them.
 void check_checkpoint(Options& options) {
   RunConfig& run = options.run;
   const bool checked_by_launcher = under_mpi() && messages_are_collected();
@@ -63,6 +63,7 @@ void check_checkpoint(Options& options) {
                                  std::numeric_limits<int>::max()));
 }
 
+/// The run's model must be a plain GPT-2 or Llama, which transformers can read.
 void check_export(const Options& options) {
   const Plan& plan = options.plan;
   const std::vector<ParameterSpec> plain = gpt_parameters(plan.model());
@@ -73,6 +74,13 @@ void check_export(const Options& options) {
           "--export {}: this model has a parameter {} that a plain {} does not have; use --save",
           options.output.export_to, spec.name, plan.model().llama ? "Llama" : "GPT-2"));
   }
+}
+
+}  // namespace
+
+void check_files(Options& options) {
+  if (!options.output.export_to.empty()) check_export(options);
+  if (!options.run.load.empty()) check_checkpoint(options);
 }
 
 std::string sample_of(const Options& options, const Corpus& corpus,

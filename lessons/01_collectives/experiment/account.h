@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/comm/choose_algorithm.h"
 #include "core/comm/rings.h"
-#include "core/run/lesson.h"
+#include "core/run/bare_lesson.h"
 #include "lessons/01_collectives/experiment/timing.h"
 #include "lessons/01_collectives/prediction.h"
 
@@ -81,7 +81,7 @@ inline Rings our_own_rings(Rank& rank) {
 }
 
 /// Returns the run's phase, in which every step is one all-reduce.
-inline Phase all_reduces(const Lesson& lesson, Algorithm algorithm) {
+inline Phase all_reduces(const BareLesson& lesson, Algorithm algorithm) {
   return {.name = name_of(algorithm), .first_step = 0, .steps = lesson.options().run.steps};
 }
 

@@ -167,7 +167,7 @@ std::optional<PlanRequest> request_from(CommandLine& line, int argc, char** argv
     throw UsageError(fmt::format(
         "--load {}: there is no config.json of a GPT-2 or a Llama; give the folder of a model",
         load));
-  shape.adopt(line, load);
+  shape.adopt(line, load, described);
   task.model = shape.model;
   request.model = load.empty() ? shape.name : load;
   if (task.model.llama) complete_llama(task.model, 1);

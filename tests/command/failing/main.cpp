@@ -13,7 +13,7 @@
 
 #include "core/base/error.h"
 #include "core/comm/mpi/environment.h"
-#include "core/run/lesson.h"
+#include "core/run/bare_lesson.h"
 
 using namespace lockstep;
 
@@ -34,14 +34,13 @@ namespace {
 // A lesson for tests: ranks meet at a barrier in each step, until one of them fails, in one of
 // several ways, while the others are waiting for it, sleeping or computing.
 int main(int argc, char** argv) {
-  Lesson lesson{{.name = "99 failing",
-                 .question = "How does a run end?",
-                 .steps = 1000000,
-                 .microbatches = {1},
-                 .trains = false,
-                 .axes = {Axis::dp}},
-                argc,
-                argv};
+  BareLesson lesson{{.name = "99 failing",
+                     .question = "How does a run end?",
+                     .steps = 1000000,
+                     .microbatches = {1},
+                     .axes = {Axis::dp}},
+                    argc,
+                    argv};
   const int& victim = lesson.flag("--victim", 2, "the rank that fails");
   const int& at = lesson.flag("--at", 3, "the step in which it fails");
   const bool& early = lesson.flag(
