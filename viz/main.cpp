@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/child_process.h"
 #include "core/base/program.h"
 #include "core/base/token.h"
 #include "viz/app/app.h"
@@ -27,9 +28,7 @@ void use_virtual_display(const lockstep::viz::ViewerOptions& options, int argc, 
   for (std::string& word : lockstep::arguments_without({"--token", "--token-file"}, argc, argv))
     words.push_back(std::move(word));
   if (!options.token.empty()) ::setenv(lockstep::token_variable, options.token.c_str(), 1);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = lockstep::pointers_to(words);
   ::execvp(arguments.front(), arguments.data());
 }
 

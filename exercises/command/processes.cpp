@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/base/child_process.h"
+
 namespace lockstep::exercises {
 
 namespace {
@@ -27,11 +29,8 @@ void watch_signals() {
 }
 
 int run(const std::vector<std::string>& words, bool to_stderr) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    if (to_stderr) ::dup2(STDERR_FILENO, STDOUT_FILENO);
-    ::_exit(become(words));
-  }
+  const ChildProcess program{.output = to_stderr ? STDERR_FILENO : -1, .end_signal = 0};
+  const pid_t child = start_process(program, [&] { return become(words); });
   int status = 0;
   while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
     if (received != 0 && received != SIGINT)
@@ -42,9 +41,7 @@ int run(const std::vector<std::string>& words, bool to_stderr) {
 }
 
 int become(const std::vector<std::string>& words) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = pointers_to(words);
   ::execv(arguments.front(), arguments.data());
   fmt::print(stderr, "can't start {}: {}\n", words.front(), std::strerror(errno));
   return 127;

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,8 +14,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "core/base/child_process.h"
 #include "core/run/launch/processes.h"
-#include "core/run/launch/signal_watch.h"
 
 namespace lockstep::exercises {
 
@@ -38,21 +37,14 @@ std::string Pipe::path() const {
 }
 
 pid_t start(int output, const std::function<int()>& body) {
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
+  const pid_t child = start_process(
+      {.reads = false, .output = output, .errors = output, .end_signal = SIGKILL}, [&] {
+        ::setsid();
+        return body();
+      });
   if (child < 0)
     throw std::runtime_error{fmt::format("can't start a process: {}", std::strerror(errno))};
-  if (child > 0) return child;
-  ::setsid();
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);
-  ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
-  unblock_signals();
-  const int code = body();
-  std::fflush(stdout);
-  ::_exit(code);
+  return child;
 }
 
 int become(const std::vector<std::string>& words) {
@@ -62,9 +54,7 @@ int become(const std::vector<std::string>& words) {
   const char* const given = std::getenv("GLIBC_TUNABLES");
   const std::string others = given == nullptr || *given == '\0' ? "" : std::string{given} + ":";
   ::setenv("GLIBC_TUNABLES", (others + "glibc.pthread.rseq=0").c_str(), 1);
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = pointers_to(words);
   ::execv(arguments.front(), arguments.data());
   fmt::print(stderr, "can't start {}: {}\n", words.front(), std::strerror(errno));
   return 127;

@@ -3,23 +3,20 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "core/base/child_process.h"
 #include "core/base/error.h"
 #include "core/base/token.h"
 #include "core/run/launch/loopback.h"
 #include "core/run/launch/mpirun_log.h"
-#include "core/run/launch/signal_watch.h"
 
 namespace lockstep {
 
@@ -71,31 +68,20 @@ std::array<int, 2> new_pipe() {
 }  // namespace
 
 Mpirun start_mpirun(int ranks, const HostChoice& hosts, int argc, char** argv) {
-  std::vector<std::string> words = command(ranks, hosts, argc, argv);
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  const std::vector<std::string> words = command(ranks, hosts, argc, argv);
+  const std::vector<char*> arguments = pointers_to(words);
   log_rank_states();
-  std::fflush(stdout);
   const auto errors = new_pipe(), output = new_pipe();
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
+  // mpirun gets its own process group. Otherwise it would receive Ctrl-C twice, from the terminal
+  // and from this process, and at the second one it would kill the ranks before they have ended
+  // their traces. Its stdin is /dev/null, because a background group may not read it.
+  const pid_t child =
+      start_process({.reads = false, .output = output[1], .errors = errors[1]}, [&] {
+        ::setpgid(0, 0);
+        ::execvp(arguments.front(), arguments.data());
+        return 127;
+      });
   if (child < 0) throw RunError(fmt::format("can't start mpirun: {}", std::strerror(errno)));
-  if (child == 0) {
-    // mpirun gets its own process group. Otherwise it would receive Ctrl-C twice, from the terminal
-    // and from this process, and at the second one it would kill the ranks before they have ended
-    // their traces. Its stdin is /dev/null, because a background group may not read it.
-    ::setpgid(0, 0);
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent) ::_exit(1);
-    if (const int nothing = ::open("/dev/null", O_RDONLY); nothing >= 0)
-      ::dup2(nothing, STDIN_FILENO);
-    ::dup2(output[1], STDOUT_FILENO);
-    ::dup2(errors[1], STDERR_FILENO);
-    unblock_signals();
-    ::execvp(arguments.front(), arguments.data());
-    ::_exit(127);
-  }
   ::close(errors[1]);
   ::close(output[1]);
   return {child, errors[0], output[0]};

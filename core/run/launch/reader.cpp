@@ -1,18 +1,15 @@
 #include "core/run/launch/reader.h"
 
 #include <fmt/format.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
+#include "core/base/child_process.h"
 #include "core/base/print.h"
-#include "core/run/launch/signal_watch.h"
 
 namespace lockstep {
 
@@ -46,19 +43,11 @@ void run_reader(const std::vector<std::string>& arguments) {
   }
   std::vector<std::string> words{reader.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  std::fflush(stdout);
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent) ::_exit(1);  // it ended before prctl(), so no signal will come
-    unblock_signals();
+  const std::vector<char*> pointers = pointers_to(words);
+  const pid_t child = start_process({}, [&] {
     ::execv(pointers.front(), pointers.data());
-    ::_exit(127);
-  }
+    return 127;
+  });
   int status = 0;
   while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

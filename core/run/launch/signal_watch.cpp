@@ -84,12 +84,6 @@ void SignalWatch::add(int signal) {
   block(signal);
 }
 
-void unblock_signals() {
-  sigset_t none;
-  sigemptyset(&none);
-  ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
-}
-
 void suspend_this_process() {
   struct sigaction watched {
   }, standard{};

@@ -14,8 +14,8 @@ namespace lockstep {
 /// Calls a function on a separate thread when one of `signals` arrives. Only that thread receives
 /// the signals: the constructor blocks them in the calling thread, and so in all threads that the
 /// calling thread starts later. A handler must not interrupt a matrix product: with oneDNN 2.6, 5
-/// of 12 interrupted runs lost a rank to a corrupted heap. Call unblock_signals() between fork and
-/// exec.
+/// of 12 interrupted runs lost a rank to a corrupted heap. Start child processes with
+/// start_process(), which unblocks the signals.
 ///
 /// A process can have at most one SignalWatch.
 class SignalWatch {
@@ -43,9 +43,6 @@ class SignalWatch {
   sigset_t previous_{};
   std::thread thread_;
 };
-
-/// Unblocks all signals in the calling thread.
-void unblock_signals();
 
 /// Stops this process as SIGTSTP does by default. Returns when the process continues, or at once
 /// if no shell could continue it (the kernel then ignores SIGTSTP).

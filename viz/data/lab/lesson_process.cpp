@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,41 +12,12 @@
 #include <string_view>
 #include <thread>
 
+#include "core/base/child_process.h"
 #include "core/base/error.h"
 #include "core/base/printable.h"
 #include "core/base/token.h"
 
 namespace lockstep::viz {
-namespace {
-
-/// Runs in the child, between fork and exec, so it may only call functions that are
-/// async-signal-safe.
-[[noreturn]] void become(char** arguments, char** environment, int output, pid_t parent) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(127);  // the viewer has ended meanwhile
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  ::dup2(nothing, STDIN_FILENO);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
-  ::close_range(3, ~0u, 0);
-  // The viewer's handlers must not run here: a signal that is pending ends the lesson instead.
-  for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execve(arguments[0], arguments, environment);
-  ::_exit(127);
-}
-
-std::vector<char*> pointers_to(std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-}  // namespace
 
 LessonProcess::LessonProcess(const LessonProgram& program, const std::vector<std::string>& flags,
                              std::filesystem::path output, const std::string& token)
@@ -63,16 +33,14 @@ LessonProcess::LessonProcess(const LessonProgram& program, const std::vector<std
     if (!std::string_view{*each}.starts_with(token_prefix)) environment.emplace_back(*each);
   if (!token.empty()) environment.push_back(token_prefix + token);
   const std::vector<char*> arguments = pointers_to(words), variables = pointers_to(environment);
-  const pid_t parent = ::getpid();
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  id_ = ::fork();
-  if (id_ == 0)
-    become(const_cast<char**>(arguments.data()), const_cast<char**>(variables.data()), file,
-           parent);
+  id_ = start_process({.reads = false, .output = file, .errors = file}, [&] {
+    ::setpgid(0, 0);
+    ::close_range(3, ~0u, 0);
+    for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
+    ::execve(arguments.front(), arguments.data(), variables.data());
+    return 127;
+  });
   const int why = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   ::close(file);
   if (id_ < 0)
     throw RunError(fmt::format("can't start lesson {}: {}", program.name(), std::strerror(why)));
