@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base/number.h"
 #include "core/base/printable.h"
 
 namespace lockstep {
@@ -161,11 +162,10 @@ std::string_view JsonReader::number_text() {
 
 std::int64_t JsonReader::whole(std::int64_t least, std::int64_t most) {
   const std::string_view text = skip();
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most)
+  const auto value = number_from<std::int64_t>(text);
+  if (!value || *value < least || *value > most)
     unfit(text, fmt::format("a whole number from {} to {}", least, most));
-  return value;
+  return *value;
 }
 
 double JsonReader::number() {

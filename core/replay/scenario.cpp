@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "core/base/printable.h"
 
 namespace lockstep {
@@ -27,13 +27,11 @@ Pace pace_of(const std::string& text, const std::string& change) {
   for (const bool faster : {true, false}) {
     const std::string word = faster ? "faster:" : "slower:";
     if (!text.starts_with(word)) continue;
-    double factor = 0;
-    const char* end = text.data() + text.size();
-    const auto [used, error] = std::from_chars(text.data() + word.size(), end, factor);
-    if (error != std::errc{} || used != end || !(factor > 0)) break;
-    const double time = faster ? 1 / factor : factor;
+    const auto factor = number_from<double>(std::string_view{text}.substr(word.size()));
+    if (!factor || !(*factor > 0)) break;
+    const double time = faster ? 1 / *factor : *factor;
     if (!(time > 0 && time <= most_slow)) break;
-    return {time, fmt::format("{} times as {}", factor, faster ? "fast" : "slow")};
+    return {time, fmt::format("{} times as {}", *factor, faster ? "fast" : "slow")};
   }
   throw UsageError(fmt::format(
       "--change {}: '{}' is not a pace; write free, faster:2 or slower:1.5 (above 0, and at "
@@ -69,10 +67,8 @@ void stretch_latency(Link& link, double time) {
 }
 
 std::optional<int> number_of(const std::string& text) {
-  int number = 0;
-  const char* end = text.data() + text.size();
-  const auto [used, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc{} && used == end && number >= 0 ? std::optional{number} : std::nullopt;
+  const auto number = number_from<int>(text);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 constexpr std::pair<const char*, KernelKind> kinds[] = {{"products", KernelKind::product},

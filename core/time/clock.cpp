@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <chrono>
 #include <sstream>
 #include <string_view>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 
 namespace lockstep {
 
@@ -73,28 +73,22 @@ FixedTimes FixedTimes::parse(const std::string& text) {
 
 std::map<int, double> parse_slow(const std::string& text, int ranks) {
   std::map<int, double> slow;
-  const auto number = [](std::string_view digits, auto& value) {
-    const char* end = digits.data() + digits.size();
-    const auto [used, error] = std::from_chars(digits.data(), end, value);
-    return error == std::errc{} && used == end;
-  };
   std::istringstream parts{text + ","};  // so that an empty last part is refused, too
   for (std::string part; std::getline(parts, part, ',');) {
     const auto equals = part.find('=');
-    int rank = 0;
-    double factor = 0;
-    if (equals == std::string::npos || !number(part.substr(0, equals), rank) ||
-        !number(std::string_view{part}.substr(equals + 1), factor) ||
-        !(factor > 0 && factor <= most_slow))
+    const auto rank = number_from<int>(part.substr(0, equals));
+    const auto factor =
+        equals == part.npos ? std::nullopt : number_from<double>(part.substr(equals + 1));
+    if (!rank || !factor || !(*factor > 0 && *factor <= most_slow))
       throw UsageError(fmt::format(
           "--slow {}: '{}' wants the form RANK=FACTOR, such as 1=1.5, with a factor above 0 and of "
           "at most {}",
           text, part, most_slow));
-    if (rank < 0 || rank >= ranks)
+    if (*rank < 0 || *rank >= ranks)
       throw UsageError(
-          fmt::format("--slow {}: there is no rank {}; ranks are 0 to {}", text, rank, ranks - 1));
-    if (!slow.emplace(rank, factor).second)
-      throw UsageError(fmt::format("--slow {}: rank {} is there twice; give it once", text, rank));
+          fmt::format("--slow {}: there is no rank {}; ranks are 0 to {}", text, *rank, ranks - 1));
+    if (!slow.emplace(*rank, *factor).second)
+      throw UsageError(fmt::format("--slow {}: rank {} is there twice; give it once", text, *rank));
   }
   return slow;
 }

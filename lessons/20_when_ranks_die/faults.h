@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "core/plan/prediction.h"
 
 namespace lockstep {
@@ -128,10 +128,8 @@ class Faults {
  private:
   static Fault parse(const std::string& text, const char* flag = "--faults") {
     const auto number = [&](std::string_view digits) {
-      int value = -1;
-      const auto [end, error] =
-          std::from_chars(digits.data(), digits.data() + digits.size(), value);
-      if (error != std::errc{} || end != digits.data() + digits.size() || value < 0)
+      const int value = number_from<int>(digits).value_or(-1);
+      if (value < 0)
         throw UsageError(
             fmt::format("{} {}: not a failure; write RANK@STEP, such as 2@10, or for a rank that "
                         "returns RANK@STEP-RETURN, such as 2@10-20",

@@ -11,13 +11,13 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <unordered_map>
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 
 namespace lockstep::viz {
 namespace {
@@ -119,11 +119,9 @@ Endpoint parse_endpoint(const std::string& text) {
     host = host.substr(1, host.size() - 2);
   }
   if (!host.empty()) endpoint.host = host;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
-  if (error != std::errc{} || end != port.data() + port.size() || endpoint.port < 0 ||
-      endpoint.port > 65535) {
+  endpoint.port = number_from<int>(port).value_or(-1);
+  if (endpoint.port < 0 || endpoint.port > 65535)
     throw UsageError("--listen " + text + ": give [HOST:]PORT, such as 7077 or 0.0.0.0:7077");
-  }
   return endpoint;
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <thread>
 #include <tuple>
@@ -12,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/input_file.h"
+#include "core/base/number.h"
 #include "core/pipeline/csv.h"
 #include "core/pipeline/validate.h"
 #include "viz/data/lab/board_words.h"
@@ -147,13 +147,10 @@ namespace {
 /// text ends in none.
 int take_moves(std::string& text) {
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon + 1 == text.size()) return -1;
-  int moves = 0;
-  const char* end = text.data() + text.size();
-  const auto [used, error] = std::from_chars(text.data() + colon + 1, end, moves);
-  if (error != std::errc{} || used != end || moves < 0) return -1;
-  text.resize(colon);
-  return moves;
+  if (colon == std::string::npos) return -1;
+  const int moves = number_from<int>(std::string_view{text}.substr(colon + 1)).value_or(-1);
+  if (moves >= 0) text.resize(colon);
+  return std::max(moves, -1);
 }
 
 /// Reads a schedule from a file and copies its size into the settings. Returns its placement.

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <map>
 #include <unordered_map>
 
+#include "core/base/number.h"
 #include "core/base/printable.h"
 #include "viz/data/step/words.h"
 
@@ -25,16 +25,10 @@ std::string lower_case(std::string_view text) {
 
 /// Reads "4" or "4-7".
 bool read_numbers(std::string_view text, std::optional<int>& first, std::optional<int>& last) {
-  int from = 0, to = 0;
-  const char* end = text.data() + text.size();
-  auto [at, error] = std::from_chars(text.data(), end, from);
-  if (error != std::errc{} || from < 0) return false;
-  to = from;
-  if (at != end) {
-    if (*at != '-') return false;
-    const auto rest = std::from_chars(at + 1, end, to);
-    if (rest.ec != std::errc{} || rest.ptr != end || to < from) return false;
-  }
+  const std::size_t dash = text.find('-');
+  const auto from = number_from<int>(text.substr(0, dash));
+  const auto to = dash == text.npos ? from : number_from<int>(text.substr(dash + 1));
+  if (!from || !to || *to < *from) return false;
   first = from;
   last = to;
   return true;

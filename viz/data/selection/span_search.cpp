@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/base/number.h"
 #include "core/base/printable.h"
 #include "viz/data/layout/folding.h"
 
@@ -24,13 +24,6 @@ char lower(char character) {
 bool contains(std::string_view text, std::string_view part) {
   return std::ranges::search(text, part, [](char a, char b) { return lower(a) == b; }).begin() !=
          text.end();
-}
-
-std::optional<int> number_in(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return {};
-  return number;
 }
 
 }  // namespace
@@ -52,12 +45,12 @@ SpanSearch::SpanSearch(std::string_view query) {
     Word word;
     std::ranges::transform(query.substr(begin, end - begin), std::back_inserter(word.text), lower);
     if (std::string_view{"fbiw"}.find(word.text[0]) != std::string_view::npos) {
-      if (const auto number = number_in(std::string_view{word.text}.substr(1)))
+      if (const auto number = number_from<int>(std::string_view{word.text}.substr(1)))
         word = {Kind::label, word.text.substr(0, 1), *number};
     }
     for (const auto& [name, kind] : fields) {
       if (!word.text.starts_with(name)) continue;
-      if (const auto number = number_in(std::string_view{word.text}.substr(name.size())))
+      if (const auto number = number_from<int>(std::string_view{word.text}.substr(name.size())))
         word = {kind, {}, *number};
     }
     words_.push_back(std::move(word));

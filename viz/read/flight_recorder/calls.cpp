@@ -6,6 +6,7 @@
 #include <compare>
 #include <map>
 
+#include "core/base/number.h"
 #include "viz/read/flight_recorder/rank_list.h"
 
 namespace lockstep::flight {
@@ -19,7 +20,7 @@ std::string_view without_backend(std::string_view name) {
 
 /// Returns the rank in the group that a text spells, or -1.
 int peer_of(std::string_view text) {
-  const auto rank = parse_integer(text);
+  const auto rank = number_from<std::int64_t>(text);
   return rank && *rank >= 0 && *rank < most_ranks ? static_cast<int>(*rank) : -1;
 }
 

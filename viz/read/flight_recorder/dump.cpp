@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/number.h"
 #include "core/base/printable.h"
 #include "viz/read/flight_recorder/json_values.h"
 #include "viz/read/flight_recorder/pickle.h"
@@ -91,7 +92,7 @@ class DumpReader {
         if (field == "last_started_collective") group.started = whole(each);
         if (field == "last_completed_collective") group.completed = whole(each);
       });
-      const auto id = parse_integer(key);
+      const auto id = number_from<std::int64_t>(key);
       if (!id) return;
       if (dump_.status.size() >= most_groups) throw DumpError("has too many process groups");
       dump_.status[*id] = group;

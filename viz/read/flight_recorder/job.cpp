@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/input_file.h"
+#include "core/base/number.h"
 #include "core/base/printable.h"
 #include "viz/read/flight_recorder/calls.h"
 #include "viz/read/flight_recorder/rank_list.h"
@@ -103,9 +103,8 @@ int rank_in_name(const fs::path& file) {
   }
   std::size_t begin = name.size();
   while (begin > 0 && is_digit(name[begin - 1])) --begin;
-  int rank = -1;
-  const auto read = std::from_chars(name.data() + begin, name.data() + name.size(), rank);
-  return read.ec == std::errc{} && rank < most_ranks ? rank : -1;
+  const int rank = number_from<int>(std::string_view{name}.substr(begin)).value_or(-1);
+  return rank < most_ranks ? rank : -1;
 }
 
 std::vector<fs::path> dump_files(const std::vector<fs::path>& paths) {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "core/base/json_reader.h"
+#include "core/base/number.h"
 
 namespace lockstep::flight {
 namespace {
@@ -52,7 +53,7 @@ class JsonValues {
   }
 
   ValueId number(std::string_view text) {
-    if (const auto integer = parse_integer(text)) return values_.integer(*integer);
+    if (const auto integer = number_from<std::int64_t>(text)) return values_.integer(*integer);
     double real = 0;
     std::from_chars(text.data(), text.data() + text.size(), real);
     return values_.real(real);

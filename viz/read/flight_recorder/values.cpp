@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <limits>
+
+#include "core/base/number.h"
 
 namespace lockstep::flight {
 namespace {
@@ -12,13 +13,6 @@ namespace {
 constexpr std::uint64_t visits_at_least = 4'000'000, visits_per_byte = 4;
 
 }  // namespace
-
-std::optional<std::int64_t> parse_integer(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 Values::Values(std::size_t source_bytes) : source_bytes_(source_bytes) {
   if (source_bytes > std::numeric_limits<std::uint32_t>::max())
@@ -83,7 +77,7 @@ std::optional<std::int64_t> Values::as_integer(ValueId id) const {
   if (node.kind == Kind::real && node.real > -9e15 && node.real < 9e15 &&
       static_cast<double>(static_cast<std::int64_t>(node.real)) == node.real)
     return static_cast<std::int64_t>(node.real);
-  if (const auto text = as_text(id)) return parse_integer(*text);
+  if (const auto text = as_text(id)) return number_from<std::int64_t>(*text);
   return std::nullopt;
 }
 

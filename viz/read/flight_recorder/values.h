@@ -16,9 +16,6 @@ struct DumpError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Returns the integer that the whole text spells, if it spells one.
-std::optional<std::int64_t> parse_integer(std::string_view text);
-
 using ValueId = std::uint32_t;
 
 /// The values of one dump: a document of lists, dictionaries, texts and numbers, as a pickle or

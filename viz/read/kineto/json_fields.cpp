@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/number.h"
 #include "viz/read/kineto/numbers.h"
 #include "viz/read/timeline/analysis.h"
 #include "viz/read/timeline/parse.h"

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/number.h"
 #include "viz/read/kineto/numbers.h"
 
 namespace lockstep::kineto {

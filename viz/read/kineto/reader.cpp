@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/number.h"
 #include "core/base/printable.h"
 #include "viz/read/kineto/json_fields.h"
 #include "viz/read/kineto/labels.h"

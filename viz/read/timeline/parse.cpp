@@ -1,9 +1,10 @@
 #include "viz/read/timeline/parse.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+
+#include "core/base/number.h"
 
 namespace lockstep {
 namespace {
@@ -55,13 +56,10 @@ std::optional<Picoseconds> parse_microseconds(std::string_view text, std::int64_
     }
   }
   if (i < text.size()) {  // an exponent, which is rare, so the value may lose precision
-    double real = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), real);
-    if (error != std::errc{} || end != text.data() + text.size() || !(real < 9e18)) {
-      return std::nullopt;
-    }
-    whole = static_cast<std::int64_t>(real);
-    fraction = std::llround((real - static_cast<double>(whole)) * picoseconds_per_microsecond);
+    const auto real = number_from<double>(text);
+    if (!real || !(*real < 9e18)) return std::nullopt;
+    whole = static_cast<std::int64_t>(*real);
+    fraction = std::llround((*real - static_cast<double>(whole)) * picoseconds_per_microsecond);
   }
   if (negative) {
     whole = -whole;
