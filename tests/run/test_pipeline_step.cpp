@@ -106,7 +106,7 @@ TEST_CASE("the parts of the critical path; of many stages, their sum and the lon
   HandWritten many;
   for (int rank = 0, at = 0; rank < 12; at += 10 + rank, ++rank)
     many.forward(rank, 0, at, at + 10 + rank);
-  ObservedStep seen{.path = {.window = {0, 186'000'000}}};
+  PipelineStep seen{.path = {.window = {0, 186'000'000}}};
   for (const auto& rank : many.done().ranks()) {
     const TimelineSpan& span = rank->compute()->rows(Band::action).front().front();
     seen.path.links.push_back(

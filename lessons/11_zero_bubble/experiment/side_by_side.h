@@ -29,9 +29,9 @@ inline std::vector<std::string> row_of(const Plan& plan, const Schedule& schedul
   }
   return {schedule.name,
           std::to_string(schedule.stages / schedule.ranks),
-          fmt::format("{:.3f} ms", seconds(simulation.makespan) * 1e3),
+          ms(simulation.makespan) + " ms",
           percent(simulation.bubble),
-          fmt::format("{:.3f} ms", seconds(longest) * 1e3),
+          ms(longest) + " ms",
           percent(simulation.internal_bubble),
           human_bytes(bytes)};
 }

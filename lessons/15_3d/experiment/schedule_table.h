@@ -86,11 +86,10 @@ class ScheduleTable {
     }
     const Picoseconds window = all.ran.last - all.ran.first;
     const double of_all = static_cast<double>(window) * static_cast<double>(ranks.size());
-    const auto ms = [](Picoseconds time) { return fmt::format("{:.3f} ms", seconds(time) * 1e3); };
     return {name,
             std::to_string(all.chunks),
-            ms(all.step),
-            ms(window),
+            ms(all.step) + " ms",
+            ms(window) + " ms",
             percent(of_all > 0 ? 1 - static_cast<double>(busy) / of_all : 0),
             human_bytes(all.activations),
             human_bytes(all.memory)};

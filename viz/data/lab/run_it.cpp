@@ -57,41 +57,29 @@ std::vector<std::string> flags_for_run(const LabResult& result,
   const auto ns = [](Picoseconds time) {
     return fmt::format("{}.{:03}ns", time / 1000, time % 1000);
   };
-  return {
-      "--schedule",
-      (folder / "schedule.csv").string(),
-      "--ranks",
-      std::to_string(schedule.ranks),
-      "--microbatches",
-      std::to_string(schedule.microbatches),
-      "--batch",
-      std::to_string(schedule.microbatches),
-      "--layers",
-      std::to_string(schedule.stages),
-      "--hidden",
-      "32",
-      "--heads",
-      "2",
-      "--sequence",
-      "16",
-      "--clip",
-      "0",
-      "--steps",
-      "1",
-      "--launch",
-      "threads",
-      "--clock",
-      "modelled",
-      "--cluster",
-      (folder / "cluster.json").string(),
-      "--time",
-      fmt::format("forward={},backward={},backward_input={},backward_weight={}", ns(stage.forward),
-                  ns(stage.backward), ns(stage.backward_input), ns(stage.backward_weight)),
-      "--trace",
-      (folder / "run").string(),
-      "--report",
-      (folder / "report.json").string(),
-      "--quiet"};
+  const std::pair<const char*, std::string> flags[]{
+      {"--schedule", (folder / "schedule.csv").string()},
+      {"--ranks", std::to_string(schedule.ranks)},
+      {"--microbatches", std::to_string(schedule.microbatches)},
+      {"--batch", std::to_string(schedule.microbatches)},
+      {"--layers", std::to_string(schedule.stages)},
+      {"--hidden", "32"},
+      {"--heads", "2"},
+      {"--sequence", "16"},
+      {"--clip", "0"},
+      {"--steps", "1"},
+      {"--launch", "threads"},
+      {"--clock", "modelled"},
+      {"--cluster", (folder / "cluster.json").string()},
+      {"--time",
+       fmt::format("forward={},backward={},backward_input={},backward_weight={}", ns(stage.forward),
+                   ns(stage.backward), ns(stage.backward_input), ns(stage.backward_weight))},
+      {"--trace", (folder / "run").string()},
+      {"--report", (folder / "report.json").string()}};
+  std::vector<std::string> words;
+  for (const auto& [flag, value] : flags) words.insert(words.end(), {flag, value});
+  words.emplace_back("--quiet");
+  return words;
 }
 
 std::string command_words(const std::string& lesson, const std::vector<std::string>& flags) {

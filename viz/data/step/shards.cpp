@@ -1,6 +1,7 @@
 #include "viz/data/step/shards.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "viz/data/step/buckets.h"
 #include "viz/data/step/words.h"
+#include "viz/read/flight_recorder/rank_list.h"
 #include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
@@ -203,20 +205,8 @@ std::string shape_words(const Shape& shape) {
 }
 
 std::string ranks_words(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t next = i + 1;
-    while (next < ranks.size() && ranks[next] == ranks[next - 1] + 1) ++next;
-    if (i > 0) text += ", ";
-    if (next - i >= 3) {
-      text += fmt::format("{}-{}", ranks[i], ranks[next - 1]);
-    } else {
-      text += std::to_string(ranks[i]);
-      next = i + 1;
-    }
-    i = next;
-  }
-  return text;
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(flight::rank_ranges(ranks, ranks.size()), ", "));
 }
 
 std::string kinds_words(const ShardLayout& layout) {

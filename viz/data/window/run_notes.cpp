@@ -1,7 +1,5 @@
 #include "viz/data/window/run_notes.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -10,6 +8,7 @@
 
 #include "core/base/json_reader.h"
 #include "core/base/printable.h"
+#include "viz/data/window/settings.h"
 #include "viz/read/timeline/timeline.h"
 
 namespace lockstep::viz {
@@ -115,15 +114,7 @@ bool save_notes(const RunNotes& notes, const std::filesystem::path& file) {
     if (const auto& window = notes.bookmarks[i])
       json["bookmarks"].push_back(
           {{"number", i + 1}, {"begin", whole(window->begin)}, {"end", whole(window->end)}});
-  const auto temporary =
-      std::filesystem::path{file.string() + "." + std::to_string(::getpid()) + ".new"};
-  std::ofstream out{temporary};
-  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
-  out.close();
-  if (out) std::filesystem::rename(temporary, file, error);
-  if (out && !error) return true;
-  std::filesystem::remove(temporary, error);
-  return false;
+  return replace_file(file, json.dump(2, ' ', false, decltype(json)::error_handler_t::replace));
 }
 
 }  // namespace lockstep::viz

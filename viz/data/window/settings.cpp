@@ -47,6 +47,19 @@ Settings load_settings(const std::filesystem::path& file) {
   return settings;
 }
 
+bool replace_file(const std::filesystem::path& file, const std::string& text) {
+  const auto temporary =
+      std::filesystem::path{file.string() + "." + std::to_string(::getpid()) + ".new"};
+  std::ofstream out{temporary};
+  out << text << "\n";
+  out.close();
+  std::error_code error;
+  if (out) std::filesystem::rename(temporary, file, error);
+  if (out && !error) return true;
+  std::filesystem::remove(temporary, error);
+  return false;
+}
+
 bool save_settings(const Settings& settings, const std::filesystem::path& file) {
   const nlohmann::ordered_json json{{"theme", settings.theme == Theme::light ? "light" : "dark"},
                                     {"scale", settings.scale},
@@ -57,16 +70,8 @@ bool save_settings(const Settings& settings, const std::filesystem::path& file) 
                                     {"recent", settings.recent}};
   std::error_code error;
   std::filesystem::create_directories(file.parent_path(), error);
-  const auto temporary =
-      std::filesystem::path{file.string() + "." + std::to_string(::getpid()) + ".new"};
-  std::ofstream out{temporary};
   // Paths may contain any bytes.
-  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
-  out.close();
-  if (out) std::filesystem::rename(temporary, file, error);
-  if (out && !error) return true;
-  std::filesystem::remove(temporary, error);
-  return false;
+  return replace_file(file, json.dump(2, ' ', false, decltype(json)::error_handler_t::replace));
 }
 
 void remember(Settings& settings, const std::filesystem::path& path) {

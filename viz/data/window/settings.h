@@ -38,8 +38,10 @@ constexpr std::size_t most_recent = 8;
 std::filesystem::path settings_file();
 /// Reads settings. Missing or malformed settings get their defaults.
 Settings load_settings(const std::filesystem::path& file);
-/// Writes settings through a temporary file, so that the file is never incomplete. Returns whether
-/// this succeeded.
+/// Writes a text and a newline through a temporary file, so that the file is never incomplete.
+/// Returns whether this succeeded.
+bool replace_file(const std::filesystem::path& file, const std::string& text);
+/// Writes settings. Returns whether this succeeded.
 bool save_settings(const Settings& settings, const std::filesystem::path& file);
 /// Puts a path at the front of the recent ones.
 void remember(Settings& settings, const std::filesystem::path& path);

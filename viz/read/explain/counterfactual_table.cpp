@@ -5,16 +5,13 @@
 
 #include <algorithm>
 
+#include "core/text/text_table.h"
+
 namespace lockstep {
 
 namespace {
 
 constexpr std::size_t most_rows = 8;
-
-/// "12.345": milliseconds.
-std::string in_ms(Picoseconds time) {
-  return fmt::format("{:.3f}", seconds(time) * 1e3);
-}
 
 }  // namespace
 
@@ -40,14 +37,14 @@ std::string counterfactual_table(const Counterfactuals& found) {
       ++more;
       continue;
     }
-    rows.push_back(fmt::format("  {:>10} ms  {:>7}  {}", in_ms(each.step),
+    rows.push_back(fmt::format("  {:>10} ms  {:>7}  {}", ms(each.step),
                                fmt::format("{:+.1f} %", -100 * share(saving)), each.what));
     if (each.estimated)
-      rows.back() += fmt::format(" ({} to {} ms less)", in_ms(each.least), in_ms(each.most));
+      rows.back() += fmt::format(" ({} to {} ms less)", ms(each.least), ms(each.most));
   }
   if (rows.empty() && found.left_out == 0) return {};
-  std::string text = fmt::format("what would shorten step {}, which takes {} ms\n", found.step,
-                                 in_ms(found.length));
+  std::string text =
+      fmt::format("what would shorten step {}, which takes {} ms\n", found.step, ms(found.length));
   for (const std::string& row : rows) text += row + "\n";
   if (more > 0) text += fmt::format("  and {} more changes, which save less\n", more);
   if (found.left_out > 0)

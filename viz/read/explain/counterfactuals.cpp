@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/replay/replay.h"
+#include "core/text/text_table.h"
 #include "viz/read/explain/slow.h"
 #include "viz/read/timeline/analysis.h"
 
@@ -25,7 +26,7 @@ double ratio(Picoseconds a, Picoseconds b) {
 }
 
 std::string milliseconds(Picoseconds time) {
-  return fmt::format("{:.3f} ms", seconds(time) * 1e3);
+  return ms(time) + " ms";
 }
 
 /// Keeps the elements that compute for longer than their peers' median, slowest first.

@@ -20,16 +20,6 @@ namespace lockstep {
 
 namespace {
 
-/// The cluster of --cluster, which must have room for the run's ranks.
-Cluster cluster_for(const std::string& name, std::size_t ranks) {
-  Cluster cluster = Cluster::load(name);
-  if (static_cast<std::size_t>(cluster.nodes) * static_cast<std::size_t>(cluster.ranks_per_node) <
-      ranks)
-    throw UsageError(fmt::format("--cluster {}: has {} nodes of {} ranks; the run has {} ranks",
-                                 name, cluster.nodes, cluster.ranks_per_node, ranks));
-  return cluster;
-}
-
 /// A step's critical path in words, such as "1.500 ms = forward 0.700 + backward 0.800".
 std::string path_text(const Replay& replay, int step) {
   const std::vector<PathPart> path = critical_path(replay, step);
@@ -80,7 +70,11 @@ void retime(const RetimeRequest& request) {
   Scenario scenario{run.modelled};
   if (!request.cluster.empty()) {
     ModelledTime other = run.modelled;
-    other.cluster = cluster_for(request.cluster, run.ranks.size());
+    other.cluster = Cluster::load(request.cluster);
+    const int nodes = other.cluster.nodes, each = other.cluster.ranks_per_node;
+    if (std::ssize(run.ranks) > std::int64_t{nodes} * each)
+      throw UsageError(fmt::format("--cluster {}: has {} nodes of {} ranks; the run has {} ranks",
+                                   request.cluster, nodes, each, run.ranks.size()));
     scenario = Scenario{other};
   }
   for (const std::string& each : request.changes) scenario.change(each, run);

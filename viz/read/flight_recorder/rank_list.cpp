@@ -18,8 +18,7 @@ std::optional<std::vector<int>> parse_rank_list(std::string_view text) {
   return ranks;
 }
 
-std::string rank_words(const std::vector<int>& ranks, std::size_t most) {
-  if (ranks.empty()) return "no rank";
+std::vector<std::string> rank_ranges(const std::vector<int>& ranks, std::size_t most) {
   std::vector<std::string> ranges;
   std::size_t written = 0;
   while (written < ranks.size() && ranges.size() < most) {
@@ -31,6 +30,12 @@ std::string rank_words(const std::vector<int>& ranks, std::size_t most) {
     written = last + 1;
   }
   if (written < ranks.size()) ranges.push_back(fmt::format("{} more", ranks.size() - written));
+  return ranges;
+}
+
+std::string rank_words(const std::vector<int>& ranks, std::size_t most) {
+  if (ranks.empty()) return "no rank";
+  const std::vector<std::string> ranges = rank_ranges(ranks, most);
   std::string words = ranks.size() == 1 ? "rank " : "ranks ";
   for (std::size_t i = 0; i < ranges.size(); ++i)
     words += (i == 0 ? "" : i + 1 == ranges.size() ? " and " : ", ") + ranges[i];

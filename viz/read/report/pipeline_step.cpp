@@ -28,9 +28,9 @@ std::string longest_wait(const RankAccount& rank) {
 
 }  // namespace
 
-std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& phase) {
+std::optional<PipelineStep> observe_step(const Timeline& timeline, const Phase& phase) {
   if (!bubble(timeline, phase.first_step)) return {};  // no pipeline
-  ObservedStep seen;
+  PipelineStep seen;
   std::optional<CriticalPath> path;
   for (seen.step = phase.first_step + phase.steps; !path && seen.step > phase.first_step;)
     path = critical_path(timeline, --seen.step);
@@ -39,7 +39,7 @@ std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& 
   const auto in_flight = microbatches_in_flight(timeline, seen.step);
   seen.chunks = most_chunks(timeline, seen.step);
   for (std::size_t i = 0; i < in_flight.size(); ++i) {
-    ObservedStep::OfRank& mine = seen.ranks.emplace_back();
+    PipelineStep::OfRank& mine = seen.ranks.emplace_back();
     mine.rank = timeline.ranks()[i]->rank;
     for (const InFlight& each : in_flight[i])
       mine.in_flight = std::max(mine.in_flight, each.microbatches);
@@ -47,13 +47,13 @@ std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& 
   return seen;
 }
 
-std::string bubble_by_part(const ObservedStep& seen, const StepAccount& account,
+std::string bubble_by_part(const PipelineStep& seen, const StepAccount& account,
                            const std::vector<int>& pipeline,
                            const std::vector<std::optional<int>>& predicted) {
   TableRows rows{{fmt::format("bubble in step {}, ms", seen.step), "bubble", "warm-up", "waiting",
                   "cool-down", seen.chunks > 1 ? "microbatch x chunk" : "microbatches",
                   "longest wait"}};
-  for (const ObservedStep::OfRank& rank : seen.ranks) {
+  for (const PipelineStep::OfRank& rank : seen.ranks) {
     const RankAccount* own = account.find(rank.rank);
     if (!own || std::ranges::count(pipeline, rank.rank) == 0) continue;
     const StepSums& sums = own->sums;
@@ -84,7 +84,7 @@ std::string bubble_by_part(const ObservedStep& seen, const StepAccount& account,
               : "");
 }
 
-std::string critical_path_line(const ObservedStep& seen) {
+std::string critical_path_line(const PipelineStep& seen) {
   const CriticalPath::Parts parts = seen.path.parts();
   std::string text = fmt::format("critical path of step {}'s actions: {} ms =", seen.step,
                                  ms(seen.path.window.end - seen.path.window.start));

@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// The figures that explain the length of a pipeline's step (viz/read/timeline/pipeline_analysis.h
 /// defines them), for the tables of the report.
-struct ObservedStep {
+struct PipelineStep {
   struct OfRank {
     int rank = 0;
     int in_flight = 0;  ///< peak number of microbatches; of pairs with chunks, if several
@@ -25,15 +25,15 @@ struct ObservedStep {
 };
 
 /// Returns the last step of a phase whose actions are in the timeline, or nothing.
-std::optional<ObservedStep> observe_step(const Timeline& timeline, const Phase& phase);
+std::optional<PipelineStep> observe_step(const Timeline& timeline, const Phase& phase);
 
 /// The table of the bubble and its parts, one row per rank of `pipeline`. `account` belongs to the
 /// same step; `predicted` holds the predicted peak of microbatches in flight of every rank of the
 /// run, or nothing.
-std::string bubble_by_part(const ObservedStep& seen, const StepAccount& account,
+std::string bubble_by_part(const PipelineStep& seen, const StepAccount& account,
                            const std::vector<int>& pipeline,
                            const std::vector<std::optional<int>>& predicted);
 /// A line that names the parts of the critical path.
-std::string critical_path_line(const ObservedStep& seen);
+std::string critical_path_line(const PipelineStep& seen);
 
 }  // namespace lockstep

@@ -28,7 +28,7 @@ struct Report {
   RunResults results;
   Timeline timeline;                                    ///< empty without a complete trace
   std::vector<ObservedBubble> bubbles{};                ///< by phase
-  std::vector<std::optional<ObservedStep>> steps{};     ///< by phase; unset without a pipeline
+  std::vector<std::optional<PipelineStep>> steps{};     ///< by phase; unset without a pipeline
   std::vector<std::optional<StageBalance>> balances{};  ///< by phase; unset for one stage
   std::vector<ObservedSteps> where{};                   ///< by phase
   Counterfactuals better{};                             ///< of the last step

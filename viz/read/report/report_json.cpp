@@ -25,7 +25,7 @@ ordered_json to_json(const PathLink& link) {
 }
 
 /// A phase's last step; `ranks` holds the results of all ranks.
-ordered_json to_json(const ObservedStep& seen, const std::vector<RankResults>& ranks,
+ordered_json to_json(const PipelineStep& seen, const std::vector<RankResults>& ranks,
                      std::size_t phase) {
   const CriticalPath::Parts parts = seen.path.parts();
   ordered_json compute = ordered_json::object();
@@ -41,7 +41,7 @@ ordered_json to_json(const ObservedStep& seen, const std::vector<RankResults>& r
                           {"latency_seconds", seconds(parts.latency)},
                           {"other_seconds", seconds(parts.other)},
                           {"links", links}}}};
-  for (const ObservedStep::OfRank& rank : seen.ranks) {
+  for (const PipelineStep::OfRank& rank : seen.ranks) {
     ordered_json object{{"rank", rank.rank}, {"microbatches_in_flight", rank.in_flight}};
     const Predicted& predicted =
         ranks.at(static_cast<std::size_t>(rank.rank)).phases[phase].predicted;
