@@ -50,7 +50,7 @@ for ranks in 2 4 8; do    # several phases without a pipeline: each has a drawin
   end=$(tac <<<"$out" | sed '/^step  *[0-9]*\/[0-9]/Q' | wc -l)
   claim "by default, phases on $ranks ranks: at most 25 lines after training" [ "$end" -ge 8 -a "$end" -le 25 ]
 done
-run "$precision" "${flags[@]}" --trace none --ranks 2 --layers 1 --steps 2
+run "$precision" --clock modelled --detail brief --trace none --ranks 2 --layers 1 --steps 2
 claim 'brief, if only losses are compared: nothing about weights' says_no 'same weights'
 claim 'brief, if only losses are compared: the mean loss' says 'the mean loss of the last'
 run "$lesson" --detail summary --clock modelled --steps 2 --trace "$scratch/again"
