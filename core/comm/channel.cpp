@@ -10,36 +10,26 @@ namespace lockstep {
 
 namespace {
 
-/// Returns the id of a message's flow, which both sides compute from the source, destination and
+/// Returns a message's id, which both sides compute from the source, destination and
 /// channel (10 bits each) and the message's number (22 bits). The id has 52 bits, so that readers
 /// that parse JSON numbers as doubles keep it exact.
-std::uint64_t flow_id(int source, int destination, int channel, std::uint32_t count) {
+std::uint64_t message_id(int source, int destination, int channel, std::uint32_t count) {
   return (static_cast<std::uint64_t>(source & 0x3ff) << 42) |
          (static_cast<std::uint64_t>(destination & 0x3ff) << 32) |
          (static_cast<std::uint64_t>(channel & 0x3ff) << 22) | (count & 0x3fffff);
 }
 
-Span span_of(const Channel::Part& part, int peer, std::int64_t bytes) {
-  Span span = part.span;
-  span.category = Category::communication;
-  span.bytes = bytes;
-  span.peer = peer;
-  return span;
+/// Returns the GpuTimeline entry for a message whose bytes are on a GPU.
+GpuTimeline::Entry entry(int row, const Span& span, const Pending& pending, Picoseconds posted) {
+  const Marks marks = pending.marks();
+  return {.lane = row, .span = span, .start = marks.begun, .end = marks.done, .launched = posted};
 }
 
-using Flow = GpuTimeline::Entry::Flow;
-
-/// Returns the GpuTimeline entry for a message whose bytes are on a GPU.
-GpuTimeline::Entry entry(int row, const Span& span, const Pending& pending, Picoseconds posted,
-                         std::uint64_t flow, Flow kind) {
-  const Marks marks = pending.marks();
-  return {.lane = row,
-          .span = span,
-          .start = marks.begun,
-          .end = marks.done,
-          .launched = posted,
-          .flow = flow,
-          .kind = kind};
+/// The span of a wait for a message. It belongs to the step in which the rank waits, unless the
+/// message states its step.
+Span awaited(Span message, const Channel::Part& part) {
+  message.step = part.span.step;
+  return message;
 }
 
 std::span<std::byte> bytes_of(View view) {
@@ -98,6 +88,23 @@ Channel::Channel(Endpoint endpoint, int id, const std::string& send_lane,
     shared_ = endpoint.transport.shared_time(clock.cluster(), id);
 }
 
+Span Channel::next(MessageRole role, int peer, std::int64_t bytes, const Part& part) {
+  const int self = endpoint_.transport.rank();
+  Span span = part.span;
+  span.category = Category::communication;
+  // What a rank sends belongs to the step in which it computed this; what it receives, to the one
+  // in which it waits for it.
+  if (role == MessageRole::sends && span.step < 0)
+    span.step = endpoint_.device.compute.trace().step();
+  span.bytes = bytes;
+  span.peer = peer;
+  span.role = role;
+  span.message = role == MessageRole::sends
+                     ? message_id(self, peer, id_, lanes_->send.next(peer))
+                     : message_id(peer, self, id_, lanes_->receive.next(peer));
+  return span;
+}
+
 OperationLog::Issued Channel::issued(RecordedOperation::Kind direction, int peer,
                                      const Span& span) const {
   return recorded_ ? endpoint_.device.compute.operations()->message(direction, *recorded_, peer,
@@ -141,22 +148,19 @@ Work Channel::send_shared(View data, int to, const Event& ready, const Part& par
   Stream& compute = endpoint_.device.compute;
   const int self = endpoint_.transport.rank();
   Recorder& trace = compute.trace();
-  Span span = span_of(part, to, static_cast<std::int64_t>(data.bytes()));
+  const Span span = next(MessageRole::sends, to, static_cast<std::int64_t>(data.bytes()), part);
   const auto as = issued(RecordedOperation::Kind::send, to, span);
-  if (span.step < 0) span.step = trace.step();
-  const std::uint64_t flow = flow_id(self, to, id_, lanes_->send.next(to));
   const int row = lanes_->send.id_in(trace);
   auto pending = endpoint_.transport.send(route(to, part), bytes_of(data), ready);
-  auto time = shared_->send(route(to, part),
-                            {.to = to,
-                             .bytes = span.bytes,
-                             .ready = ready.time,
-                             .latency = compute.clock().cluster().latency(self, to, span.bytes)},
-                            [=, &trace](const Passage& passage) {
-                              trace.span(row, span, passage.start, passage.end);
-                              trace.flow_start(row, flow, passage.start);
-                            });
-  return Work{compute, span, std::make_unique<SharedSend>(std::move(pending), std::move(time))}
+  auto time = shared_->send(
+      route(to, part),
+      {.to = to,
+       .bytes = span.bytes,
+       .ready = ready.time,
+       .latency = compute.clock().cluster().latency(self, to, span.bytes)},
+      [=, &trace](const Passage& passage) { trace.span(row, span, passage.start, passage.end); });
+  return Work{compute, awaited(span, part),
+              std::make_unique<SharedSend>(std::move(pending), std::move(time))}
       .recorded_as(as);
 }
 
@@ -165,17 +169,15 @@ Work Channel::receive_shared(View into, int from, const Part& part, Combine comb
   Stream& compute = endpoint_.device.compute;
   Recorder& trace = compute.trace();
   Lane& lane = lanes_->receive;
-  Span span = span_of(part, from, static_cast<std::int64_t>(into.bytes()));
+  Span span = next(MessageRole::receives, from, static_cast<std::int64_t>(into.bytes()), part);
+  if (span.step < 0) span.step = trace.step();  // it may be recorded in a later one
   const auto as = issued(RecordedOperation::Kind::receive, from, span);
-  if (span.step < 0) span.step = trace.step();
-  const std::uint64_t flow = flow_id(from, endpoint_.transport.rank(), id_, lane.next(from));
   const int row = lane.id_in(trace);
   auto pending = endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free);
   auto time = shared_->receive(route(from, part), [=, &trace](const Passage& passage) {
     trace.span(row, span, passage.start, passage.end);
-    trace.flow_end(row, flow, passage.end);
   });
-  return Work{compute, span,
+  return Work{compute, awaited(span, part),
               std::make_unique<Message>(lane, std::move(pending),
                                         [time](Pending&) { return Event{time->wait()}; })}
       .recorded_as(as);
@@ -186,14 +188,14 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
-  const Span span = span_of(part, to, static_cast<std::int64_t>(data.bytes()));
+  const Span span = next(MessageRole::sends, to, static_cast<std::int64_t>(data.bytes()), part);
   Lane& lane = lanes_->send;
   Recorder& trace = compute.trace();
   if (clock.is_modelled()) {
     const Passage passage = depart(clock.cluster(), self, to, span.bytes, ready.time, lane.free);
-    record_sent(to, span.bytes, passage, part);
+    trace.span(lane.id_in(trace), span, passage.start, passage.end);
     const auto as = issued(RecordedOperation::Kind::send, to, span);
-    return Work{compute, span,
+    return Work{compute, awaited(span, part),
                 std::make_unique<Message>(lane,
                                           endpoint_.transport.send(route(to, part), bytes_of(data),
                                                                    {passage.start, ready.mark}),
@@ -201,22 +203,20 @@ Work Channel::send(View data, int to, Event ready, const Part& part) {
         .recorded_as(as);
   }
 
-  const std::uint64_t flow = flow_id(self, to, id_, lane.next(to));
   GpuTimeline* timeline = compute.timeline();
   const int row = lane.id_in(trace);
   const Picoseconds posted = clock.now();
-  return {compute, span,
+  return {compute, awaited(span, part),
           std::make_unique<Message>(
               lane, endpoint_.transport.send(route(to, part), bytes_of(data), {posted, ready.mark}),
               [=, &lane, &trace, &clock](Pending& pending) {
                 if (timeline != nullptr) {
-                  timeline->span(entry(row, span, pending, posted, flow, Flow::starts));
+                  timeline->span(entry(row, span, pending, posted));
                   return Event{clock.now()};
                 }
                 const Picoseconds start = std::max(posted, lane.free);
                 lane.free = std::max(clock.since_start(pending.done_nanoseconds()), start);
                 trace.span(row, span, start, lane.free);
-                trace.flow_start(row, flow, start);
                 return Event{lane.free};
               })};
 }
@@ -230,21 +230,21 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
   Stream& compute = endpoint_.device.compute;
   const Clock& clock = compute.clock();
   const int self = endpoint_.transport.rank();
-  const Span span = span_of(part, from, static_cast<std::int64_t>(into.bytes()));
+  const Span span =
+      next(MessageRole::receives, from, static_cast<std::int64_t>(into.bytes()), part);
   Lane& lane = lanes_->receive;
-  const std::uint64_t flow = flow_id(from, self, id_, lane.next(from));
   Recorder& trace = compute.trace();
   GpuTimeline* timeline = compute.timeline();
   const int row = lane.id_in(trace);
   const Picoseconds posted = clock.now();
   const auto as = issued(RecordedOperation::Kind::receive, from, span);
   return Work{
-      compute, span,
+      compute, awaited(span, part),
       std::make_unique<Message>(
           lane, endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free),
           [=, &lane, &trace, &clock](Pending& pending) {
             if (timeline != nullptr) {
-              timeline->span(entry(row, span, pending, posted, flow, Flow::ends));
+              timeline->span(entry(row, span, pending, posted));
               return Event{clock.now()};
             }
             Picoseconds start = 0;
@@ -262,7 +262,6 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
             }
             lane.free = end;
             trace.span(row, span, start, end);
-            trace.flow_end(row, flow, end);
             return Event{end};
           })}
       .recorded_as(as);
@@ -270,19 +269,15 @@ Work Channel::receive(View into, int from, const Part& part, Combine combine, co
 
 void Channel::record_sent(int to, std::int64_t bytes, const Passage& passage, const Part& part) {
   Recorder& trace = endpoint_.device.compute.trace();
-  Lane& lane = lanes_->send;
-  const int row = lane.id_in(trace);
-  trace.span(row, span_of(part, to, bytes), passage.start, passage.end);
-  trace.flow_start(row, flow_id(endpoint_.transport.rank(), to, id_, lane.next(to)), passage.start);
+  trace.span(lanes_->send.id_in(trace), next(MessageRole::sends, to, bytes, part), passage.start,
+             passage.end);
 }
 
 void Channel::record_received(int from, std::int64_t bytes, const Passage& passage,
                               const Part& part) {
   Recorder& trace = endpoint_.device.compute.trace();
-  Lane& lane = lanes_->receive;
-  const int row = lane.id_in(trace);
-  trace.span(row, span_of(part, from, bytes), passage.start, passage.end);
-  trace.flow_end(row, flow_id(from, endpoint_.transport.rank(), id_, lane.next(from)), passage.end);
+  trace.span(lanes_->receive.id_in(trace), next(MessageRole::receives, from, bytes, part),
+             passage.start, passage.end);
 }
 
 }  // namespace lockstep

@@ -34,7 +34,7 @@ struct Endpoint {
 ///
 /// On the wall clock, a message's span begins when the message was posted or when the previous
 /// message on its lane was done, whichever is later. In the trace, a message is a span on the
-/// sender's lane, a span on the receiver's lane, and a flow between the two spans. A Channel
+/// sender's lane and a span on the receiver's lane, with the message's id on both. A Channel
 /// belongs to one agent at a time: the rank's own thread, or a worker. It must outlive its Works,
 /// and completes them in the order in which they were issued. Sends and receives are ordered
 /// separately.
@@ -84,7 +84,7 @@ class Channel {
     int id = -1;
     Picoseconds free = 0;               ///< when the lane becomes free
     std::deque<Message*> in_flight;     ///< in order of issue
-    std::vector<std::uint32_t> counts;  ///< messages so far, by peer; number the flows
+    std::vector<std::uint32_t> counts;  ///< messages so far, by peer
 
     int id_in(Recorder& trace) { return id >= 0 ? id : id = trace.add_lane(name); }
     /// Returns and advances the number of the next message to or from `peer`.
@@ -99,6 +99,8 @@ class Channel {
   /// only once other messages have been issued, perhaps after the Work has been released.
   Work send_shared(View data, int to, const Event& ready, const Part& part);
   Work receive_shared(View into, int from, const Part& part, Combine combine, const Event& free);
+  /// Returns the span of the next message to or from a rank, with its id.
+  Span next(MessageRole role, int peer, std::int64_t bytes, const Part& part);
   /// Records that a message is issued, if this channel's messages are recorded.
   OperationLog::Issued issued(RecordedOperation::Kind direction, int peer, const Span& span) const;
 

@@ -1,6 +1,7 @@
 #include "core/comm/group.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -41,7 +42,12 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
         fmt::format("rank {} is not a member of group {}", endpoint.transport.rank(), name_));
   rank_ = static_cast<int>(self - ranks_.begin());
   endpoint.transport.open_group(name_);
-  if (size() > 1) endpoint.transport.connect(ranks_, channels, channels_taken);
+  if (size() > 1) {
+    endpoint.transport.connect(ranks_, channels, channels_taken);
+    if (Recorder& trace = endpoint.device.compute.trace(); trace.on())
+      trace.metadata(
+          "group", fmt::format(R"({{"name":"{}","ranks":[{}]}})", name_, fmt::join(ranks_, ",")));
+  }
   if (OperationLog* log = endpoint.device.compute.operations(); log != nullptr && size() > 1)
     recorded_ = log->open_group({name_, channels, ranks_});
   collectives_ = collectives(channels + 1);

@@ -136,8 +136,6 @@ void GpuTimeline::record(const Pending& pending) {
   }
   if (end - start < entry.least) return;
   trace_.span(entry.lane, entry.span, start, end);
-  if (entry.kind == Entry::Flow::starts) trace_.flow_start(entry.lane, entry.flow, start);
-  if (entry.kind == Entry::Flow::ends) trace_.flow_end(entry.lane, entry.flow, end);
 }
 
 }  // namespace lockstep

@@ -34,15 +34,12 @@ class GpuTimeline {
   GpuTimeline(const GpuTimeline&) = delete;
   GpuTimeline& operator=(const GpuTimeline&) = delete;
 
-  /// A span, and the start or end of a message's flow if the span belongs to a message.
   struct Entry {
     int lane = 0;
     Span span;
     MarkPtr start, end;
     Picoseconds launched = 0;  ///< time at which the host issued it
     Picoseconds least = 0;     ///< a shorter span is dropped
-    std::uint64_t flow = 0;    ///< see Recorder::flow_start
-    enum class Flow { none, starts, ends } kind = Flow::none;
   };
   /// Adds a span. If the span has no step, it gets the recorder's current step. Before recording
   /// other events on the span's lane, the caller must call drain().

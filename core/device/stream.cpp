@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -75,14 +76,17 @@ void Stream::kernel_done(const Span& span, const Cost& cost, Picoseconds start, 
   }
   if (operations_ != nullptr) operations_->kernel(span, cost);
   if (!trace_.kernels()) return;
+  Span counted = span;
+  counted.bytes = std::llround(cost.bytes);
+  counted.flops = cost.flops;
   if (timeline_)
     timeline_->span({.lane = lane_,
-                     .span = span,
+                     .span = counted,
                      .start = std::move(begun),
                      .end = gpu_->record(queue_),
                      .launched = start});
   else
-    trace_.span(lane_, span, start, now());
+    trace_.span(lane_, counted, start, now());
 }
 
 Span Stream::announced(const Span& span) {

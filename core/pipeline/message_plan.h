@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/base/span.h"
 #include "core/pipeline/schedule.h"
 
 namespace lockstep {
@@ -45,6 +46,7 @@ class MessagePlan {
     bool local() const { return from_rank == to_rank; }
     /// Returns the stage that produces the message.
     int producer() const { return stage + (forward ? -1 : 1); }
+    Payload payload() const { return forward ? Payload::activations : Payload::gradients; }
     /// These functions name the message's tensor in memory reports.
     const char* kind() const { return forward ? "activations in flight" : "gradients in flight"; }
     const char* kind_once_received() const {

@@ -51,7 +51,10 @@ void StageMessages::post_receive(const Message& message) {
       channels_.at(message.receive_channel())
           .receive(
               buffer, world_ranks_[static_cast<std::size_t>(message.from_rank)],
-              {.span = {.name = "recv", .stage = message.stage, .microbatch = message.microbatch}});
+              {.span = {.name = "recv",
+                        .stage = message.stage,
+                        .microbatch = message.microbatch,
+                        .payload = message.payload()}});
   received_.emplace(message, InFlight{std::move(buffer), std::move(work)});
 }
 
@@ -74,7 +77,8 @@ void StageMessages::send(const Message& message, Tensor data) {
                         endpoint_.device.compute.record(),
                         {.span = {.name = "send",
                                   .stage = message.producer(),
-                                  .microbatch = message.microbatch}});
+                                  .microbatch = message.microbatch,
+                                  .payload = message.payload()}});
   sent_.emplace(message, InFlight{std::move(data), std::move(work)});
 }
 

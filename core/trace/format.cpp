@@ -99,6 +99,10 @@ void put_place(EventLine& line, Category category, int rank, int lane) {
 
 void put_arguments(EventLine& line, const TraceEvent& event) {
   const Span& span = event.span;
+  // The message that a wait waits for. A span that sends or receives one binds it (put_message).
+  if (span.role != MessageRole::none && span.category == Category::wait)
+    line.number(span.role == MessageRole::sends ? R"("sends":)" : R"("receives":)",
+                static_cast<std::int64_t>(span.message));
   line.number(R"("step":)", event.step);
   line.number(R"("stage":)", span.stage);
   line.number(R"("microbatch":)", span.microbatch);
@@ -109,7 +113,19 @@ void put_arguments(EventLine& line, const TraceEvent& event) {
   line.number(R"("group_size":)", span.group_size);
   line.word(R"("algorithm":)", span.algorithm);
   line.number(R"("seq":)", span.sequence);
+  if (span.flops >= 0) line.number(R"("flops":)", std::llround(span.flops));
+  if (span.payload != Payload::other && span.category != Category::wait)
+    line.word(R"("carries":)",
+              span.payload == Payload::activations ? "activations" : "gradients");
   line.put("}},\n");
+}
+
+/// Draws an arrow in Perfetto, from the span that sends a message to the one that receives it.
+void put_message(EventLine& line, const Span& span) {
+  if (span.role == MessageRole::none || span.category == Category::wait) return;
+  line.put(R"(,"bind_id":)");
+  line.put(span.message);
+  line.put(span.role == MessageRole::sends ? R"(,"flow_out":true)" : R"(,"flow_in":true)");
 }
 
 void append_span(std::string& text, int rank, const TraceEvent& event) {
@@ -121,6 +137,7 @@ void append_span(std::string& text, int rank, const TraceEvent& event) {
   line.put_microseconds(event.start);
   line.put(R"(,"dur":)");
   line.put_microseconds(event.end - event.start);
+  put_message(line, event.span);
   line.put(R"(,"args":{)");
   put_arguments(line, event);
 }
@@ -138,20 +155,6 @@ void append_word(std::string& text, int rank, const TraceEvent& event, const cha
   line.put(R"(","start":)");
   line.put_microseconds(event.start);
   put_arguments(line, event);
-}
-
-void append_flow(std::string& text, int rank, const TraceEvent& event) {
-  EventLine line{text, most_without_names};
-  line.put(event.kind == TraceEvent::Kind::flow_start ? R"({"ph":"s")" : R"({"ph":"f","bp":"e")");
-  line.put(R"(,"name":"message","cat":"communication","id":)");
-  line.put(event.flow);
-  line.put(R"(,"pid":)");
-  line.put(rank);
-  line.put(R"(,"tid":)");
-  line.put(event.lane);
-  line.put(R"(,"ts":)");
-  line.put_microseconds(event.start);
-  line.put("},\n");
 }
 
 // The remaining kinds of events are rare, so their speed does not matter.
@@ -211,9 +214,6 @@ void append_line(std::string& text, int rank, const TraceEvent& event) {
       return append_word(text, rank, event, "open");
     case TraceEvent::Kind::withdrawn:
       return append_word(text, rank, event, "withdrawn");
-    case TraceEvent::Kind::flow_start:
-    case TraceEvent::Kind::flow_end:
-      return append_flow(text, rank, event);
     case TraceEvent::Kind::memory:
       return append_memory(text, rank, event);
     case TraceEvent::Kind::loss:

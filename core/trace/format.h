@@ -6,6 +6,10 @@
 
 namespace lockstep {
 
+/// The version of the record (core/trace/README.md), in a trace's first event. Since 2, spans name
+/// their messages and waits what they wait for; before, messages were flow events of their own.
+constexpr int trace_format = 2;
+
 /// Appends one event as a line of the trace (core/trace/README.md), ending with a comma and
 /// a newline.
 void append_line(std::string& text, int rank, const TraceEvent& event);

@@ -35,12 +35,11 @@ std::string Recorder::describe(int lane, const Span& span) const {
   if (span.step >= 0) words += fmt::format("step {}, ", span.step);
   append_name(words, span);
   if (span.layer >= 0) words += fmt::format(" of layer {}", span.layer);
-  const std::string_view name{span.name};
   if (span.peer >= 0)
     words += fmt::format(" {} rank {}",
-                         name == "recv"   ? "from"
-                         : name == "send" ? "to"
-                                          : "with",
+                         span.role == MessageRole::receives ? "from"
+                         : span.role == MessageRole::sends  ? "to"
+                                                            : "with",
                          span.peer);
   return words + " on " + lanes()[static_cast<std::size_t>(lane)];
 }

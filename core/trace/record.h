@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -13,10 +14,10 @@ namespace lockstep {
 
 /// An event in a lane's queue: eight words, one cache line.
 struct Record {
-  enum class Kind : std::uint8_t { span, flow_start, flow_end, withdrawn };
+  enum class Kind : std::uint8_t { span, withdrawn };
   using Words = std::array<std::uint64_t, 8>;
 
-  /// Packs an event. `label` encodes the span's group, group size and algorithm; `step` replaces
+  /// Packs a span. `label` encodes the span's group, group size and algorithm; `step` replaces
   /// the span's own step. Composes each word in a register, because loading a word that was stored
   /// as several smaller parts would stall.
   static Words of(const Span& span, int step, std::uint16_t label, Picoseconds start,
@@ -25,15 +26,12 @@ struct Record {
             static_cast<std::uint64_t>(start),
             static_cast<std::uint64_t>(end),
             static_cast<std::uint64_t>(span.bytes),
-            static_cast<std::uint64_t>(span.sequence),
-            pair(span.stage, span.microbatch),
-            pair(span.layer, span.peer),
+            span.category == Category::kernel ? std::bit_cast<std::uint64_t>(span.flops)
+                                              : message_word(span),
+            pair((span.stage & 0xffff) | (span.layer << 16), span.microbatch),
+            pair(static_cast<int>(span.sequence), span.peer),
             pair(step, (static_cast<std::uint32_t>(span.category) << 8) |
                            (static_cast<std::uint32_t>(label) << 16))};
-  }
-  static Words of(Kind flow, std::uint64_t id, Picoseconds at) {
-    return {0, static_cast<std::uint64_t>(at),        static_cast<std::uint64_t>(at), 0, id, 0,
-            0, static_cast<std::uint64_t>(flow) << 32};
   }
 
   static Kind kind(const Words& words) { return static_cast<Kind>((words[7] >> 32) & 0xff); }
@@ -47,23 +45,34 @@ struct Record {
   static void withdraw(Words& words) {
     words[7] |= static_cast<std::uint64_t>(Kind::withdrawn) << 32;
   }
-  static std::uint64_t flow(const Words& words) { return words[4]; }
   /// Unpacks a span, except for the fields that the label encodes.
   static Span span(const Words& words) {
     Span span;
     span.name = reinterpret_cast<const char*>(words[0]);
     span.category = static_cast<Category>((words[7] >> 40) & 0xff);
-    span.stage = low(words[5]);
+    span.stage = static_cast<std::int16_t>(low(words[5]));
+    span.layer = static_cast<std::int16_t>(low(words[5]) >> 16);
     span.microbatch = high(words[5]);
-    span.layer = low(words[6]);
+    span.sequence = low(words[6]);
     span.peer = high(words[6]);
     span.bytes = static_cast<std::int64_t>(words[3]);
-    span.sequence = static_cast<std::int64_t>(words[4]);
     span.step = low(words[7]);
+    if (span.category == Category::kernel) {
+      span.flops = std::bit_cast<double>(words[4]);
+    } else {
+      span.message = words[4] & most_message;
+      span.role = static_cast<MessageRole>((words[4] >> 56) & 0xf);
+      span.payload = static_cast<Payload>(words[4] >> 60);
+    }
     return span;
   }
 
  private:
+  static constexpr std::uint64_t most_message = (std::uint64_t{1} << 52) - 1;
+  static std::uint64_t message_word(const Span& span) {
+    return span.message | (static_cast<std::uint64_t>(span.role) << 56) |
+           (static_cast<std::uint64_t>(span.payload) << 60);
+  }
   template <class High>
   static std::uint64_t pair(int low, High high) {
     return static_cast<std::uint32_t>(low) |

@@ -74,19 +74,6 @@ void Recorder::span(int lane_id, const Span& span, Picoseconds start, Picosecond
       Record::of(span, span.step >= 0 ? span.step : step(), label(on_lane, span), start, end));
 }
 
-void Recorder::flow(Record::Kind kind, int lane_id, std::uint64_t id, Picoseconds at) {
-  if (!on_) return;
-  lane(lane_id).push_other(Record::of(kind, id, at));
-}
-
-void Recorder::flow_start(int lane_id, std::uint64_t id, Picoseconds at) {
-  flow(Record::Kind::flow_start, lane_id, id, at);
-}
-
-void Recorder::flow_end(int lane_id, std::uint64_t id, Picoseconds at) {
-  flow(Record::Kind::flow_end, lane_id, id, at);
-}
-
 void Recorder::put_aside(TraceEvent event) {
   if (!on_) return;
   event.step = step();
@@ -133,18 +120,10 @@ std::int64_t Recorder::span_count() const {
 }
 
 void Recorder::fill(TraceEvent& event, const Record::Words& words) {
-  const Record::Kind kind = Record::kind(words);
-  event.kind = kind == Record::Kind::span         ? TraceEvent::Kind::span
-               : kind == Record::Kind::flow_start ? TraceEvent::Kind::flow_start
-               : kind == Record::Kind::flow_end   ? TraceEvent::Kind::flow_end
-                                                  : TraceEvent::Kind::withdrawn;
+  event.kind = Record::kind(words) == Record::Kind::span ? TraceEvent::Kind::span
+                                                         : TraceEvent::Kind::withdrawn;
   event.start = Record::start(words);
   event.end = Record::end(words);
-  if (kind == Record::Kind::flow_start || kind == Record::Kind::flow_end) {
-    event.step = -1;
-    event.flow = Record::flow(words);
-    return;
-  }
   event.span = Record::span(words);
   event.step = event.span.step;
   const std::uint16_t id = Record::label(words);

@@ -21,36 +21,24 @@ namespace lockstep {
 
 class Clock;
 
-/// One trace event before formatting: a span, one end of a message, a counter, the announcement of
-/// a span that is still open (`end` is then the time of the announcement), or the withdrawal of an
-/// announcement that no span followed. Plain data.
+/// One trace event before formatting: a span, a counter, the announcement of a span that is still
+/// open (`end` is then the time of the announcement), or the withdrawal of an announcement that no
+/// span followed. Plain data.
 struct TraceEvent {
-  enum class Kind : std::uint8_t {
-    span,
-    flow_start,
-    flow_end,
-    memory,
-    loss,
-    counter,
-    metadata,
-    open,
-    withdrawn
-  };
+  enum class Kind : std::uint8_t { span, memory, loss, counter, metadata, open, withdrawn };
   Kind kind = Kind::span;
   int lane = 0;
   int step = -1;
   Span span{};
   Picoseconds start = 0;
   Picoseconds end = 0;
-  std::uint64_t flow = 0;                                   ///< message id, equal on both ends
   std::array<std::int64_t, memory_category_count> bytes{};  ///< memory counter
   int state = -1;                                           ///< memory counter
   double value = 0;                                         ///< loss
   std::shared_ptr<const std::string> text;                  ///< metadata, counter: args as JSON
 };
 
-/// Records one rank's trace. Recording a span or a message takes about ten nanoseconds and no
-/// system call. It takes a lock only if the group or the algorithm differs from the one in the
+/// Records one rank's trace. Recording a span takes about ten nanoseconds and no system call. It takes a lock only if the group or the algorithm differs from the one in the
 /// lane's last span. Recording a counter or metadata always takes the lock. The TraceWriter's
 /// thread removes the events.
 ///
@@ -90,8 +78,6 @@ class Recorder {
   /// later, at their start. For a rank that survives the exception; call it while no OpenSpan of
   /// the lane exists.
   void end_abandoned(int lane, Picoseconds at);
-  void flow_start(int lane, std::uint64_t id, Picoseconds at);
-  void flow_end(int lane, std::uint64_t id, Picoseconds at);
   /// `state` is the number of a state of the memory's parts, or -1 (MemoryParts::state).
   void memory(const MemoryUse& use, Picoseconds at, int state = -1);
   void loss(double value, Picoseconds at);
@@ -143,7 +129,6 @@ class Recorder {
   Lane& lane(int id) const;
   std::uint16_t label(Lane& lane, const Span& span);
   std::uint16_t find_label(Lane& lane, const Label& label);
-  void flow(Record::Kind kind, int lane, std::uint64_t id, Picoseconds at);
   void fill(TraceEvent& event, const Record::Words& words);
   /// Returns the time at which a span was opened, on the steady clock; derived from `start` if
   /// `since` is -1.

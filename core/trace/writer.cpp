@@ -47,7 +47,7 @@ constexpr std::string_view beginning = "[\n{\"ph\":\"M\",\"name\":\"lockstep\"";
 std::string hello_line(const TraceHello& hello) {
   using nlohmann::ordered_json;
   ordered_json args;
-  args["format"] = 1;
+  args["format"] = trace_format;
   args["run"] = hello.run;
   args["lesson"] = hello.lesson;
   args["rank"] = hello.rank;

@@ -139,7 +139,8 @@ fi
 # clocks a day apart, this requires the measured offset.
 messages_in_order() {
   perl -e 'while (<>) {
-      next unless /"ph":"([sf])".*"id":(\d+).*"ts":(-?[\d.]+)/; $1 eq "s" ? ($s{$2} = $3) : ($f{$2} = $3) }
+      next unless /"ts":(-?[\d.]+),"dur":([\d.]+),"bind_id":(\d+),"flow_(in|out)"/;
+      $4 eq "out" ? ($s{$3} = $1) : ($f{$3} = $1 + $2) }
     for (keys %s) { exists $f{$_} or die "message $_ has not come"; $n++;
       $f{$_} + 1e7 > $s{$_} or die "message $_ left at $s{$_} and came at $f{$_}" }
     $n > 100 or die "$n messages"' "$scratch/of-a/trace.json"

@@ -49,8 +49,10 @@ class Trace:
                     self.spans[rank][event['tid']].append({
                         **args, 'name': event['name'], 'cat': event['cat'], 'start': start,
                         'end': start + int(event['dur'] * 10**6)})
-                elif kind in 'sf':
-                    (starts if kind == 's' else ends)[event['id']].append((rank, event['tid'], int(event['ts'] * 10**6)))
+                    if event.get('flow_out'):
+                        starts[event['bind_id']].append((rank, event['tid'], start))
+                    if event.get('flow_in'):
+                        ends[event['bind_id']].append((rank, event['tid'], start + int(event['dur'] * 10**6)))
         self.clock = self.hello['clock']
         self.ranks = sorted(self.spans)
         self.messages = [(*start, *end) for id, all_starts in starts.items()

@@ -23,6 +23,7 @@ struct Trace {
     span.peer = peer;
     span.sequence = sequence;
     span.group_size = *group == '\0' ? -1 : 2;
+    if (sequence < 0) span.role = *name == 's' ? MessageRole::sends : MessageRole::receives;
     return span;
   }
   std::optional<Stall> stall() {
@@ -33,8 +34,9 @@ struct Trace {
 
 }  // namespace
 
-TEST_CASE("the mesh gives the members of a group without messages") {
+TEST_CASE("a group's members are those that the trace lists") {
   Trace trace;
+  for (const int rank : {2, 3}) trace.timeline.add_group(rank, trace.timeline.intern("tp"), {2, 3});
   for (const int sequence : {1, 2})
     trace.timeline.add(3, 1, trace.span(100 * sequence, "all_reduce", "tp", -1, sequence));
   trace.timeline.announce(2, 0, trace.span(300, "all_reduce", "tp", -1, 3));

@@ -229,6 +229,9 @@ Parser trace(const std::string& name, TraceReader::Form form) {
       R"({"ph":"X","name":"PP:1F2","cat":"forward","pid":1,"tid":0,"ts":5.000001,"dur":7,"args":{"step":1,"stage":0,"microbatch":2,"layer":1,"bytes":64,"peer":1,"group":"dp","group_size":2,"algorithm":"ring","seq":4}},
 {"ph":"s","name":"message","cat":"communication","id":77,"pid":0,"tid":1,"ts":3},
 {"ph":"f","name":"message","cat":"communication","id":"77","pid":1,"tid":2,"ts":9},
+{"ph":"X","name":"send","cat":"communication","pid":0,"tid":1,"ts":3,"dur":2,"bind_id":78,"flow_out":true,"args":{"step":1,"stage":0,"microbatch":2,"peer":1,"carries":"activations"}},
+{"ph":"X","name":"recv","cat":"wait","pid":1,"tid":0,"ts":3,"dur":4,"args":{"receives":78,"step":1,"stage":1,"microbatch":2,"peer":0}},
+{"ph":"M","name":"group","pid":0,"tid":0,"args":{"name":"dp","ranks":[0,1]}},
 {"ph":"C","name":"memory","pid":0,"ts":3,"args":{"parameters":1,"gradients":1}},
 {"ph":"M","name":"memory state","pid":0,"args":{"state":0,"parts":[["parameters","qkv",0],["gradients","head",-1]],"bytes":[0,1,1,1]}},
 {"ph":"C","name":"memory","pid":0,"ts":4,"state":0,"args":{"parameters":1,"gradients":1}},
@@ -245,10 +248,14 @@ Parser trace(const std::string& name, TraceReader::Form form) {
   const std::string span = R"({"ph":"X","name":"n%","pid":0,"tid":0,"ts":%,"dur":1})",
                     open = R"({"ph":"i","name":"open","pid":0,"tid":1,"ts":%})",
                     flow = R"({"ph":"s","name":"m","id":%,"pid":0,"tid":1,"ts":%})",
+                    group =
+                        R"({"ph":"M","name":"group","pid":0,"args":{"name":"g%","ranks":[0,%]}})",
+                    wait = R"({"ph":"X","name":"recv","cat":"wait","pid":0,"tid":0,"ts":%,"dur":1,)"
+                           R"("args":{"receives":%,"step":0}})",
                     state = R"({"ph":"M","name":"memory state","pid":0,"args":{"state":%,)"
                             R"("parts":[["parameters","k%",%]],"bytes":[0,%]}})";
   std::vector<Costly> costly;
-  for (const std::string& line : {std::string{"{}"}, span, open, flow, state})
+  for (const std::string& line : {std::string{"{}"}, span, open, flow, group, wait, state})
     costly.push_back({hello_line + "\n", line + "\n", ""});
   // The lines of a connection are limited. A file may be one document of any length, whose index
   // takes six times as much memory as the document.

@@ -288,7 +288,7 @@ TEST_CASE("the stages of a pipeline without labels are inferred from its message
     const auto& actions = import.actions[static_cast<std::size_t>(rank)].actions;
     REQUIRE(actions.size() == 4);
     std::string order;
-    for (const Action& action : actions)
+    for (const kineto::Action& action : actions)
       order += fmt::format("{}{}{} ", action.stage, letter_of(action.category), action.microbatch);
     CHECK(order == (rank == 0 ? "0F0 0F1 0B0 0B1 " : "1F0 1B0 1F1 1B1 "));
   }

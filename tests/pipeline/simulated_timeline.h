@@ -31,7 +31,10 @@ inline Timeline timeline_of(const Schedule& schedule, const Simulation& simulati
                     .category = category(ran.op)});
     }
   }
+  std::uint64_t id = 0;
   for (const TimedMessage& each : simulation.messages) {
+    const Payload payload = each.forward ? Payload::activations : Payload::gradients;
+    ++id;
     const int lane = each.forward ? 1 : 3;
     timeline.add(each.from_rank, lane + 4 * each.to_rank,
                  {.start = each.start,
@@ -41,7 +44,10 @@ inline Timeline timeline_of(const Schedule& schedule, const Simulation& simulati
                   .stage = each.stage,
                   .microbatch = each.microbatch,
                   .peer = each.to_rank,
-                  .category = Category::communication});
+                  .category = Category::communication,
+                  .role = MessageRole::sends,
+                  .payload = payload,
+                  .message = id});
     timeline.add(each.to_rank, lane + 1 + 4 * each.from_rank,
                  {.start = each.arrived - (each.sent - each.start),
                   .end = each.arrived,
@@ -50,7 +56,10 @@ inline Timeline timeline_of(const Schedule& schedule, const Simulation& simulati
                   .stage = each.stage + (each.forward ? 1 : -1),
                   .microbatch = each.microbatch,
                   .peer = each.from_rank,
-                  .category = Category::communication});
+                  .category = Category::communication,
+                  .role = MessageRole::receives,
+                  .payload = payload,
+                  .message = id});
   }
   timeline.settle();
   return timeline;

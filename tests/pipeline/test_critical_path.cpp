@@ -240,7 +240,8 @@ TEST_CASE("a rank that waits until its message has left: the wait is part of the
                   .stage = category == Category::wait ? -1 : rank,
                   .microbatch = microbatch,
                   .peer = category == Category::wait ? 1 - rank : -1,
-                  .category = category});
+                  .category = category,
+                  .role = category == Category::wait ? MessageRole::sends : MessageRole::none});
   };
   add(0, "action", Category::forward, 0, 0, 1);
   add(0, "send", Category::wait, -1, 1, 3);

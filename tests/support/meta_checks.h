@@ -38,16 +38,16 @@ inline std::string in_words(const TraceEvent& event) {
     case TraceEvent::Kind::span:
       return fmt::format(
           "{} ({}) {}..{} step {} stage {} microbatch {} layer {} peer {} bytes {} sequence {} "
-          "group "
-          "{}/{} {}",
+          "group {}/{} {}, message {} {} {}",
           text(span.name), name_of(span.category), event.start, event.end, event.step, span.stage,
           span.microbatch, span.layer, span.peer, span.bytes, span.sequence, text(span.group),
-          span.group_size, text(span.algorithm));
+          span.group_size, text(span.algorithm), static_cast<int>(span.role), span.message,
+          static_cast<int>(span.payload));
     case TraceEvent::Kind::memory:
       return fmt::format("memory {} at {}", fmt::join(event.bytes, ","), event.start);
     default:
-      return fmt::format("kind {} flow {} at {}", static_cast<int>(event.kind), event.flow,
-                         event.start);
+      return fmt::format("kind {} {} at {}", static_cast<int>(event.kind),
+                         event.kind == TraceEvent::Kind::metadata ? *event.text : "", event.start);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "viz/read/timeline/analysis.h"
+#include "viz/read/timeline/older.h"
 #include "viz/read/timeline/pipeline_analysis.h"
 
 using namespace lockstep;
@@ -17,6 +18,7 @@ TimelineSpan add(Timeline& timeline, int rank, int tid, const char* name, Catego
   span.category = category;
   span.stage = stage;
   span.step = step;
+  infer_facts(span, name, timeline.lane(rank, tid));
   timeline.add(rank, tid, span);
   return span;
 }
@@ -153,6 +155,7 @@ TEST_CASE("what one rank did in a step: its time, its bytes and its memory") {
     span.category = Category::communication;
     span.step = step;
     span.bytes = bytes;
+    infer_facts(span, name, timeline.lane(rank, 1));
     timeline.add(rank, 1, span);
   };
   const auto sample = [&](int rank, Picoseconds at, std::int64_t activations) {

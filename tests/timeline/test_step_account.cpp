@@ -4,6 +4,7 @@
 #include <random>
 #include <string>
 
+#include "viz/read/timeline/older.h"
 #include "viz/read/timeline/step_account.h"
 
 using namespace lockstep;
@@ -125,6 +126,7 @@ TEST_CASE("between stages, a message on the lane counts only once the awaited on
                       .microbatch = microbatch,
                       .peer = peer};
     span.category = category;
+    infer_facts(span, name, timeline.lane(rank, lane));
     timeline.add(rank, lane, span);
   };
   const auto message = [&](std::uint64_t id, int from, Interval sent, Interval received,

@@ -51,13 +51,31 @@ TEST_CASE("a line of each kind matches the format") {
         R"({"ph":"X","name":"PP:2I11","cat":"backward_input","pid":3,"tid":0,"ts":0.000,)"
         R"("dur":0.000,"args":{"stage":2,"microbatch":11}},)"
         "\n");
-  CHECK(line_of({.kind = TraceEvent::Kind::flow_start, .lane = 1, .start = 5000, .flow = 42}) ==
-        R"({"ph":"s","name":"message","cat":"communication","id":42,"pid":3,"tid":1,"ts":0.005},)"
-        "\n");
   CHECK(
-      line_of({.kind = TraceEvent::Kind::flow_end, .lane = 1, .start = 5001, .flow = 42}) ==
-      R"({"ph":"f","bp":"e","name":"message","cat":"communication","id":42,"pid":3,"tid":1,"ts":0.005001},)"
+      line_of({.lane = 1,
+               .span = {.name = "recv",
+                        .category = Category::communication,
+                        .message = 42,
+                        .role = MessageRole::receives,
+                        .payload = Payload::gradients},
+               .start = 5000,
+               .end = 5001}) ==
+      R"({"ph":"X","name":"recv","cat":"communication","pid":3,"tid":1,"ts":0.005,"dur":0.000001,)"
+      R"("bind_id":42,"flow_in":true,"args":{"carries":"gradients"}},)"
       "\n");
+  CHECK(line_of({.span = {.name = "send",
+                          .category = Category::wait,
+                          .peer = 1,
+                          .message = 42,
+                          .role = MessageRole::sends,
+                          .payload = Payload::activations}}) ==
+        R"({"ph":"X","name":"send","cat":"wait","pid":3,"tid":0,"ts":0.000,"dur":0.000,)"
+        R"("args":{"sends":42,"peer":1}},)"
+        "\n");
+  CHECK(line_of({.span = {.name = "linear", .bytes = 64, .flops = 1024}}) ==
+        R"({"ph":"X","name":"linear","cat":"kernel","pid":3,"tid":0,"ts":0.000,"dur":0.000,)"
+        R"("args":{"bytes":64,"flops":1024}},)"
+        "\n");
   CHECK(line_of({.kind = TraceEvent::Kind::open,
                  .lane = 1,
                  .step = 2,

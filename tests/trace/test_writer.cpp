@@ -112,9 +112,16 @@ TEST_CASE("everything that threads record while the writer runs is in the files,
     for (std::thread& thread : running) thread.join();
     for (int rank = 0; rank < ranks; ++rank) {  // no other thread uses the lanes any more
       Recorder& recorder = *recorders[static_cast<std::size_t>(rank)];
-      recorder.flow_start(1, static_cast<std::uint64_t>(rank), 100);
-      Recorder& next = *recorders[static_cast<std::size_t>((rank + 1) % ranks)];
-      next.flow_end(2, static_cast<std::uint64_t>(rank), 250);
+      const int send = recorder.add_lane("send"), receive = recorder.add_lane("receive");
+      const Span message{.name = "all_reduce",
+                         .category = Category::communication,
+                         .message = static_cast<std::uint64_t>(rank + 1)};
+      Span sent = message, received = message;
+      sent.role = MessageRole::sends;
+      received.role = MessageRole::receives;
+      recorder.span(send, sent, 100, 200);
+      received.message = static_cast<std::uint64_t>((rank + ranks - 1) % ranks + 1);
+      recorder.span(receive, received, 150, 250);
     }
     writer.finish();
     writer.finish();  // the second call does nothing
@@ -129,11 +136,11 @@ TEST_CASE("everything that threads record while the writer runs is in the files,
     // One event per line, the `end` event last.
     CHECK(events.size() + 1 == static_cast<std::size_t>(std::ranges::count(text, '\n')));
     CHECK(events.back()["name"] == "end");
-    CHECK(events.back()["args"]["spans"] == threads * count);
+    CHECK(events.back()["args"]["spans"] == threads * count + 2);
     // Each thread's spans, in the order in which the thread recorded them.
     std::map<int, int> next;
     for (const nlohmann::json& event : events)
-      if (event["ph"] == "X") {
+      if (event["ph"] == "X" && event["name"] != "all_reduce") {
         CHECK(event["args"].value("seq", -1) == next[event["tid"]]++);
         CHECK(event["args"].value("step", -1) == rank * 10);
       }
@@ -157,22 +164,24 @@ TEST_CASE("everything that threads record while the writer runs is in the files,
   REQUIRE(timeline.messages().size() == ranks);
   for (const TimelineMessage& message : timeline.messages()) {
     CHECK(message.to_rank == (message.from_rank + 1) % ranks);
-    CHECK(message.from_lane == 1);
-    CHECK(message.to_lane == 2);
+    CHECK(message.from_lane == 4);
+    CHECK(message.to_lane == 5);
     CHECK(message.sent == 100);
+    CHECK(message.left == 200);
+    CHECK(message.arriving == 150);
     CHECK(message.received == 250);
   }
   for (int rank = 0; rank < ranks; ++rank) {
     const RankTimeline& found = *timeline.find_rank(rank);
     CHECK(found.name == "rank " + std::to_string(rank));
-    CHECK(found.spans == threads * count);
+    CHECK(found.spans == threads * count + 2);
     CHECK(found.spans_written == found.spans);
     REQUIRE(found.memory.size() == 1);
     CHECK(found.memory[0].at == 77);
     CHECK(found.memory[0].bytes[4] == rank);
     REQUIRE(found.losses.size() == 1);
     CHECK(found.losses[0].loss == 2.5 + rank);
-    REQUIRE(found.lanes.size() == threads + 1);
+    REQUIRE(found.lanes.size() == threads + 3);
     CHECK(found.lanes[0]->name() == "compute");
     for (int i = 0; i < threads; ++i) {
       const Lane& lane = *found.lanes[static_cast<std::size_t>(i) + 1];
@@ -296,7 +305,7 @@ TEST_CASE("the hello reports its values, whatever characters they contain") {
   CHECK(std::ranges::count(line, '\n') == 1);
   const auto event = nlohmann::json::parse(line.substr(0, line.size() - 2));
   CHECK(event["pid"] == 2);
-  CHECK(event["args"]["format"] == 1);
+  CHECK(event["args"]["format"] == trace_format);
   CHECK(event["args"]["run"] == hello.run);
   CHECK(event["args"]["cluster"] == hello.cluster);
   CHECK(event["args"]["cluster_description"]["nodes"] == 2);

@@ -102,7 +102,7 @@ class Headless {
       const Lane* lane = rank->compute();
       if (!lane || lane->rows(Band::action).empty()) continue;
       for (const TimelineSpan& span : lane->rows(Band::action).front()) {
-        if (!is_pipeline_action(timeline, span)) continue;
+        if (!span.is_action()) continue;
         model.chain = {rank->rank, span.step, span.start,
                        data_chain(timeline, span.step, rank->rank, span.start)};
         return;

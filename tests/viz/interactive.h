@@ -93,7 +93,7 @@ class Interactive : public Headless {
     return -1;
   }
   /// Returns the first pipeline action of a kind.
-  const TimelineSpan& action(int rank, int step, Category category, int microbatch) const {
+  TimelineSpan action(int rank, int step, Category category, int microbatch) const {
     for (const TimelineSpan& span :
          model.timeline.find_rank(rank)->compute()->rows(Band::action).front())
       if (span.step == step && span.category == category && span.microbatch == microbatch)

@@ -10,6 +10,7 @@
 #include "tests/viz/sample_run.h"
 #include "viz/data/window/comparison.h"
 #include "viz/data/window/comparison_words.h"
+#include "viz/read/timeline/older.h"
 #include "viz/read/timeline/pipeline_analysis.h"
 #include "viz/read/timeline/reader.h"
 
@@ -28,6 +29,7 @@ void span(Timeline& timeline, int rank, int tid, Category category, Picoseconds 
   span.category = category;
   span.stage = stage;
   span.microbatch = microbatch;
+  infer_facts(span, name, timeline.lane(rank, tid));
   timeline.add(rank, tid, span);
 }
 

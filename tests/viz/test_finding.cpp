@@ -3,6 +3,7 @@
 
 #include "tests/viz/sample_run.h"
 #include "viz/data/selection/finding.h"
+#include "viz/read/timeline/older.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
@@ -110,14 +111,15 @@ TEST_CASE(
     TimelineSpan span{.start = 0, .end = ms, .bytes = 8, .name = timeline.intern(name)};
     span.category = Category::communication;
     span.peer = peer;
+    infer_facts(span, name, timeline.lane(rank, tid));
     timeline.add(rank, tid, span);
   };
   for (const int rank : {0, 1}) {
     message(rank, 1, "all_reduce", 1 - rank);
     message(rank, 2, "all_reduce", 1 - rank);
     message(rank, 3, "all_reduce", 1 - rank);  // another tool's: no arrows of messages
-    timeline.flow_start(static_cast<std::uint64_t>(rank), rank, 1, 0);
-    timeline.flow_end(static_cast<std::uint64_t>(rank), 1 - rank, 2, ms);
+    timeline.flow_start(static_cast<std::uint64_t>(rank + 1), rank, 1, 0);
+    timeline.flow_end(static_cast<std::uint64_t>(rank + 1), 1 - rank, 2, ms);
   }
   message(0, 4, "send", 1);
   message(0, 5, "recv", 1);
@@ -135,6 +137,7 @@ TEST_CASE(
 
   // With blocking sends, a rank waits for its own messages, too.
   TimelineSpan wait{.start = 0, .end = ms, .name = timeline.intern("send")};
+  wait.role = MessageRole::sends;
   wait.category = Category::wait;
   wait.peer = 1;
   timeline.add(0, 0, wait);

@@ -28,7 +28,7 @@ TEST_CASE("a run that is as predicted lies on its ghost") {
   for (std::size_t rank = 0; rank < 4; ++rank) {
     CHECK(ghost->ranks[rank].size() == 16);
     for (const TimelineSpan& span : timeline.ranks()[rank]->compute()->rows(Band::action).front()) {
-      if (span.step != 1 || !is_pipeline_action(timeline, span)) continue;
+      if (span.step != 1 || !span.is_action()) continue;
       const GhostAction* predicted = ghost->find(rank, span);
       REQUIRE(predicted);
       CHECK(predicted->time == Interval{span.start, span.end});

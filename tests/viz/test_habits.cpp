@@ -153,7 +153,7 @@ TEST_CASE("dragging selects a range, whose names sort and lead to their spans") 
     viewer.click((link.left + link.right) / 2, middle_y(link));
     REQUIRE(viewer.model.selected.kind == Finding::Kind::span);
     const SpanKind wanted = below ? kind : before;
-    CHECK(kind_of_span(viewer.model.timeline, viewer.model.selected.span) == wanted);
+    CHECK(kind_of_span(viewer.model.selected.span) == wanted);
     CHECK(viewer.model.selected.span.duration() == longest_of(wanted));
     CHECK(overlaps(viewer.model.selected.span, range));
     CHECK(viewer.model.view.chosen_kind == wanted);

@@ -1,9 +1,16 @@
 // The parts of waits in traces that PyTorch wrote.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "viz/data/feed/trace_input.h"
+#include "viz/data/layout/series.h"
+#include "viz/data/step/summary.h"
+#include "viz/data/step/words.h"
+#include "viz/read/explain/slow.h"
 #include "viz/read/timeline/step_account.h"
 #include "viz/read/timeline/visit_band.h"
 
@@ -19,12 +26,12 @@ void read_torch(const std::string& name, Timeline& timeline) {
   read_inputs(input_files(golden_torch_traces / name), MemoryLimit{}, timeline);
 }
 
-/// Returns the wait on a rank's compute lane that contains a time, or null.
-const TimelineSpan* wait_around(const RankTimeline& rank, const Interval& time) {
-  const TimelineSpan* found = nullptr;
+/// Returns the wait on a rank's compute lane that contains a time, or nothing.
+std::optional<TimelineSpan> wait_around(const RankTimeline& rank, const Interval& time) {
+  std::optional<TimelineSpan> found;
   visit_band(*rank.compute(), Band::action, time, [&](const TimelineSpan& span) {
     if (span.category == Category::wait && span.start <= time.start && span.end >= time.end)
-      found = &span;
+      found = span;
   });
   return found;
 }
@@ -84,7 +91,7 @@ TEST_CASE("PyTorch: no wait counts as latency or transfer before its message is 
         for (const StepPiece& piece : rank.pieces) {
           if (piece.part != StepPart::latency && piece.part != StepPart::transfer) continue;
           const RankTimeline& of = *timeline.find_rank(rank.rank);
-          const TimelineSpan* wait = wait_around(of, piece.time);
+          const auto wait = wait_around(of, piece.time);
           REQUIRE(wait);
           CAPTURE(rank.rank);
           CAPTURE(piece.time.start);
@@ -100,4 +107,47 @@ TEST_CASE("PyTorch: no wait counts as latency or transfer before its message is 
     }
   }
   CHECK(waits > 100);
+}
+
+TEST_CASE("the window, the summary and its JSON name the same ranks, with the same times") {
+  for (const auto& folder : std::filesystem::directory_iterator{golden_torch_traces}) {
+    if (!folder.is_directory()) continue;
+    CAPTURE(folder.path().filename().string());
+    Timeline timeline;
+    read_torch(folder.path().filename().string(), timeline);
+    const Summary summary = summarise(timeline);
+    const auto json = nlohmann::json::parse(summary_json(summary));
+    BubbleSeries window;
+    window.update(timeline, std::chrono::hours{1});
+    std::map<int, Picoseconds> waited;
+    for (std::size_t i = 0; i < window.count(); ++i) {
+      const BubbleSeries::Point* point = window.find(timeline, i);
+      REQUIRE(point);
+      const auto in_step = waited_for(timeline, point->step);
+      for (const auto& [rank, time] : in_step) waited[rank] += time;
+      // The card of the window shows the longest of these.
+      REQUIRE(point->awaited.has_value() == !in_step.empty());
+      if (point->awaited) CHECK(in_step.at(point->awaited->rank) == point->awaited->time);
+    }
+    std::map<int, Picoseconds> summed;
+    for (const RankSummary& rank : summary.ranks)
+      for (const auto& [peer, time] : rank.waits)
+        if (peer != rank.rank) summed[peer] += time;
+    CHECK(waited == summed);
+    REQUIRE(summary.awaited);
+    CHECK(waited.at(summary.awaited->rank) == summary.awaited->time);
+    CHECK(summary_text(summary).find(awaited_words(*summary.awaited)) != std::string::npos);
+    CHECK(json["waited_longest_for"]["rank"] == summary.awaited->rank);
+    CHECK(json["waited_longest_for"]["seconds"] == seconds(summary.awaited->time));
+    const auto& straggler = window.find(timeline, window.count() - 1)->straggler;
+    REQUIRE(straggler.has_value() == summary.straggler.has_value());
+    CHECK(json.contains("straggler") == straggler.has_value());
+    if (!straggler) continue;
+    CHECK(straggler->rank == summary.straggler->rank);
+    CHECK(json["straggler"]["rank"] == straggler->rank);
+    CHECK(json["straggler"]["cost"] == seconds(straggler->cost()));
+    CHECK(summary_text(summary).find(fmt::format("ank {} computes for {}", straggler->rank,
+                                                 duration_words(straggler->compute))) !=
+          std::string::npos);
+  }
 }

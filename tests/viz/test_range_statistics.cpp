@@ -4,6 +4,7 @@
 #include "tests/viz/worked_step.h"
 #include "viz/data/selection/range_statistics.h"
 #include "viz/data/step/mean_step.h"
+#include "viz/read/timeline/older.h"
 #include "viz/read/timeline/reader.h"
 
 using namespace lockstep;
@@ -18,6 +19,7 @@ struct WorkedRange {
     TimelineSpan span{.start = start * us, .end = end * us, .bytes = bytes, .step = 0};
     span.name = timeline.intern(name);
     span.category = category;
+    infer_facts(span, name, timeline.lane(rank, tid));
     timeline.add(rank, tid, span);
   }
   /// Rank 0 computes from 0 to 10 and from 14 to 20, waits from 10 to 13, and within its forward

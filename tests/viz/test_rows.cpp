@@ -304,13 +304,14 @@ TEST_CASE("moved rows keep their new order") {
   CHECK(order() == std::vector{6, 1, 2, 3, 4, 5, 7, 0});
 }
 
-TEST_CASE("the straggler is the rank that computes longest relative to its peers") {
+TEST_CASE("the straggler is the rank whose computing costs most") {
   const auto account = [](std::vector<Picoseconds> compute) {
     StepAccount all;
     for (std::size_t i = 0; i < compute.size(); ++i) {
       RankAccount& rank = all.ranks.emplace_back();
       rank.rank = static_cast<int>(10 + i);
       rank.sums.compute = compute[i];
+      all.length = std::max(all.length, compute[i]);
     }
     return all;
   };
@@ -328,6 +329,11 @@ TEST_CASE("the straggler is the rank that computes longest relative to its peers
   REQUIRE(stage);
   CHECK(stage->stage == 2);
   CHECK(straggler_name(*stage) == "slow stage: rank 12");
+  CHECK(stage->cost() == 50);
+  // A large ratio that costs little names nobody, and of two equally slow ranks, neither costs.
+  CHECK(straggler_of(account({1, 1, 3, 300, 310, 300}), stages)->rank == 14);
+  CHECK_FALSE(straggler_of(account({1, 1, 3, 300, 300, 300}), stages));
+  CHECK_FALSE(straggler_of(account({100, 200, 200, 300, 300, 300}), stages));
   CHECK_FALSE(straggler_of(account({}), {}));
   CHECK_FALSE(straggler_of(account({100}), {{0}}));
 }

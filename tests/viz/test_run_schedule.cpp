@@ -43,6 +43,9 @@ TEST_CASE("a run is named after the schedule whose actions it has in the same or
       Timeline timeline;
       run(schedule, timeline);
       name_schedule(timeline);
+      CAPTURE(known.name);
+      CAPTURE(size.ranks);
+      CAPTURE(size.microbatches);
       REQUIRE(timeline.predictions().size() == 1);
       const Prediction& named = timeline.prediction(3);
       CHECK(named.stages == size.stages());

@@ -11,6 +11,7 @@
 #include "viz/data/step/stall_picture.h"
 #include "viz/read/flight_recorder/trace_job.h"
 #include "viz/read/flight_recorder/words.h"
+#include "viz/read/timeline/older.h"
 
 using namespace lockstep;
 using namespace lockstep::viz;
@@ -39,6 +40,7 @@ struct StalledRun {
     made.peer = peer;
     made.sequence = sequence;
     made.group_size = *group == '\0' ? -1 : 2;
+    infer_facts(made, name, timeline.lane(0, 0));
     return made;
   }
   void open(int rank, int start, const char* name, const char* group, int peer, int sequence) {
@@ -53,6 +55,8 @@ struct StalledRun {
       timeline.add(first, 1, span(0, "all_reduce", "tp", first + 1, 1));
       timeline.add(first + 1, 1, span(0, "all_reduce", "tp", first, 1));
     }
+    for (int rank = 0; rank < 4; ++rank)
+      timeline.add_group(rank, timeline.intern("tp"), {rank / 2 * 2, rank / 2 * 2 + 1});
     open(0, 5, "recv", "", 2, -1);
     open(1, 5, "recv", "", 3, -1);
     open(2, 5, "all_reduce", "tp", -1, 2);

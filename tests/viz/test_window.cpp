@@ -269,7 +269,7 @@ TEST_CASE("the picture of a comparison has every action of both steps at its pla
     const int step = runs.metrics(side).step;
     for (const auto& rank : timeline.ranks()) {
       for (const TimelineSpan& span : rank->compute()->rows(Band::action).front()) {
-        if (span.step != step || !is_pipeline_action(timeline, span)) continue;
+        if (span.step != step || !span.is_action()) continue;
         const double middle =
             static_cast<double>(span.start) + 0.2 * static_cast<double>(span.end - span.start);
         const auto x = static_cast<int>(left + (middle - window.begin) / window.width() * width);

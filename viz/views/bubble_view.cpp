@@ -120,6 +120,7 @@ void BubbleView::draw(const Painter& painter, const Rect& rect, Model& model) co
     say(in_upper_case(straggler_words(*point.straggler)) + ".");
     rest.top = draw_cost(painter, rest, point, model, bottom);
   }
+  if (point.awaited) say(awaited_words(*point.awaited));
   if (model.advice.step == point.step && !model.advice.sentences.empty())
     say(model.advice.sentences.front());
   for (const std::string& sentence : step_sentences(point)) say(sentence);

@@ -30,11 +30,14 @@ std::string mesh_words(const RunInfo& run) {
   return words;
 }
 
-/// Names the straggler of the described step: "straggler: rank 13 (1.50×)"; "" if there is none.
+/// Names the straggler of the described step: "straggler: rank 13 (1.07 ms)" or, without one, the
+/// rank that the others waited for longest: "waited for: rank 7 (31.2 ms)".
 std::string words_of_straggler(const Model& model) {
-  const Straggler* slow = model.straggler();
-  return slow ? fmt::format("{} ({}×)", straggler_name(*slow), ratio_words(slow->ratio()))
-              : std::string{};
+  if (const Straggler* slow = model.straggler())
+    return fmt::format("{} ({})", straggler_name(*slow), duration_words(slow->cost()));
+  if (!model.described || !model.described->awaited) return {};
+  return fmt::format("waited for: rank {} ({})", model.described->awaited->rank,
+                     duration_words(model.described->awaited->time));
 }
 
 }  // namespace
@@ -189,10 +192,16 @@ float StatusView::draw_straggler(const Painter& painter, const Rect& rect, Model
   const float left = right - painter.text_width(words, small);
   const float top = rect.top + (painter.px(line_height) - size_of(small)) / 2;
   text_with_links(painter, left, top, words, palette.trouble, small, model.view.wanted_rank);
-  std::vector<std::string> lines{straggler_words(*model.straggler())};
-  const StepQuestion question{model.described->step, {change_to_peers_pace(*model.straggler())}};
-  if (const StepAnswer* answer = model.retiming.answer_to(question); answer && answer->recorded > 0)
-    lines.push_back(cost_words(*model.straggler(), answer->recorded, answer->changed));
+  std::vector<std::string> lines;
+  if (const Straggler* slow = model.straggler()) {
+    lines.push_back(straggler_words(*slow));
+    const StepQuestion question{model.described->step, {change_to_peers_pace(*slow)}};
+    if (const StepAnswer* answer = model.retiming.answer_to(question);
+        answer && answer->recorded > 0)
+      lines.push_back(cost_words(*slow, answer->recorded, answer->changed));
+  } else {
+    lines.push_back(awaited_words(*model.described->awaited));
+  }
   lines.emplace_back("click: go to its row");
   tip(painter, {left, rect.top, right, rect.bottom}, lines);
   return left;

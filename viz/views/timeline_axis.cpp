@@ -28,10 +28,8 @@ void TimelineView::fold_overview(const Timeline& timeline, const TimeWindow& who
   for (std::size_t i = 0; i < ranks; ++i) {
     const Lane* compute = timeline.ranks()[i]->compute();
     if (!compute || compute->rows(Band::action).empty()) continue;
-    std::vector<SpanBox>& boxes = overview_.boxes[i];
-    fold(compute->rows(Band::action).front(), whole, static_cast<double>(width), boxes);
-    // Span pointers become invalid when spans are added; the overview needs only the colours.
-    for (SpanBox& box : boxes) box.span = nullptr;
+    fold(compute->rows(Band::action).front(), whole, static_cast<double>(width),
+         overview_.boxes[i]);
   }
   overview_.window = whole;
   overview_.spans = timeline.span_count();

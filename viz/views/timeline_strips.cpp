@@ -308,7 +308,7 @@ void TimelineView::draw_boxes(const Painter& painter, const Frame& frame, const 
 void TimelineView::draw_box(const Painter& painter, const Model& model, int rank,
                             const SpanBox& box, const Rect& rect, float opacity) const {
   const ImU32 colour = colour_of(box.category);
-  const TimelineSpan* span = box.span;
+  const std::optional<TimelineSpan>& span = box.span;
   const Finding& hovered = model.hovered;
   const bool odd = span && span->microbatch >= 0 && span->microbatch % 2 == 1;
   ImU32 fill = odd ? mixed(colour, IM_COL32_WHITE, 0.14f) : colour;

@@ -133,7 +133,7 @@ void TimelineView::select(const Finding& finding, Model& model) const {
   model.selected.around = 0;  // because the zoom may change after the click
   const TimelineSpan& span = finding.span;
   const bool action = finding.kind == Finding::Kind::span && !finding.open &&
-                      finding.lane->is_compute() && is_pipeline_action(model.timeline, span);
+                      finding.lane->is_compute() && span.is_action();
   model.chain = {};
   if (!action) return;
   const StepWindow* step = model.timeline.find_step(span.step);

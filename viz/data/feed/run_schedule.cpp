@@ -5,85 +5,61 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "lessons/schedules/registry.h"
 #include "viz/data/step/lab.h"
 #include "viz/read/timeline/analysis.h"
-#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {
 
-/// Stage, kind and microbatch.
-using Executed = std::tuple<int, Category, int>;
-
-/// Returns a rank's actions in a step, in order.
-std::vector<Executed> executed(const Timeline& timeline, const RankTimeline& rank,
-                               const StepWindow& step) {
-  std::vector<TimelineSpan> spans;
-  if (const Lane* compute = rank.compute())
-    visit_band(*compute, Band::action, {step.start, step.end}, [&](const TimelineSpan& span) {
-      if (span.step == step.step && span.stage >= 0 && is_pipeline_action(timeline, span))
-        spans.push_back(span);
-    });
-  std::ranges::stable_sort(spans, {}, &TimelineSpan::start);
-  std::vector<Executed> all;
-  for (const TimelineSpan& span : spans)
-    all.emplace_back(span.stage, span.category, span.microbatch);
-  return all;
-}
-
-/// Returns whether a schedule has exactly these actions; `ranks` has the actions by the ranks'
-/// lowest stages.
-bool has_actions(const Schedule& schedule, const std::vector<std::vector<Executed>>& ranks) {
-  if (schedule.actions.size() != ranks.size()) return false;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::vector<Action>& actions = schedule.actions[rank];
-    if (!std::ranges::equal(actions, ranks[rank], [](const Action& a, const Executed& b) {
-          return Executed{a.stage, category(a.op), a.microbatch} == b;
-        }))
-      return false;
-  }
-  return true;
+/// Returns whether two schedules have the same actions in the same order; a trace does not show
+/// which of them are joined.
+bool has_actions(Schedule known, const Schedule& observed) {
+  for (auto& rank : known.actions)
+    for (Action& action : rank) action.with_next = false;
+  return known.actions == observed.actions;
 }
 
 }  // namespace
 
 void name_schedule(Timeline& timeline) {
   if (timeline.steps().empty()) return;
-  const StepWindow& step = timeline.steps().front();
+  const int step = timeline.steps().front().step;
   // Replicas run the same stages, so checking one of them suffices.
-  std::map<int, std::vector<Executed>> by_first_stage;
+  std::map<int, int> rank_by_first_stage;
+  for (const auto& rank : timeline.ranks())
+    if (const std::set<int> stages = stages_of(timeline, *rank, step); !stages.empty())
+      rank_by_first_stage.try_emplace(*stages.begin(), rank->rank);
+  if (rank_by_first_stage.size() < 2) return;
+  std::vector<int> replica;
+  for (const auto& [stage, rank] : rank_by_first_stage) replica.push_back(rank);
+  ExecutedStep executed = executed_step(timeline, step, replica);
   std::set<int> stages, microbatches;
-  for (const auto& rank : timeline.ranks()) {
-    std::vector<Executed> actions = executed(timeline, *rank, step);
-    if (actions.empty()) continue;
-    for (const auto& [stage, kind, microbatch] : actions) {
-      stages.insert(stage);
-      microbatches.insert(microbatch);
+  for (const auto& rank : executed.actions)
+    for (const TimelineSpan& action : rank) {
+      stages.insert(action.stage);
+      microbatches.insert(action.microbatch);
     }
-    by_first_stage.try_emplace(std::get<0>(*std::ranges::min_element(actions)), std::move(actions));
-  }
-  const auto ranks = static_cast<int>(by_first_stage.size());
+  const int ranks = executed.schedule.ranks;
   const auto count = static_cast<int>(stages.size());
-  if (ranks < 2 || count % ranks != 0 ||
-      count * static_cast<int>(microbatches.size()) > most_lab_actions)
+  if (count % ranks != 0 || count * static_cast<int>(microbatches.size()) > most_lab_actions)
     return;
-  std::vector<std::vector<Executed>> actions;
-  for (auto& [first, all] : by_first_stage) actions.push_back(std::move(all));
+  // The schedule's ranks are in the order of their first stages.
+  std::ranges::sort(executed.schedule.actions, {}, [](const std::vector<Action>& actions) {
+    return std::ranges::min(actions, {}, &Action::stage).stage;
+  });
   const PipelineSize size{ranks, count / ranks, static_cast<int>(microbatches.size())};
   std::vector<std::string>& notes = timeline.run().notes;
   for (const KnownSchedule& known : known_schedules()) {
     if (known.searched || !refusal(known, size).empty()) continue;
-    if (!has_actions(known.generate(size), actions)) continue;
+    if (!has_actions(known.generate(size), executed.schedule)) continue;
     notes.push_back(
         fmt::format("The order of the actions is that of {} with {} stages and {} "
                     "microbatches.",
                     known.name, size.stages(), size.microbatches));
-    timeline.predict({.first_step = step.step,
+    timeline.predict({.first_step = step,
                       .formula = known.formula(size),
                       .schedule = std::string{known.name},
                       .stages = size.stages(),

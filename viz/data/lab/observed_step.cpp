@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <map>
 #include <tuple>
 
 #include "core/base/error.h"
 #include "viz/data/step/words.h"
-#include "viz/read/timeline/analysis.h"
+#include "viz/read/timeline/step_graph.h"
 
 namespace lockstep::viz {
 namespace {
@@ -29,60 +28,19 @@ std::string words_of(const TimedMessage& message) {
                      message.stage, message.from_rank, message.to_rank);
 }
 
-/// Calls visit(lane, span) for each span of the rank's step.
-template <class Visit>
-void visit_step(const RankTimeline& rank, int step, Visit visit) {
-  for (const auto& lane : rank.lanes)
-    for (const SpanRow& row : lane->rows(Band::action))
-      for (const TimelineSpan& span : row)
-        if (span.step == step) visit(*lane, span);
-}
-
-/// Returns the rank's actions of the step, in order of time.
-std::vector<TimelineSpan> actions_of(const Timeline& timeline, const RankTimeline& rank, int step) {
-  std::vector<TimelineSpan> spans;
-  visit_step(rank, step, [&](const Lane& lane, const TimelineSpan& span) {
-    if (lane.is_compute() && is_pipeline_action(timeline, span)) spans.push_back(span);
-  });
-  std::ranges::stable_sort(spans, {}, [](const TimelineSpan& span) {
-    return std::pair{span.start, span.end};
-  });
-  return spans;
-}
-
-/// Adds the rank's sends and receives of the step.
-void find_messages(const RankTimeline& rank, int step, Picoseconds origin,
-                   std::map<MessageKey, TimedMessage>& found) {
-  visit_step(rank, step, [&](const Lane& lane, const TimelineSpan& span) {
-    if (lane.is_compute() || span.category != Category::communication || span.stage < 0) return;
-    const bool forward = lane.name().find("activations") != std::string::npos;
-    const bool sends = rank.sending_lanes.contains(lane.tid());
-    // A send names the stage that produces the message, a receive the one that uses it.
-    const int stage = sends ? span.stage : span.stage + (forward ? -1 : 1);
-    const int from = sends ? rank.rank : span.peer, to = sends ? span.peer : rank.rank;
-    TimedMessage& message = found[{from, to, stage, span.microbatch, forward}];
-    if (sends) {
-      message.start = span.start - origin;
-      message.sent = span.end - origin;
-    } else {
-      message.arrived = span.end - origin;
-    }
-  });
-}
-
 }  // namespace
 
 ObservedStep observed_step(const Timeline& timeline, int step, const Schedule& schedule,
                            const Simulation& simulation) {
   ObservedStep observed;
-  Picoseconds origin = std::numeric_limits<Picoseconds>::max();
+  const StepGraph graph{timeline, step};
   std::vector<std::vector<TimelineSpan>> spans;
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     const RankTimeline* row = timeline.find_rank(rank);
     if (!row) throw RunError(fmt::format("the trace has no rank {}", rank));
     spans.push_back(actions_of(timeline, *row, step));
-    if (!spans.back().empty()) origin = std::min(origin, spans.back().front().start);
   }
+  const Picoseconds origin = graph.empty() ? 0 : graph.window().start;
   for (std::size_t rank = 0; rank < spans.size(); ++rank) {
     const std::vector<Action>& row = schedule.actions[rank];
     std::vector<TimedAction>& timed = observed.actions.emplace_back();
@@ -100,7 +58,12 @@ ObservedStep observed_step(const Timeline& timeline, int step, const Schedule& s
                                  spans[rank].size(), row.size()));
   }
   std::map<MessageKey, TimedMessage> found;
-  for (const auto& rank : timeline.ranks()) find_messages(*rank, step, origin, found);
+  for (const auto& [id, message] : graph.messages())
+    if (message.sent && message.received)
+      found[{message.from, message.to, message.sent->stage, message.sent->microbatch,
+             message.forward()}] = {.start = message.sent->start - origin,
+                                    .sent = message.sent->end - origin,
+                                    .arrived = message.received->end - origin};
   for (TimedMessage message : simulation.messages) {
     const auto seen = found.find(key_of(message));
     if (seen == found.end()) throw RunError(fmt::format("the trace lacks {}", words_of(message)));

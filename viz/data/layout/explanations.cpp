@@ -40,22 +40,19 @@ void copy_kernels(const Lane& lane, int rank, const Interval& window, Timeline& 
     }
 }
 
-/// Copies the messages that are in flight during a window. Returns when the last one arrives.
-Picoseconds copy_messages(const Timeline& timeline, const Interval& window, Timeline& copy) {
-  Picoseconds last = window.end;
+/// Returns the time from the first to the last of a window's messages that are in flight then.
+Interval with_messages(const Timeline& timeline, Interval window) {
+  Interval whole = window;
   const auto& messages = timeline.messages();
   auto at =
       std::partition_point(messages.begin(), messages.end(), [&](const TimelineMessage& message) {
         return message.sent < window.start - timeline.longest_message();
       });
-  std::uint64_t id = 0;  // in the order of the original, which the analysis may depend on
   for (; at != messages.end() && at->sent < window.end; ++at) {
     if (at->received <= window.start) continue;
-    copy.flow_start(++id, at->from_rank, at->from_lane, at->sent);
-    copy.flow_end(id, at->to_rank, at->to_lane, at->received);
-    last = std::max(last, at->received);
+    whole = {std::min(whole.start, at->sent), std::max(whole.end, at->received)};
   }
-  return last;
+  return whole;
 }
 
 }  // namespace
@@ -94,14 +91,13 @@ Timeline copy_of_step(const Timeline& timeline, const StepWindow& step) {
   for (NameId id = copy.name_count(); id < timeline.name_count(); ++id)
     copy.intern(timeline.name(id));
   const Interval window{step.start, step.end};
-  const Interval until_received{step.start, copy_messages(timeline, window, copy)};
+  const Interval around = with_messages(timeline, window);
   for (const auto& rank : timeline.ranks()) {
-    copy.rank(rank->rank).sending_lanes = rank->sending_lanes;
     for (const auto& lane : rank->lanes) {
       copy.lane(rank->rank, lane->tid());
       const auto add = [&](const TimelineSpan& span) { copy.add(rank->rank, lane->tid(), span); };
       visit_band(*lane, Band::step, window, add);
-      visit_band(*lane, Band::action, lane->is_compute() ? window : until_received, add);
+      visit_band(*lane, Band::action, lane->is_compute() ? window : around, add);
       copy_kernels(*lane, rank->rank, window, copy);
     }
   }

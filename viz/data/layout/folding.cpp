@@ -18,8 +18,8 @@ constexpr double same_work = 1.0 / 32, same_waits = 1.0 / 8;
 struct Part {
   std::array<double, category_count> by_category{};
   double sum = 0;
-  int count = 0;                       ///< spans that begin here
-  const TimelineSpan* span = nullptr;  ///< the wide span that covers most of the column
+  int count = 0;                     ///< spans that begin here
+  std::optional<TimelineSpan> span;  ///< the wide span that covers most of the column
   double of_span = 0;
 
   void add(Category category, double cover) {
@@ -46,7 +46,7 @@ class Folder {
   void add_whole(double left, double right, const TimelineSpan& span) {
     flush();
     boxes_.push_back(
-        {.left = left, .right = right, .span = &span, .category = span.category, .whole = true});
+        {.left = left, .right = right, .span = span, .category = span.category, .whole = true});
   }
   void flush() {
     const double width = std::min(pixels_ - column_, 1.0);  // the last column may be narrower
@@ -146,45 +146,46 @@ void fold(const SpanRow& row, const TimeWindow& window, double pixels,
       folder.part(column, category).add(category, static_cast<double>(time) * scale);
     }
     // The category of each span is not known here, so all count with the category of the first.
-    const Category kind = row[first * SpanRow::block_size].category;
+    const Category kind = row.category(first * SpanRow::block_size);
     folder.part(column, kind).count += static_cast<int>(count * SpanRow::block_size);
     return count;
   };
-  for (auto span = first_ending_after(row, window.begin); span != row.end();) {
-    if (static_cast<double>(span->start) >= window.end) break;
-    const double x0 = x(span->start), x1 = x(span->end);
-    const auto index = static_cast<std::size_t>(span - row.begin());
-    if (x0 >= 0 && x1 - x0 < fold_below && index % SpanRow::block_size == 0 &&
-        index / SpanRow::block_size < blocks.size()) {
-      if (const auto added = add_blocks(index / SpanRow::block_size, std::floor(x0)); added > 0) {
-        span += added * SpanRow::block_size;
+  auto i = static_cast<std::size_t>(first_ending_after(row, window.begin) - row.begin());
+  while (i < row.size()) {
+    if (static_cast<double>(row.start(i)) >= window.end) break;
+    const double x0 = x(row.start(i)), x1 = x(row.end(i));
+    if (x0 >= 0 && x1 - x0 < fold_below && i % SpanRow::block_size == 0 &&
+        i / SpanRow::block_size < blocks.size()) {
+      if (const auto added = add_blocks(i / SpanRow::block_size, std::floor(x0)); added > 0) {
+        i += added * SpanRow::block_size;
         continue;
       }
     }
+    const Category category = row.category(i);
     const double left = std::max(x0, 0.0), right = std::min(x1, pixels);
     const bool wide = x1 - x0 >= fold_below;
     if (left >= right) {  // a span without length counts, but covers nothing
-      if (left < pixels) ++folder.part(std::floor(left), span->category).count;
+      if (left < pixels) ++folder.part(std::floor(left), category).count;
     }
     for (double at = left; at < right;) {
       const double column = std::floor(at);
       if (wide && at == column && column + 1 <= right) {
         const double until = right == pixels ? right : std::floor(right);
-        folder.add_whole(at, until, *span);
+        folder.add_whole(at, until, row[i]);
         at = until;
         continue;
       }
       const double until = std::min(right, column + 1);
-      Part& part = folder.part(column, span->category);
-      part.add(span->category, until - at);
+      Part& part = folder.part(column, category);
+      part.add(category, until - at);
       if (!wide && at == left) ++part.count;
       if (wide && until - at > part.of_span) {
         part.of_span = until - at;
-        part.span = &*span;
+        part.span = row[i];
       }
       at = until;
     }
-    ++span;
+    ++i;
   }
   folder.flush();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "viz/data/layout/viewport.h"
@@ -15,9 +16,9 @@ struct SpanBox {
   double right = 0;
   double cover = 1;    ///< fraction of the box that its spans cover
   double opacity = 1;  ///< the same, or, for waits, the fraction of the time in which nothing works
-  /// For a partial column at the end of a wide span: the span that covers most of it. Null for a
-  /// fold of small spans. Valid until the timeline changes.
-  const TimelineSpan* span = nullptr;
+  /// The span that the box shows or, for a partial column at the end of a wide span, the span that
+  /// covers most of it. Empty for a fold of small spans.
+  std::optional<TimelineSpan> span{};
   Category category = Category::kernel;  ///< for a fold: the category that covers most of it
   int count = 1;                         ///< number of spans in it
   bool whole = false;                    ///< whether it shows a span's whole pixel columns

@@ -9,21 +9,9 @@
 #include "viz/data/layout/explanations.h"
 #include "viz/data/step/lab.h"
 #include "viz/data/step/words.h"
-#include "viz/read/timeline/visit_band.h"
 
 namespace lockstep::viz {
 namespace {
-
-/// Returns the stages whose actions a rank ran in a step.
-std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank,
-                        const StepWindow& step) {
-  std::set<int> stages;
-  if (!rank.compute()) return stages;
-  visit_band(*rank.compute(), Band::action, {step.start, step.end}, [&](const TimelineSpan& span) {
-    if (span.step == step.step && is_pipeline_action(timeline, span)) stages.insert(span.stage);
-  });
-  return stages;
-}
 
 /// "1.00 ms later", "2.00 ms earlier".
 std::string difference_words(Picoseconds difference, const Scale& scale, const char* more,
@@ -60,7 +48,7 @@ std::optional<Ghost> ghost_of(const Timeline& timeline, int step) {
   }
   Ghost ghost{.window = {begin, begin + answered.simulation.makespan}};
   for (const auto& rank : timeline.ranks()) {
-    const std::set<int> stages = stages_of(timeline, *rank, *window);
+    const std::set<int> stages = stages_of(timeline, *rank, step);
     auto& mine = ghost.ranks.emplace_back();
     for (std::size_t r = 0; r < answered.schedule.actions.size(); ++r) {
       for (std::size_t i = 0; i < answered.schedule.actions[r].size(); ++i) {

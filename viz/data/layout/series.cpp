@@ -43,12 +43,9 @@ const BubbleSeries::Point* BubbleSeries::find(const Timeline& timeline, std::siz
   if (behind_) return nullptr;
   computed_ = true;
   Point point{.step = step, .account = step_account(timeline, step)};
-  std::vector<std::set<int>> stages;
-  for (RankAccount& rank : point.account.ranks) {
-    rank.pieces = {};  // the sums suffice
-    stages.push_back(stages_of(timeline, *timeline.find_rank(rank.rank), step));
-  }
-  point.straggler = straggler_of(point.account, stages);
+  for (RankAccount& rank : point.account.ranks) rank.pieces = {};  // the sums suffice
+  point.straggler = straggler_of(timeline, point.account);
+  point.awaited = longest_awaited(waited_for(timeline, step));
   if (const auto found = bubble(timeline, step)) {
     point.bubble = *found;
     for (const auto& rank : timeline.ranks()) {

@@ -31,6 +31,7 @@ class BubbleSeries {
     Bubble bubble{};    ///< its window is 0 without a pipeline
     Bubble internal{};  ///< of `longest_rank`
     std::optional<Straggler> straggler{};
+    std::optional<Awaited> awaited{};
     int longest_rank = -1;  ///< the rank whose pipeline actions extend over the longest time
   };
   /// Counts the steps that have ended. Until the next call, find() spends about `budget` on

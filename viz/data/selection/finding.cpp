@@ -51,22 +51,22 @@ bool find_in(const SpanRow& row, double time, double tolerance, Finding& finding
   const auto first = first_ending_after(row, time - tolerance);
   double covered = 0;
   int count = 0;
-  const TimelineSpan* nearest = nullptr;
+  auto nearest = row.end();
   double distance = 0;
   auto at = first;
   for (; at != row.end() && static_cast<double>(at->start) < time + tolerance; ++at) {
     const auto start = static_cast<double>(at->start);
     const auto end = static_cast<double>(at->end);
     const double away = std::max({start - time, time - end, 0.0});
-    if (!nearest || away < distance) {
-      nearest = &*at;
+    if (nearest == row.end() || away < distance) {
+      nearest = at;
       distance = away;
     }
     if (at->category != Category::wait)
       covered += std::min(end, time + tolerance) - std::max(start, time - tolerance);
     ++count;
   }
-  if (!nearest) return false;
+  if (nearest == row.end()) return false;
   const bool small = static_cast<double>(nearest->duration()) < 2 * tolerance;
   if (count > 2 && small) {
     finding.kind = Finding::Kind::folded;
@@ -227,8 +227,7 @@ std::vector<std::string> finding_words(const Timeline& timeline, const Finding& 
     case Finding::Kind::span:
       break;
   }
-  lines.push_back(span_words(timeline, *finding.rank, *finding.lane, span) +
-                  (finding.open ? " (still running)" : ""));
+  lines.push_back(span_words(timeline, span) + (finding.open ? " (still running)" : ""));
   lines.push_back(finding.open ? "for more than " + length : length);
   add_others();
   lines.push_back(times);

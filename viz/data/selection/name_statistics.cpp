@@ -10,10 +10,9 @@
 namespace lockstep::viz {
 namespace {
 
-bool is_of_kind(const Timeline& timeline, const SpanKind& kind, int rank,
-                const TimelineSpan& span) {
+bool is_of_kind(const SpanKind& kind, int rank, const TimelineSpan& span) {
   if (span.category != kind.category || (kind.rank >= 0 && kind.rank != rank)) return false;
-  SpanKind own = kind_of_span(timeline, span);
+  SpanKind own = kind_of_span(span);
   own.rank = kind.rank;
   return own == kind;
 }
@@ -26,8 +25,8 @@ JumpOrder jump_order(const RankTimeline& rank, const Lane& lane, const TimelineS
 
 }  // namespace
 
-SpanKind kind_of_span(const Timeline& timeline, const TimelineSpan& span) {
-  if (is_pipeline_action(timeline, span)) return {.category = span.category, .stage = span.stage};
+SpanKind kind_of_span(const TimelineSpan& span) {
+  if (span.is_action()) return {.category = span.category, .stage = span.stage};
   return {.category = span.category, .name = span.name, .group = span.group};
 }
 
@@ -75,7 +74,7 @@ void NameStatistics::update(const Timeline& timeline, const Interval& range, boo
   const bool done =
       scan_spans(timeline, range, at_, budget,
                  [&](const RankTimeline& rank, const Lane&, const TimelineSpan& span) {
-                   SpanKind kind = kind_of_span(timeline, span);
+                   SpanKind kind = kind_of_span(span);
                    if (by_rank) kind.rank = rank.rank;
                    if (last >= totals_.size() || !(totals_[last].kind == kind)) {
                      const auto [found, fresh] = index_.try_emplace(kind, totals_.size());
@@ -188,7 +187,7 @@ void DurationHistogram::update(const Timeline& timeline, const Interval& range,
   if (at_.complete) return;
   scan_spans(timeline, range, at_, budget,
              [&](const RankTimeline& rank, const Lane&, const TimelineSpan& span) {
-               if (!is_of_kind(timeline, *kind_, rank.rank, span)) return;
+               if (!is_of_kind(*kind_, rank.rank, span)) return;
                const auto above = std::ranges::upper_bound(limits_, span.duration());
                const auto bin = std::max<std::ptrdiff_t>(above - limits_.begin(), 1) - 1;
                ++counts_[std::min(static_cast<std::size_t>(bin), counts_.size() - 1)];
@@ -220,7 +219,7 @@ std::optional<Finding> next_of_kind(const Timeline& timeline, const KindSearch& 
       if (best && at->start > best->span.start) return;
       const Picoseconds duration = at->duration();
       if (duration < search.shortest || duration > search.longest || !overlaps(*at, search.range) ||
-          !is_of_kind(timeline, search.kind, rank.rank, *at))
+          !is_of_kind(search.kind, rank.rank, *at))
         continue;
       const JumpOrder here = jump_order(rank, lane, *at);
       if (after && here <= *after) continue;

@@ -24,7 +24,7 @@ struct SpanKind {
   bool operator==(const SpanKind&) const = default;
 };
 /// Returns the kind of a span; its rank is -1.
-SpanKind kind_of_span(const Timeline& timeline, const TimelineSpan& span);
+SpanKind kind_of_span(const TimelineSpan& span);
 /// Names a kind: "forward, stage 2", "all_reduce, tp", "wait: recv".
 std::string kind_words(const Timeline& timeline, const SpanKind& kind);
 

@@ -64,7 +64,6 @@ RangeStatistics range_statistics(const Timeline& timeline, const Interval& range
     RankStatistics& mine = statistics.ranks.emplace_back(RankStatistics{.rank = rank->rank});
     std::vector<Interval> messages;
     for (const auto& lane : rank->lanes) {
-      const bool sends = rank->sending_lanes.contains(lane->tid());
       visit_band(*lane, Band::action, range, [&](const TimelineSpan& span) {
         const Interval part{std::max(span.start, range.start), std::min(span.end, range.end)};
         if (part.start >= part.end) return;
@@ -73,8 +72,7 @@ RangeStatistics range_statistics(const Timeline& timeline, const Interval& range
         total.time = plus(total.time, part.end - part.start);
         if (span.category != Category::communication) return;
         messages.push_back(part);
-        if (span.bytes > 0 && span.end <= range.end &&
-            (sends || timeline.name(span.name) == "send"))
+        if (span.bytes > 0 && span.end <= range.end && span.sends())
           mine.sent = plus(mine.sent, span.bytes);
       });
     }

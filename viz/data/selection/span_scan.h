@@ -57,10 +57,11 @@ bool scan_spans(const Timeline& timeline, const Interval& range, ScanPosition& a
                                                row.begin());
             at.in_row = true;
           }
-          while (at.span < row.size() && row[at.span].start < range.end) {
+          while (at.span < row.size() && row.start(at.span) < range.end) {
             const std::size_t begin = at.span, end = std::min(row.size(), at.span + piece);
-            for (; at.span < end && row[at.span].start < range.end; ++at.span)
-              if (overlaps(row[at.span], range)) visit(rank, lane, row[at.span]);
+            for (; at.span < end && row.start(at.span) < range.end; ++at.span)
+              if (const TimelineSpan span = row[at.span]; overlaps(span, range))
+                visit(rank, lane, span);
             if (is_late(at.span - begin)) return false;
           }
           if (is_late(16)) {  // finding the row's first span takes time, too

@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "viz/data/step/run_cluster.h"
 #include "viz/data/step/words.h"
-#include "viz/read/timeline/analysis.h"
+#include "viz/read/timeline/step_graph.h"
 
 namespace lockstep::viz {
 namespace {
@@ -105,29 +105,22 @@ LabQuestion question_from(const Timeline& timeline, int step) {
   std::vector<StageMeans> means;
   std::int64_t stages = 0, microbatches = 0;
   std::set<int> of_first_rank;  // its stages
-  for (const auto& rank : timeline.ranks()) {
-    for (const auto& lane : rank->lanes) {
-      for (const SpanRow& row : lane->rows(Band::action)) {
-        for (auto span = row.rbegin(); span != row.rend() && span->end > last->start; ++span) {
-          if (span->step != last->step || span->stage < 0) continue;
-          if (span->category == Category::communication && span->bytes > 0) {
-            question.boundary_bytes = span->bytes;
-          }
-          if (!is_pipeline_action(timeline, *span)) continue;
-          const auto stage = static_cast<std::size_t>(std::min(span->stage, most_stages - 1));
-          if (means.size() <= stage) means.resize(stage + 1);
-          stages = std::max(stages, std::int64_t{span->stage} + 1);
-          microbatches = std::max(microbatches, std::int64_t{span->microbatch} + 1);
-          if (rank == timeline.ranks().front()) of_first_rank.insert(span->stage);
-          const Picoseconds time = span->duration();
-          if (span->category == Category::forward) means[stage].forward.add(time);
-          if (span->category == Category::backward) means[stage].backward.add(time);
-          if (span->category == Category::backward_input) means[stage].input.add(time);
-          if (span->category == Category::backward_weight) means[stage].weight.add(time);
-        }
-      }
+  for (const auto& rank : timeline.ranks())
+    for (const TimelineSpan& action : actions_of(timeline, *rank, step)) {
+      const auto stage = static_cast<std::size_t>(std::min(action.stage, most_stages - 1));
+      if (means.size() <= stage) means.resize(stage + 1);
+      stages = std::max(stages, std::int64_t{action.stage} + 1);
+      microbatches = std::max(microbatches, std::int64_t{action.microbatch} + 1);
+      if (rank == timeline.ranks().front()) of_first_rank.insert(action.stage);
+      const Picoseconds time = action.duration();
+      if (action.category == Category::forward) means[stage].forward.add(time);
+      if (action.category == Category::backward) means[stage].backward.add(time);
+      if (action.category == Category::backward_input) means[stage].input.add(time);
+      if (action.category == Category::backward_weight) means[stage].weight.add(time);
     }
-  }
+  const StepGraph graph{timeline, step};
+  for (const auto& [id, message] : graph.messages())
+    if (message.sent) question.boundary_bytes = std::max<std::int64_t>(message.sent->bytes, 0);
   if (means.size() < 2) return question;
   limit(question, static_cast<int>(means.size()), stages, microbatches);
   set_schedule(question, timeline.prediction(last->step).schedule, static_cast<int>(means.size()),

@@ -28,12 +28,10 @@ template <class Visit>
 void visit_ring_messages(const Timeline& timeline, const RankTimeline& rank, int step,
                          Visit visit) {
   const Interval window = ring_window(timeline, step);
-  for (const auto& lane : rank.lanes) {
-    const bool sends = rank.sending_lanes.contains(lane->tid());
+  for (const auto& lane : rank.lanes)
     visit_band(*lane, Band::action, window, [&](const TimelineSpan& span) {
-      if (span.step == step && is_of_ring(timeline, span)) visit(span, sends);
+      if (span.step == step && is_of_ring(timeline, span)) visit(span, span.sends());
     });
-  }
 }
 
 bool belongs_to(const TimelineSpan& span, const RingCollective& collective) {

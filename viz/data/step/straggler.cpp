@@ -26,12 +26,22 @@ std::optional<Straggler> straggler_of(const StepAccount& account,
     Straggler found{.rank = account.ranks[index].rank,
                     .compute = slow.compute,
                     .usual = slow.usual,
+                    .slowest = slow.slowest,
                     .peers = slow.peers};
     if (compares_stages && stages[index].size() == 1) found.stage = *stages[index].begin();
-    if (found.usual <= 0 || found.ratio() < least_straggler) continue;
-    if (!worst || found.ratio() > worst->ratio()) worst = found;
+    if (found.usual <= 0 || found.cost() <= 0 ||
+        static_cast<double>(found.cost()) < least_cost * static_cast<double>(account.length))
+      continue;
+    if (!worst || found.cost() > worst->cost()) worst = found;
   }
   return worst;
+}
+
+std::optional<Straggler> straggler_of(const Timeline& timeline, const StepAccount& account) {
+  std::vector<std::set<int>> stages;
+  for (const RankAccount& rank : account.ranks)
+    stages.push_back(stages_of(timeline, *timeline.find_rank(rank.rank), account.step));
+  return straggler_of(account, stages);
 }
 
 std::string straggler_name(const Straggler& straggler) {
@@ -61,12 +71,23 @@ std::string cost_words(const Straggler& straggler, Picoseconds recorded, Picosec
 
 std::string straggler_words(const Straggler& straggler) {
   const std::string peers =
-      straggler.stage >= 0   ? fmt::format("the median of the {} other stages", straggler.peers)
-      : straggler.peers == 1 ? std::string{"the time of its only peer"}
-                             : fmt::format("the median of its {} peers", straggler.peers);
-  return fmt::format("rank {} computes for {} in this step, {} times {} ({})", straggler.rank,
-                     duration_words(straggler.compute), ratio_words(straggler.ratio()), peers,
-                     duration_words(straggler.usual));
+      straggler.stage >= 0   ? fmt::format("any of the {} other stages", straggler.peers)
+      : straggler.peers == 1 ? std::string{"its only peer"}
+                             : fmt::format("any of its {} peers", straggler.peers);
+  return fmt::format("rank {} computes for {} in this step, {} longer than {}", straggler.rank,
+                     duration_words(straggler.compute), duration_words(straggler.cost()), peers);
+}
+
+std::optional<Awaited> longest_awaited(const std::map<int, Picoseconds>& waited) {
+  const auto most =
+      std::ranges::max_element(waited, {}, [](const auto& each) { return each.second; });
+  if (most == waited.end()) return {};
+  return Awaited{most->first, most->second};
+}
+
+std::string awaited_words(const Awaited& awaited) {
+  return fmt::format("The others waited longest for rank {}: {} in all.", awaited.rank,
+                     duration_words(awaited.time));
 }
 
 }  // namespace lockstep::viz

@@ -51,6 +51,13 @@ class Summariser {
       summary.moved[rank->rank] = rank->clock_moved;
       summary.drift[rank->rank] = rank->clock_drift;
     }
+    std::map<int, Picoseconds> waited;
+    for (const RankSummary& rank : summary.ranks)
+      for (const auto& [peer, time] : rank.waits)
+        if (peer != rank.rank) waited[peer] = plus(waited[peer], time);
+    summary.awaited = longest_awaited(waited);
+    if (!summary.steps.empty())
+      summary.straggler = straggler_of(timeline_, step_account(timeline_, summary.steps.back()));
     for (auto& [name, kernel] : kernels_) summary.kernels.push_back(std::move(kernel));
     for (auto& [key, each] : collectives_) summary.collectives.push_back(std::move(each));
     std::ranges::stable_sort(summary.kernels, std::greater{}, &KernelSummary::total);
@@ -111,16 +118,8 @@ class Summariser {
       summary.bubble = plus(summary.bubble,
                             whole->window - length(pipeline_actions(timeline_, rank, step.step)));
     }
-    const Lane* compute = rank.compute();
-    if (timeline_.steps().empty() || !compute) return;
-    const StepWindow& first = timeline_.steps().front();
-    std::vector<TimelineSpan> actions;
-    visit_band(*compute, Band::action, {first.start, first.end}, [&](const TimelineSpan& span) {
-      if (span.step == first.step && is_pipeline_action(timeline_, span) && span.stage >= 0)
-        actions.push_back(span);
-    });
-    std::ranges::stable_sort(actions, {}, &TimelineSpan::start);
-    for (const TimelineSpan& span : actions)
+    if (timeline_.steps().empty()) return;
+    for (const TimelineSpan& span : actions_of(timeline_, rank, timeline_.steps().front().step))
       summary.actions += fmt::format("{}{}{}{}", summary.actions.empty() ? "" : ",", span.stage,
                                      letter_of(span.category), span.microbatch);
   }
@@ -186,19 +185,6 @@ std::string waits_words(const std::map<int, Picoseconds>& waits) {
   return text.empty() ? "-" : text;
 }
 
-/// Names the rank that the others waited for longest.
-std::string straggler_words(const Summary& summary) {
-  std::map<int, Picoseconds> waited;
-  for (const RankSummary& rank : summary.ranks)
-    for (const auto& [peer, time] : rank.waits)
-      if (peer != rank.rank) waited[peer] = plus(waited[peer], time);
-  if (waited.empty()) return {};
-  const auto most =
-      std::ranges::max_element(waited, {}, [](const auto& each) { return each.second; });
-  return fmt::format("The others waited longest for rank {}: {} in all.\n", most->first,
-                     duration_words(most->second));
-}
-
 double seconds_of(Picoseconds time) {
   return seconds(time);
 }
@@ -235,7 +221,8 @@ std::string summary_text(const Summary& summary) {
                         share_of(rank.hidden, rank.communication), duration_words(rank.idle),
                         pipeline ? fmt::format(" {:>9}", duration_words(rank.bubble)) : "",
                         waits_words(rank.waits));
-  text += straggler_words(summary);
+  if (summary.awaited) text += awaited_words(*summary.awaited) + "\n";
+  if (summary.straggler) text += "R" + straggler_words(*summary.straggler).substr(1) + ".\n";
   if (summary.bubble)
     text += fmt::format(
         "The bubble is {} of the time of the pipeline's actions (mean of the "
@@ -318,6 +305,14 @@ std::string summary_json(const Summary& summary) {
                 {"collectives", collectives},
                 {"notes", run.notes}};
   if (summary.bubble) document["bubble"] = *summary.bubble;
+  if (summary.awaited)
+    document["waited_longest_for"] = {{"rank", summary.awaited->rank},
+                                      {"seconds", seconds_of(summary.awaited->time)}};
+  if (summary.straggler)
+    document["straggler"] = {{"step", summary.steps.back()},
+                             {"rank", summary.straggler->rank},
+                             {"compute", seconds_of(summary.straggler->compute)},
+                             {"cost", seconds_of(summary.straggler->cost())}};
   if (run.clock_residual >= 0) document["clock_residual"] = seconds_of(run.clock_residual);
   return document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

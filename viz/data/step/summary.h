@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "viz/read/timeline/analysis.h"
+#include "viz/data/step/straggler.h"
 
 namespace lockstep::viz {
 
@@ -55,6 +55,8 @@ struct Summary {
   std::vector<KernelSummary> kernels;          ///< the longest total first
   std::vector<CollectiveSummary> collectives;  ///< the longest total first
   std::optional<double> bubble;                ///< the mean of the steps' bubbles
+  std::optional<Awaited> awaited;              ///< over all steps
+  std::optional<Straggler> straggler;          ///< of the last step
   std::map<int, Picoseconds> moved;            ///< by rank: how far its clock was moved
   std::map<int, double> drift;                 ///< by rank: of its clock, in seconds per second
 };

@@ -53,12 +53,8 @@ const char* action_words(Category category) {
 }
 
 /// Returns "to", "from" or, if the direction of a message is not known, "with".
-const char* direction_words(const std::string& name, const RankTimeline& rank, const Lane& lane) {
-  if (name.starts_with("send")) return "to";
-  if (name.starts_with("rec")) return "from";
-  const bool sends = rank.sending_lanes.contains(lane.tid());
-  const bool receives = rank.receiving_lanes.contains(lane.tid());
-  return sends == receives ? "with" : sends ? "to" : "from";
+const char* direction_words(const TimelineSpan& span) {
+  return span.sends() ? "to" : span.receives() ? "from" : "with";
 }
 
 }  // namespace
@@ -169,8 +165,7 @@ std::string exposed_words(const Exposed& sum, double ranks) {
   return words;
 }
 
-std::string span_words(const Timeline& timeline, const RankTimeline& rank, const Lane& lane,
-                       const TimelineSpan& span) {
+std::string span_words(const Timeline& timeline, const TimelineSpan& span) {
   const std::string& name = timeline.name(span.name);
   std::string words;
   if (const char* action = action_words(span.category)) {
@@ -187,13 +182,12 @@ std::string span_words(const Timeline& timeline, const RankTimeline& rank, const
     if (span.microbatch >= 0) words += fmt::format(" of microbatch {}", span.microbatch);
     // With blocking sends, a rank also waits until its message has left.
     if (span.peer >= 0)
-      words += fmt::format(" {} rank {}", name == "send" ? "to" : "from", span.peer);
+      words += fmt::format(" {} rank {}", span.sends() ? "to" : "from", span.peer);
     return words;
   }
   if (span.category == Category::communication) {
     words = name + number;
-    if (span.peer >= 0)
-      words += fmt::format(" {} rank {}", direction_words(name, rank, lane), span.peer);
+    if (span.peer >= 0) words += fmt::format(" {} rank {}", direction_words(span), span.peer);
     if (span.microbatch >= 0) words += fmt::format(", microbatch {}", span.microbatch);
     if (span.group_size > 1 && span.peer < 0) words += fmt::format(" of {} ranks", span.group_size);
     return words;

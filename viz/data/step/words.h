@@ -54,10 +54,9 @@ std::string percent_words(double share);
 /// Joins words into a list: "a", "a and b" or "a, b and c".
 std::string list_words(const std::vector<std::string>& words);
 /// Describes a span of a lane: "forward of microbatch 3 on stage 0", "send to rank 1", or its name.
-/// The direction of a collective's message is that of its lane: "all_reduce 3 from rank 1"; if the
-/// trace does not show it, "all_reduce 3 with rank 1".
-std::string span_words(const Timeline& timeline, const RankTimeline& rank, const Lane& lane,
-                       const TimelineSpan& span);
+/// A collective's message has a direction: "all_reduce 3 from rank 1"; if the trace does not show
+/// it, "all_reduce 3 with rank 1".
+std::string span_words(const Timeline& timeline, const TimelineSpan& span);
 
 /// Breaks a text between words into lines of at most `columns` characters.
 std::vector<std::string> wrapped(const std::string& text, std::size_t columns);

@@ -61,16 +61,12 @@ Entries entries_of(const Timeline& timeline, int step) {
 /// Adds the time for which one rank runs weight gradients, in total and after its last input
 /// gradient.
 void add_weights(const Timeline& timeline, const RankTimeline& rank, StepMetrics& metrics) {
-  const Lane* compute = rank.compute();
-  const StepWindow* window = timeline.find_step(metrics.step);
-  if (!compute || !window) return;
   std::vector<Interval> weights;
   Picoseconds inputs_end = std::numeric_limits<Picoseconds>::min();
-  visit_band(*compute, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
-    if (span.step != metrics.step || !is_pipeline_action(timeline, span)) return;
+  for (const TimelineSpan& span : actions_of(timeline, rank, metrics.step)) {
     if (span.category == Category::backward_input) inputs_end = std::max(inputs_end, span.end);
     if (span.category == Category::backward_weight) weights.push_back({span.start, span.end});
-  });
+  }
   metrics.separate_weights |= !weights.empty();
   for (const Interval& each : weights) {
     const Picoseconds time = each.end - each.start;

@@ -56,7 +56,7 @@ RunContents contents_of(const Timeline& timeline) {
         contents.buckets = contents.buckets || (span.category == Category::communication &&
                                                 is_of_bucket(timeline, span));
         contents.rings = contents.rings || is_of_ring(timeline, span);
-        if (span.stage < 0 || !is_pipeline_action(timeline, span)) return;
+        if (!span.is_action()) return;
         if (stage < 0) stage = span.stage;
         contents.pipeline |= span.stage != stage;
       });

@@ -13,16 +13,6 @@ Picoseconds lower_median(std::vector<Picoseconds> values) {
   return *middle;
 }
 
-std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int step) {
-  std::set<int> stages;
-  const StepWindow* window = timeline.find_step(step);
-  if (const Lane* lane = rank.compute(); lane != nullptr && window != nullptr)
-    visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
-      if (span.step == step && is_pipeline_action(timeline, span)) stages.insert(span.stage);
-    });
-  return stages;
-}
-
 std::vector<Slow> compared_with_peers(const std::vector<Picoseconds>& compute,
                                       const std::vector<std::set<int>>& roles) {
   std::map<std::set<int>, std::vector<std::size_t>> members;
@@ -43,6 +33,23 @@ std::vector<Slow> compared_with_peers(const std::vector<Picoseconds>& compute,
     }
   }
   return all;
+}
+
+std::map<int, Picoseconds> waited_for(const Timeline& timeline, int step) {
+  std::map<int, Picoseconds> waited;
+  const StepWindow* window = timeline.find_step(step);
+  if (!window) return waited;
+  for (const auto& rank : timeline.ranks())
+    if (const Lane* compute = rank->compute())
+      visit_band(*compute, Band::action, {window->start, window->end},
+                 [&](const TimelineSpan& span) {
+                   if (span.step != step || span.category != Category::wait || span.peer < 0)
+                     return;
+                   if (span.peer == rank->rank) return;
+                   Picoseconds& sum = waited[span.peer];
+                   sum = plus(sum, span.duration());
+                 });
+  return waited;
 }
 
 }  // namespace lockstep

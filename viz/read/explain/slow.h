@@ -1,10 +1,11 @@
 #pragma once
 
+#include <map>
 #include <set>
 #include <vector>
 
 #include "core/time/time.h"
-#include "viz/read/timeline/timeline.h"
+#include "viz/read/timeline/analysis.h"
 
 namespace lockstep {
 
@@ -21,12 +22,12 @@ struct Slow {
 /// Returns the median; of an even number of values, the lower one.
 Picoseconds lower_median(std::vector<Picoseconds> values);
 
-/// Returns a rank's role in a step: the stages whose actions it runs.
-std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int step);
-
 /// Compares each element of `compute` with the others that have the same role. Those without peers
 /// are left out.
 std::vector<Slow> compared_with_peers(const std::vector<Picoseconds>& compute,
                                       const std::vector<std::set<int>>& roles);
+
+/// Returns how long ranks waited for each other rank in a step, by the rank that the waits name.
+std::map<int, Picoseconds> waited_for(const Timeline& timeline, int step);
 
 }  // namespace lockstep

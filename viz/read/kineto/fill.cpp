@@ -7,15 +7,25 @@
 namespace lockstep::kineto {
 namespace {
 
-/// A matched message: the positions of its ranks in the import, and its calls.
-struct MatchedMessage {
-  Match::Member sender, receiver;
-};
-
-std::vector<MatchedMessage> messages_of(const Import& import) {
-  std::vector<MatchedMessage> messages;
-  for (const Match& match : import.matches)
-    if (match.kind == CallKind::send) messages.push_back({match.members[0], match.members[1]});
+/// Numbers the messages, by rank. The two ends of a matched message have the same id, unless the
+/// clocks are not aligned.
+std::vector<KnownMessages> number_messages(const Import& import) {
+  std::vector<KnownMessages> messages(import.traces.size());
+  std::uint64_t id = 0;
+  for (const Match& match : import.matches) {
+    if (match.kind != CallKind::send) continue;
+    const Match::Member &sender = match.members[0], &receiver = match.members[1];
+    const Picoseconds sent = import.calls[sender.rank].calls[sender.call].time.start;
+    const Picoseconds received = import.calls[receiver.rank].calls[receiver.call].time.end;
+    messages[sender.rank][sender.call] = {++id, import.numbers[receiver.rank]};
+    if (received < sent) ++id;
+    messages[receiver.rank][receiver.call] = {id, import.numbers[sender.rank]};
+  }
+  for (std::size_t rank = 0; rank < messages.size(); ++rank)
+    for (std::size_t call = 0; call < import.calls[rank].calls.size(); ++call)
+      if (is_message(import.calls[rank].calls[call].kind))
+        if (const auto [at, is_new] = messages[rank].try_emplace(call); is_new)
+          at->second.id = ++id;
   return messages;
 }
 
@@ -35,28 +45,13 @@ void set_run_info(const Import& import, RunInfo& run) {
 
 void fill(const Import& import, Timeline& timeline) {
   set_run_info(import, timeline.run());
-  const std::vector<MatchedMessage> messages = messages_of(import);
-  std::vector<MessagePeers> peers(import.traces.size());
-  for (const auto& [sender, receiver] : messages) {
-    peers[sender.rank][sender.call] = import.numbers[receiver.rank];
-    peers[receiver.rank][receiver.call] = import.numbers[sender.rank];
-  }
+  const std::vector<KnownMessages> messages = number_messages(import);
   const std::vector<LatePeers> late = late_peers(import);
-  std::vector<std::vector<int>> lanes;  // by rank and call
   for (std::size_t i = 0; i < import.traces.size(); ++i) {
-    lanes.push_back(fill_rank(import, i, late[i], peers[i], timeline));
+    fill_rank(import, i, late[i], messages[i], timeline);
     RankTimeline& rank = timeline.rank(import.numbers[i]);
     rank.clock_moved = import.moved[i];
     rank.clock_drift = import.alignment.ranks[i].drift;
-  }
-  std::uint64_t id = 0;
-  for (const auto& [sender, receiver] : messages) {
-    const Picoseconds sent = import.calls[sender.rank].calls[sender.call].time.start;
-    const Picoseconds received = import.calls[receiver.rank].calls[receiver.call].time.end;
-    if (received < sent) continue;  // the clocks are not aligned
-    timeline.flow_start(++id, import.numbers[sender.rank], lanes[sender.rank][sender.call], sent);
-    timeline.flow_end(id, import.numbers[receiver.rank], lanes[receiver.rank][receiver.call],
-                      received);
   }
   timeline.settle();
 }

@@ -40,7 +40,7 @@ std::string action_name(const Trace& trace, const Action& action) {
 class RankLanes {
  public:
   RankLanes(const Import& import, std::size_t index, const LatePeers& late,
-            const MessagePeers& peers, Timeline& timeline)
+            const KnownMessages& messages, Timeline& timeline)
       : trace_(import.traces[index]),
         calls_(import.calls[index]),
         actions_(import.actions[index]),
@@ -49,7 +49,7 @@ class RankLanes {
         is_call_(call_events(trace_, calls_)),
         layout_(lay_out(trace_, calls_, is_call_)),
         late_(late),
-        peers_(peers),
+        messages_(messages),
         timeline_(timeline),
         communicates_(trace_.tracks.size()) {
     for (const Call& call : calls_.calls) {
@@ -58,7 +58,7 @@ class RankLanes {
     }
   }
 
-  std::vector<int> fill() {
+  void fill() {
     for (std::size_t lane = 0; lane < layout_.names.size(); ++lane)
       timeline_.lane(rank_, static_cast<int>(lane))
           .set_name(layout_.names[lane].substr(0, longest_lane_name));
@@ -69,7 +69,6 @@ class RankLanes {
     for (std::size_t i = 0; i < calls_.calls.size(); ++i) add_call(i);
     add_waits();
     timeline_.end(rank_, spans_);
-    return layout_.of_call;
   }
 
  private:
@@ -197,11 +196,16 @@ class RankLanes {
     const Call& call = calls_.calls[index];
     TimelineSpan span{
         .start = call.time.start, .end = call.time.end, .bytes = call.bytes, .step = call.step};
-    const auto peer = peers_.find(index);
-    span.peer = peer != peers_.end() ? peer->second : call.peer;
+    span.peer = call.peer;
+    if (const auto known = messages_.find(index); known != messages_.end()) {
+      span.message = known->second.id;
+      if (known->second.peer >= 0) span.peer = known->second.peer;
+    }
     if (call.label) {
       span.stage = call.label->stage;
       span.microbatch = call.label->microbatch;
+      span.payload =
+          call.label->category == Category::forward ? Payload::activations : Payload::gradients;
     } else {
       span.group = timeline_.intern(call.group);
       span.group_size = call.group_size;
@@ -212,6 +216,9 @@ class RankLanes {
     span.name =
         timeline_.intern(show_kernel ? trace_.name(trace_.events[call.event]) : name_of(call.kind));
     span.category = Category::communication;
+    span.role = call.kind == CallKind::send      ? MessageRole::sends
+                : call.kind == CallKind::receive ? MessageRole::receives
+                                                 : MessageRole::none;
     return span;
   }
 
@@ -267,7 +274,7 @@ class RankLanes {
   const std::vector<bool> is_call_;  ///< by event
   const LaneLayout layout_;
   const LatePeers& late_;
-  const MessagePeers& peers_;
+  const KnownMessages& messages_;
   Timeline& timeline_;
   std::vector<bool> communicates_;  ///< by track: whether it has calls and is not the compute lane
   std::vector<TimelineSpan> spans_of_calls_;
@@ -280,9 +287,9 @@ class RankLanes {
 
 }  // namespace
 
-std::vector<int> fill_rank(const Import& import, std::size_t index, const LatePeers& late,
-                           const MessagePeers& peers, Timeline& timeline) {
-  return RankLanes{import, index, late, peers, timeline}.fill();
+void fill_rank(const Import& import, std::size_t index, const LatePeers& late,
+               const KnownMessages& messages, Timeline& timeline) {
+  RankLanes{import, index, late, messages, timeline}.fill();
 }
 
 }  // namespace lockstep::kineto

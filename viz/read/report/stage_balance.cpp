@@ -37,12 +37,9 @@ std::optional<StageBalance> observe_balance(const Timeline& timeline, int step,
                                             int microbatches) {
   StageBalance seen{.times = std::vector<Picoseconds>(static_cast<std::size_t>(stages))};
   for (const auto& rank : timeline.ranks()) {
-    const Lane* lane = rank->compute();
-    if (lane == nullptr || std::ranges::count(pipeline, rank->rank) == 0) continue;
-    for (const SpanRow& row : lane->rows(Band::action))
-      for (const TimelineSpan& span : row)
-        if (span.step == step && is_pipeline_action(timeline, span) && span.stage < stages)
-          seen.times[static_cast<std::size_t>(span.stage)] += span.duration();
+    if (std::ranges::count(pipeline, rank->rank) == 0) continue;
+    for (const TimelineSpan& span : actions_of(timeline, *rank, step))
+      if (span.stage < stages) seen.times[static_cast<std::size_t>(span.stage)] += span.duration();
   }
   if (std::ranges::count(seen.times, 0) > 0) return {};
   for (Picoseconds& time : seen.times) time /= microbatches;

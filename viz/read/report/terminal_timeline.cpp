@@ -38,17 +38,16 @@ std::string_view label(const Timeline& timeline, const TimelineSpan& span) {
 
 /// One rank's compute spans in a step, in order of time: its pipeline actions or, if the lesson has
 /// none, the spans that the lesson named.
-std::vector<const TimelineSpan*> actions_of(const Timeline& timeline, const RankTimeline& rank,
-                                            int step, bool pipeline) {
-  std::vector<const TimelineSpan*> actions;
-  if (rank.compute() == nullptr) return actions;
+std::vector<TimelineSpan> spans_of(const Timeline& timeline, const RankTimeline& rank, int step,
+                                   bool pipeline) {
+  if (pipeline) return actions_of(timeline, rank, step);
+  std::vector<TimelineSpan> spans;
+  if (rank.compute() == nullptr) return spans;
   for (const SpanRow& row : rank.compute()->rows(Band::action))
     for (const TimelineSpan& span : row)
-      if (span.step == step && span.category != Category::wait &&
-          (!pipeline || is_pipeline_action(timeline, span)))
-        actions.push_back(&span);
-  std::sort(actions.begin(), actions.end(), [](auto a, auto b) { return a->start < b->start; });
-  return actions;
+      if (span.step == step && span.category != Category::wait) spans.push_back(span);
+  std::ranges::stable_sort(spans, {}, &TimelineSpan::start);
+  return spans;
 }
 
 /// The intervals within a span in which the rank's compute lane waits.
@@ -66,14 +65,14 @@ Intervals waits(const RankTimeline& rank, const TimelineSpan& during) {
 std::string draw_timeline(const Timeline& timeline, int step, int width, bool colour,
                           int most_rows) {
   const bool pipeline = bubble(timeline, step).has_value();
-  std::vector<std::vector<const TimelineSpan*>> rows;
+  std::vector<std::vector<TimelineSpan>> rows;
   Picoseconds first = INT64_MAX;
   Picoseconds last = 0;
   for (const auto& rank : timeline.ranks()) {
-    rows.push_back(actions_of(timeline, *rank, step, pipeline));
-    for (const TimelineSpan* span : rows.back()) {
-      first = std::min(first, span->start);
-      last = std::max(last, span->end);
+    rows.push_back(spans_of(timeline, *rank, step, pipeline));
+    for (const TimelineSpan& span : rows.back()) {
+      first = std::min(first, span.start);
+      last = std::max(last, span.end);
     }
   }
   if (first >= last) return {};
@@ -85,12 +84,12 @@ std::string draw_timeline(const Timeline& timeline, int step, int width, bool co
     const RankTimeline& rank = *timeline.ranks()[r];
     TextRow row{scale, colour};
     int first_stage = INT_MAX;
-    for (const TimelineSpan* span : rows[r])
-      if (span->stage >= 0) first_stage = std::min(first_stage, span->stage);
-    for (const TimelineSpan* span : rows[r])
-      row.add(span->start, span->end, label(timeline, *span),
-              ink_of(span->category, span->stage > first_stage),
-              intersection(waits(rank, *span), {{span->start, span->end}}));
+    for (const TimelineSpan& span : rows[r])
+      if (span.stage >= 0) first_stage = std::min(first_stage, span.stage);
+    for (const TimelineSpan& span : rows[r])
+      row.add(span.start, span.end, label(timeline, span),
+              ink_of(span.category, span.stage > first_stage),
+              intersection(waits(rank, span), {{span.start, span.end}}));
     text += fmt::format("rank {:<3} {}\n", rank.rank, row.text());
   }
   if (shown < rows.size()) text += fmt::format("and {} more ranks\n", rows.size() - shown);

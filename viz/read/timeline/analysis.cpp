@@ -9,6 +9,26 @@
 
 namespace lockstep {
 
+namespace {
+
+// Limits on what a trace that Lockstep did not write may claim.
+constexpr int most_stages = 1 << 16, most_microbatches = 1 << 30;
+
+Op op_of(Category category) {
+  switch (category) {
+    case Category::backward:
+      return Op::backward;
+    case Category::backward_input:
+      return Op::backward_input;
+    case Category::backward_weight:
+      return Op::backward_weight;
+    default:
+      return Op::forward;
+  }
+}
+
+}  // namespace
+
 Intervals merged(std::vector<Interval> intervals) {
   std::erase_if(intervals, [](const Interval& one) { return one.end <= one.start; });
   if (!std::ranges::is_sorted(intervals, {}, &Interval::start))
@@ -57,30 +77,59 @@ Picoseconds length(const Intervals& intervals) {
   return sum;
 }
 
-bool is_pipeline_action(const Timeline& timeline, const TimelineSpan& span) {
-  switch (span.category) {
-    case Category::forward:
-    case Category::backward:
-    case Category::backward_input:
-    case Category::backward_weight:
-    case Category::recompute:
-      return span.stage >= 0 || timeline.name(span.name).starts_with("PP:");
-    default:
-      return false;
+std::vector<TimelineSpan> actions_of(const Timeline& timeline, const RankTimeline& rank, int step) {
+  const StepWindow* window = timeline.find_step(step);
+  std::vector<TimelineSpan> actions;
+  if (!window || !rank.compute()) return actions;
+  visit_band(*rank.compute(), Band::action, {window->start, window->end},
+             [&](const TimelineSpan& span) {
+               if (span.step == step && span.is_action()) actions.push_back(span);
+             });
+  std::ranges::stable_sort(actions, {}, [](const TimelineSpan& span) {
+    return std::pair{span.start, span.end};
+  });
+  return actions;
+}
+
+std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int step) {
+  std::set<int> stages;
+  for (const TimelineSpan& action : actions_of(timeline, rank, step)) stages.insert(action.stage);
+  return stages;
+}
+
+ExecutedStep executed_step(const Timeline& timeline, int step, const std::vector<int>& ranks) {
+  ExecutedStep executed{.schedule = {.name = "observed"}, .ranks = {}, .actions = {}};
+  Schedule& schedule = executed.schedule;
+  for (const auto& rank : timeline.ranks()) {
+    if (!ranks.empty() && std::ranges::count(ranks, rank->rank) == 0) continue;
+    std::vector<TimelineSpan> spans = actions_of(timeline, *rank, step);
+    if (spans.empty()) continue;  // it takes no part
+    std::erase_if(spans,
+                  [](const TimelineSpan& span) { return span.category == Category::recompute; });
+    auto& actions = schedule.actions.emplace_back();
+    for (const TimelineSpan& span : spans) {
+      actions.push_back({op_of(span.category), span.stage, span.microbatch});
+      schedule.microbatches =
+          std::max(schedule.microbatches, std::min(span.microbatch, most_microbatches) + 1);
+      schedule.stages = std::max(schedule.stages, std::min(span.stage, most_stages) + 1);
+    }
+    executed.ranks.push_back(rank->rank);
+    executed.actions.push_back(std::move(spans));
   }
+  schedule.ranks = static_cast<int>(schedule.actions.size());
+  for (int rank = 0; rank < schedule.ranks; ++rank)
+    for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
+      schedule.rank_of_stage.resize(static_cast<std::size_t>(schedule.stages));
+      if (action.stage < schedule.stages)
+        schedule.rank_of_stage[static_cast<std::size_t>(action.stage)] = rank;
+    }
+  return executed;
 }
 
 Intervals pipeline_actions(const Timeline& timeline, const RankTimeline& rank, int step) {
-  const StepWindow* window = timeline.find_step(step);
-  if (!window) return {};
   std::vector<Interval> actions;
-  for (const auto& lane : rank.lanes) {
-    visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
-      if (span.step == step && is_pipeline_action(timeline, span)) {
-        actions.push_back({span.start, span.end});
-      }
-    });
-  }
+  for (const TimelineSpan& span : actions_of(timeline, rank, step))
+    actions.push_back({span.start, span.end});
   return merged(std::move(actions));
 }
 

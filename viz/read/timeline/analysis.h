@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include "core/pipeline/schedule.h"
 #include "core/time/interval.h"
 #include "viz/read/timeline/timeline.h"
 
@@ -21,10 +23,21 @@ Intervals intersection(const Intervals& a, const Intervals& b);
 Intervals difference(const Intervals& a, const Intervals& b);
 Picoseconds length(const Intervals& intervals);
 
-/// Returns whether a span is a pipeline action: the forward pass, the backward pass, either half of
-/// the backward pass, or the recomputation of one microbatch on one stage. The span must have one
-/// of these categories, and either a stage or a name that starts with "PP:".
-bool is_pipeline_action(const Timeline& timeline, const TimelineSpan& span);
+/// Returns the pipeline actions that a rank ran in a step, in order.
+std::vector<TimelineSpan> actions_of(const Timeline& timeline, const RankTimeline& rank, int step);
+
+/// Returns the stages whose actions a rank ran in a step.
+std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int step);
+
+/// A step's pipeline actions as a schedule, and their times. Ranks without actions are left out,
+/// and so is recomputation.
+struct ExecutedStep {
+  Schedule schedule;                               ///< named "observed"; not checked
+  std::vector<int> ranks;                          ///< of the run, by the schedule's rank
+  std::vector<std::vector<TimelineSpan>> actions;  ///< parallel to Schedule::actions
+};
+/// Reads the actions of these ranks of the run (empty: of all).
+ExecutedStep executed_step(const Timeline& timeline, int step, const std::vector<int>& ranks = {});
 
 /// Returns the intervals in which one rank ran pipeline actions in a step.
 Intervals pipeline_actions(const Timeline& timeline, const RankTimeline& rank, int step);

@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "viz/read/timeline/pipeline_graph.h"
+#include "viz/read/timeline/step_graph.h"
 
 namespace lockstep {
 
 std::optional<CriticalPath> critical_path(const Timeline& timeline, int step) {
-  const PipelineGraph graph{timeline, step};
+  const StepGraph graph{timeline, step};
   if (graph.empty()) return {};
   CriticalPath path{.window = graph.window(), .links = {}};
   // From the step's end backwards; time between two links belongs to neither.

@@ -3,7 +3,7 @@
 #include <set>
 #include <tuple>
 
-#include "viz/read/timeline/pipeline_graph.h"
+#include "viz/read/timeline/step_graph.h"
 #include "viz/read/timeline/visit_band.h"
 
 namespace lockstep {
@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 /// The action whose result each action uses, by id. An action that reads the data has none.
-std::map<int, int> inputs_of(const PipelineGraph& graph, const std::vector<int>& actions) {
+std::map<int, int> inputs_of(const StepGraph& graph, const std::vector<int>& actions) {
   std::map<std::tuple<int, int, int, Category>, int> ids;
   for (const int id : actions) {
     const PathLink& link = graph.node(id).link;
@@ -36,7 +36,7 @@ std::map<int, int> inputs_of(const PipelineGraph& graph, const std::vector<int>&
 
 std::optional<DataChain> data_chain(const Timeline& timeline, int step, int rank,
                                     Picoseconds start) {
-  const PipelineGraph graph{timeline, step};
+  const StepGraph graph{timeline, step};
   const StepWindow* window = timeline.find_step(step);
   if (graph.empty() || !window) return {};
   std::vector<int> actions;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "viz/read/timeline/older.h"
 #include "viz/read/timeline/parse.h"
 
 namespace lockstep {
@@ -38,11 +39,13 @@ struct EventReader::Event {
   std::optional<Picoseconds> opened;  ///< for an announcement: the time at which the span began
   struct Hello {
     RunInfo run;
+    int format = 1;
     std::int64_t clock_offset = 0, clock_uncertainty = 0;
   };
   std::optional<Hello> hello;
   std::optional<Prediction> predicted;
   std::string slices;
+  std::optional<std::vector<int>> group;  ///< members of the group `label`
 };
 
 namespace {
@@ -55,6 +58,7 @@ constexpr std::size_t longest_slices = 1 << 17;
 constexpr std::size_t most_config = 64;      // entries
 constexpr std::size_t longest_config = 512;  // bytes of an entry
 constexpr std::size_t longest_kind = 64;     // bytes
+constexpr std::size_t most_members = 1 << 16;
 
 /// Returns a key as written, without quotes. Lockstep's own keys contain no escapes.
 std::string_view key_of(json::field& field) {
@@ -83,6 +87,12 @@ int small(std::int64_t number) {
   return number < std::numeric_limits<int>::min() || number > std::numeric_limits<int>::max()
              ? -1
              : static_cast<int>(number);
+}
+
+/// Returns a stage or a layer; -1 if it does not fit.
+std::int16_t as_16_bits(std::int64_t number) {
+  const bool fits = number >= 0 && number <= std::numeric_limits<std::int16_t>::max();
+  return static_cast<std::int16_t>(fits ? number : -1);
 }
 
 /// Returns a number of bytes, limited so that sums cannot overflow; `otherwise` if it is negative.
@@ -181,6 +191,21 @@ void read_config(json::value& value, RunInfo& run) {
 }
 
 template <class Event>
+void read_group(json::value value, Event& event) {
+  json::object args = value.get_object();
+  for (json::field field : args) {
+    const std::string_view key = key_of(field);
+    json::value& entry = field.value();
+    json::array members;
+    if (key == "name") event.label = text_of(entry);
+    if (key != "ranks" || entry.get_array().get(members)) continue;
+    event.group.emplace();
+    for (json::value member : members)
+      if (event.group->size() < most_members) event.group->push_back(small(integer_of(member)));
+  }
+}
+
+template <class Event>
 void read_hello(json::value value, Event& event) {
   json::object args = value.get_object();
   // From a value, because Clang can't use a nested class's default member initializers for
@@ -190,6 +215,7 @@ void read_hello(json::value value, Event& event) {
   for (json::field field : args) {
     const std::string_view key = key_of(field);
     json::value& entry = field.value();
+    if (key == "format") hello.format = small(integer_of(entry));
     if (key == "run") run.run = text_of(entry);
     if (key == "lesson") run.lesson = text_of(entry);
     if (key == "device") run.device = text_of(entry);
@@ -306,7 +332,7 @@ void EventReader::read_args(json::object object, Event& event) {
     if (key == "step") {
       span.step = small(integer_of(value));
     } else if (key == "stage") {
-      span.stage = small(integer_of(value));
+      span.stage = as_16_bits(integer_of(value));
     } else if (key == "microbatch") {
       span.microbatch = small(integer_of(value));
     } else if (key == "bytes") {
@@ -314,11 +340,17 @@ void EventReader::read_args(json::object object, Event& event) {
     } else if (key == "peer") {
       span.peer = small(integer_of(value));
     } else if (key == "layer") {
-      const std::int64_t layer = integer_of(value);
-      const bool fits = layer >= 0 && layer <= std::numeric_limits<std::int16_t>::max();
-      span.layer = static_cast<std::int16_t>(fits ? layer : -1);
+      span.layer = as_16_bits(integer_of(value));
     } else if (key == "seq") {
       span.sequence = small(integer_of(value));
+    } else if (key == "sends" || key == "receives") {
+      span.role = key == "sends" ? MessageRole::sends : MessageRole::receives;
+      span.message = identifier_of(value);
+    } else if (key == "carries") {
+      const std::string_view contents = text_of(value);
+      span.payload = contents == "activations" ? Payload::activations
+                     : contents == "gradients" ? Payload::gradients
+                                               : Payload::other;
     } else if (key == "group") {
       span.group = timeline_.intern(text_of(value));
     } else if (key == "group_size") {
@@ -347,7 +379,13 @@ void EventReader::read_args(json::object object, Event& event) {
   }
 }
 
-void EventReader::take(json::object object) {
+bool EventReader::take_repeated(std::string_view line) {
+  const LineCache::Known* known = may_repeat() ? repeated_.find(line) : nullptr;
+  if (known) timeline_.add(known->pid, known->tid, known->span);
+  return known != nullptr;
+}
+
+void EventReader::take(json::object object, std::string_view line) {
   Event event;
   for (json::field field : object) {
     const std::string_view key = key_of(field);
@@ -369,6 +407,10 @@ void EventReader::take(json::object object) {
       event.has_time = true;
     } else if (key == "dur") {
       event.duration = time(value, false, event);
+    } else if (key == "bind_id") {
+      event.span.message = identifier_of(value);
+    } else if (key == "flow_out" || key == "flow_in") {
+      event.span.role = key == "flow_out" ? MessageRole::sends : MessageRole::receives;
     } else if (key == "state") {
       event.memory_state = small(integer_of(value));
     } else if (key == "args") {
@@ -382,6 +424,8 @@ void EventReader::take(json::object object) {
         event.state = read_state<Event::State>(value, timeline_);
       } else if (event.name == "slices" && event.phase == "M") {
         event.slices = description_of(value, longest_slices);
+      } else if (event.name == "group" && event.phase == "M") {
+        read_group(value, event);
       } else if (value.get_object().get(inner) == simdjson::SUCCESS) {
         read_args(inner, event);
       }
@@ -395,10 +439,10 @@ void EventReader::take(json::object object) {
     event.trouble = "a time that is none";
   }
   if (event.trouble) throw EventError(event.trouble);
-  apply(event);
+  apply(event, line);
 }
 
-void EventReader::apply(Event& event) {
+void EventReader::apply(Event& event, std::string_view line) {
   const char phase = event.phase.front();
   TimelineSpan& span = event.span;
   switch (phase) {
@@ -407,7 +451,13 @@ void EventReader::apply(Event& event) {
       span.end = event.at + event.duration;
       span.name = timeline_.intern(event.name);
       span.category = category_of(event.cat, event.name);
+      if (older_) {
+        infer_facts(span, event.name, timeline_.lane(event.pid, event.tid));
+        if (span.group != 0 && span.peer >= 0)
+          timeline_.add_group(event.pid, span.group, {event.pid, span.peer});
+      }
       timeline_.add(event.pid, event.tid, span);
+      if (may_repeat()) repeated_.remember(line, {event.pid, event.tid, span});
       break;
     case 's':
       timeline_.flow_start(event.id, event.pid, event.tid, event.at);
@@ -438,6 +488,7 @@ void EventReader::apply(Event& event) {
         span.end = event.at;
         span.name = timeline_.intern(event.label);
         span.category = event.cat.empty() ? Category::wait : category_of(event.cat, event.label);
+        if (older_) infer_facts(span, event.label, timeline_.lane(event.pid, event.tid));
         if (event.name == "open")
           timeline_.announce(event.pid, event.tid, span);
         else
@@ -458,6 +509,7 @@ void EventReader::apply_metadata(Event& event) {
     RankTimeline& rank = timeline_.rank(event.pid);
     rank.clock_offset_ns = event.hello->clock_offset;
     rank.clock_uncertainty_ns = event.hello->clock_uncertainty;
+    older_ = event.hello->format < 2;
     timeline_.run() = std::move(event.hello->run);
     if (event.predicted) timeline_.predict(std::move(*event.predicted));
   } else if (event.name == "predicted" && event.predicted) {
@@ -467,6 +519,8 @@ void EventReader::apply_metadata(Event& event) {
                                                 event.state->changes);
   } else if (event.name == "memory at peak" && event.state) {
     timeline_.add_peak(event.pid, {event.state->step, event.state->number});
+  } else if (event.name == "group" && event.group) {
+    timeline_.add_group(event.pid, timeline_.intern(event.label), *event.group);
   } else if (event.name == "slices") {
     timeline_.rank(event.pid).slices = std::move(event.slices);
   } else if (event.name == "process_name") {

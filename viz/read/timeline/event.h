@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <string_view>
 
+#include "viz/read/timeline/line_cache.h"
 #include "viz/read/timeline/timeline.h"
 
 namespace lockstep {
@@ -20,19 +22,26 @@ class EventReader {
  public:
   explicit EventReader(Timeline& timeline) : timeline_(timeline) {}
 
+  /// Reads a line that needs no parser, because it repeats an earlier one (LineCache). Returns
+  /// false if take() must read it.
+  bool take_repeated(std::string_view line);
   /// Throws EventError, or simdjson_error if the text is not JSON. In both cases the timeline is
-  /// unchanged.
-  void take(simdjson::ondemand::object object);
+  /// unchanged. `line` is the text of the object, if that may be repeated.
+  void take(simdjson::ondemand::object object, std::string_view line = {});
 
  private:
   struct Event;
   void read_args(simdjson::ondemand::object object, Event& event);
-  void apply(Event& event);
+  void apply(Event& event, std::string_view line);
   void apply_metadata(Event& event);
+  /// Whether spans are read from their lines alone, without facts or an origin of earlier lines.
+  bool may_repeat() const { return !older_ && origin_ == 0; }
   Picoseconds time(simdjson::ondemand::value& value, bool is_point, Event& event);
 
   Timeline& timeline_;
+  bool older_ = true;        ///< whether the trace does not say that it is of format 2 or later
   std::int64_t origin_ = 0;  ///< microseconds, subtracted from calendar times
+  LineCache repeated_;
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 namespace lockstep {
 namespace {
@@ -67,6 +68,32 @@ void Lane::withdraw(const TimelineSpan& span) {
   open_.pop_back();
 }
 
+std::optional<TimelineSpan> Lane::name_message(std::uint64_t id, bool sends, Picoseconds at) {
+  std::vector<SpanRow>& rows = bands_[static_cast<std::size_t>(Band::action)].rows;
+  for (SpanRow& row : std::span{rows}.first(std::min(rows.size(), most_searched))) {
+    const auto time = [&](const TimelineSpan& span) { return sends ? span.start : span.end; };
+    auto i = static_cast<std::size_t>(std::ranges::lower_bound(row, at, {}, time) - row.begin());
+    for (; i < row.size() && time(row[i]) == at; ++i) {
+      if (row.category(i) != Category::communication || row[i].message != 0) continue;
+      row.name_message(i, id, sends ? MessageRole::sends : MessageRole::receives);
+      return row[i];
+    }
+  }
+  return {};
+}
+
+void Lane::name_awaited(const TimelineSpan& wait, std::uint64_t id) {
+  std::vector<SpanRow>& rows = bands_[static_cast<std::size_t>(Band::action)].rows;
+  for (SpanRow& row : std::span{rows}.first(std::min(rows.size(), most_searched))) {
+    const auto start = [](const TimelineSpan& span) { return span.start; };
+    auto i = static_cast<std::size_t>(std::ranges::lower_bound(row, wait.start, {}, start) -
+                                      row.begin());
+    for (; i < row.size() && row.start(i) == wait.start; ++i)
+      if (row.end(i) == wait.end && row[i].message == 0 && row[i].role == wait.role)
+        return row.name_message(i, id, wait.role);
+  }
+}
+
 void Lane::settle() {
   for (BandRows& band : bands_) band.settle();
 }
@@ -81,13 +108,13 @@ void Lane::absorb(Lane&& other, const std::vector<NameId>& names) {
   };
   other.settle();
   for (std::size_t b = 0; b < bands_.size(); ++b) {
-    for (SpanRow& row : other.bands_[b].rows) std::ranges::for_each(row, rename);
+    other.bands_[b].descriptions->change_all(rename);
     if (bands_[b].rows.empty() && bands_[b].pending.empty() && open_.empty()) {
       bands_[b] = std::move(other.bands_[b]);
       continue;
     }
     for (SpanRow& row : other.bands_[b].rows) {
-      std::ranges::for_each(row, [&](const TimelineSpan& span) { append(span); });
+      for (const TimelineSpan& span : row) append(span);
       row = {};
     }
   }
@@ -99,10 +126,9 @@ void Lane::absorb(Lane&& other, const std::vector<NameId>& names) {
 
 /// Adds a span to the first row in which it fits. Spans must come in order.
 void Lane::BandRows::place(const TimelineSpan& span) {
-  const std::size_t free = !rows.empty() && !rows[0].empty() && rows[0].back().end <= span.start
-                               ? 0
-                               : ends.first_free(span.start);
-  if (free == rows.size()) rows.emplace_back();
+  const bool first = !rows.empty() && !rows[0].empty() && rows[0].back().end <= span.start;
+  const std::size_t free = first ? 0 : ends.first_free(span.start);
+  if (free == rows.size()) rows.emplace_back(descriptions);
   rows[free].push_back(span);
   ++placed;
   ends.set(free, span.end);

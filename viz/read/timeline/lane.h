@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -47,6 +49,14 @@ class Lane {
   void announce(const TimelineSpan& span);
   /// Removes the announcement of a span that was never recorded.
   void withdraw(const TimelineSpan& span);
+  /// The rows of a band in which a span is searched for that does not name its message. In an older
+  /// trace of Lockstep, spans nest only a few deep, but a hostile one may have any number of rows.
+  static constexpr std::size_t most_searched = 64;
+  /// Finds the communication span that starts at `at` (or ends, if it does not send), and that
+  /// names no message yet; lets it name this one. Returns nothing if there is no such span.
+  std::optional<TimelineSpan> name_message(std::uint64_t id, bool sends, Picoseconds at);
+  /// Lets a wait that names no message name this one.
+  void name_awaited(const TimelineSpan& wait, std::uint64_t id);
   /// Moves the appended spans to their rows. Takes time linear in the number of spans since the
   /// earliest new start.
   void settle();
@@ -56,6 +66,8 @@ class Lane {
 
  private:
   struct BandRows {
+    /// Of all rows, so that renaming them takes no time per span.
+    std::shared_ptr<SpanDescriptions> descriptions = std::make_shared<SpanDescriptions>();
     std::vector<SpanRow> rows;
     RowEnds ends;
     std::size_t placed = 0;                    ///< spans in all rows

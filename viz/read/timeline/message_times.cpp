@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "viz/read/timeline/visit_band.h"
@@ -13,44 +12,10 @@ namespace lockstep {
 
 namespace {
 
-/// Indexes the spans of a rank's lanes by their ends, to find the span in which a message arrived.
-/// A lane is indexed when it is first searched.
-class Receives {
- public:
-  /// Indexes the spans that end within `ends`.
-  Receives(const RankTimeline& rank, const Interval& ends) : rank_(rank), ends_(ends) {}
-
-  /// Returns the span of a lane that ends exactly at `end`, or null if there is none.
-  const TimelineSpan* ending(int tid, Picoseconds end) {
-    const auto [lane, fresh] = lanes_.try_emplace(tid);
-    if (fresh) index(tid, lane->second);
-    const auto found = lane->second.find(end);
-    return found == lane->second.end() ? nullptr : found->second;
-  }
-
- private:
-  using ByEnd = std::unordered_map<Picoseconds, const TimelineSpan*>;
-  void index(int tid, ByEnd& by_end) const {
-    const auto lane = std::lower_bound(rank_.lanes.begin(), rank_.lanes.end(), tid,
-                                       [](const auto& each, int id) { return each->tid() < id; });
-    if (lane == rank_.lanes.end() || (*lane)->tid() != tid) return;
-    for (const SpanRow& row : (*lane)->rows(Band::action)) {
-      auto at = std::partition_point(
-          row.begin(), row.end(), [&](const TimelineSpan& span) { return span.end < ends_.start; });
-      for (; at != row.end() && at->end <= ends_.end; ++at) by_end.try_emplace(at->end, &*at);
-    }
-  }
-
-  const RankTimeline& rank_;
-  Interval ends_;
-  std::unordered_map<int, ByEnd> lanes_;
-};
-
 /// The intervals of LaneTraffic, not merged yet.
 struct Collected {
   std::vector<Interval> moving, in_flight, arriving;
   std::vector<Interval> waiting;  ///< in another tool's trace: waits for late members
-  std::vector<LaneTraffic::Flight> flights;
 };
 
 /// A message's arrival on its receiver's lane.
@@ -110,8 +75,6 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
   Interval received = window;
   for (auto each = at; each != messages.end() && each->sent < window.end; ++each)
     received.end = std::max(received.end, each->received);
-  std::vector<Receives> receives;
-  for (const auto& rank : ranks) receives.emplace_back(*rank, received);
   // For sends whose receiver was late: when bytes began to move, by rank, lane and start.
   std::map<std::tuple<std::size_t, int, Picoseconds>, Picoseconds> moved;
   // A message that is sent later may hold up one that is sent within the window.
@@ -120,15 +83,13 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
     const std::size_t from = index_of(at->from_rank), to = index_of(at->to_rank);
     if (from == ranks.size() || to == ranks.size()) continue;  // a rank that has no spans yet
     Picoseconds sent = at->sent;
-    const TimelineSpan* receive = receives[to].ending(at->to_lane, at->received);
-    if (receive) collected[to][at->to_lane].arriving.push_back({receive->start, receive->end});
-    if (rendezvous && receive && receive->start > sent) {
-      sent = receive->start;
+    if (at->has_receive)
+      collected[to][at->to_lane].arriving.push_back({at->arriving, at->received});
+    if (rendezvous && at->has_receive && at->arriving > sent) {
+      sent = at->arriving;
       moved[{from, at->from_lane, at->sent}] = sent;
     }
-    collected[to][at->to_lane].flights.push_back({at->received, sent});
-    arrivals.push_back(
-        {to, at->to_lane, sent, at->received, receive ? receive->start : at->received});
+    arrivals.push_back({to, at->to_lane, sent, at->received, at->arriving});
   }
   leave_out_held_up(arrivals);
   for (const Arrival& each : arrivals)
@@ -147,13 +108,9 @@ std::vector<std::map<int, LaneTraffic>> lane_traffic(const Timeline& timeline,
       });
     for (auto& [lane, times] : collected[i]) {
       const Intervals waiting = merged(std::move(times.waiting));
-      std::ranges::sort(times.flights, {}, [](const auto& each) {
-        return std::tuple{each.received, each.sent};
-      });
       traffic[i].emplace(lane, LaneTraffic{difference(merged(std::move(times.moving)), waiting),
                                            merged(std::move(times.in_flight)),
-                                           difference(merged(std::move(times.arriving)), waiting),
-                                           std::move(times.flights)});
+                                           difference(merged(std::move(times.arriving)), waiting)});
     }
   }
   return traffic;

@@ -12,11 +12,6 @@ struct LaneTraffic {
   Intervals moving;     ///< bytes are on the lane
   Intervals in_flight;  ///< messages to the lane are in flight
   Intervals arriving;   ///< the parts of in_flight during which bytes occupy the lane
-  /// Messages to the lane, by the time at which they were received.
-  struct Flight {
-    Picoseconds received = 0, sent = 0;
-  };
-  std::vector<Flight> flights{};
 };
 
 /// Returns the traffic of a step's window on all lanes but the compute lanes: for each rank in

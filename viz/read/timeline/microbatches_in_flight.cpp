@@ -1,8 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "viz/read/timeline/pipeline_graph.h"
-#include "viz/read/timeline/visit_band.h"
+#include "viz/read/timeline/step_graph.h"
 
 namespace lockstep {
 
@@ -10,7 +9,7 @@ namespace {
 
 /// Returns the number of microbatches whose backward pass is among these actions of a rank, but not
 /// their forward pass, which ran in an earlier step.
-int in_flight_before(const PipelineGraph& graph, const std::vector<int>& actions) {
+int in_flight_before(const StepGraph& graph, const std::vector<int>& actions) {
   std::set<std::pair<int, int>> forwards;  // by stage and microbatch
   int before = 0;
   for (const int id : actions) {
@@ -26,7 +25,7 @@ int in_flight_before(const PipelineGraph& graph, const std::vector<int>& actions
 }  // namespace
 
 std::vector<std::vector<InFlight>> microbatches_in_flight(const Timeline& timeline, int step) {
-  const PipelineGraph graph{timeline, step};
+  const StepGraph graph{timeline, step};
   std::vector<std::vector<InFlight>> ranks;
   if (graph.empty()) return ranks;
   for (std::size_t rank = 0; rank < timeline.ranks().size(); ++rank) {
@@ -45,18 +44,9 @@ std::vector<std::vector<InFlight>> microbatches_in_flight(const Timeline& timeli
 }
 
 int most_chunks(const Timeline& timeline, int step) {
-  const StepWindow* window = timeline.find_step(step);
   std::size_t most = 0;
-  if (!window) return 0;
-  for (const auto& rank : timeline.ranks()) {
-    const Lane* compute = rank->compute();
-    if (!compute) continue;
-    std::set<int> stages;
-    visit_band(*compute, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
-      if (span.step == step && is_pipeline_action(timeline, span)) stages.insert(span.stage);
-    });
-    most = std::max(most, stages.size());
-  }
+  for (const auto& rank : timeline.ranks())
+    most = std::max(most, stages_of(timeline, *rank, step).size());
   return static_cast<int>(most);
 }
 

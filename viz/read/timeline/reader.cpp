@@ -32,8 +32,8 @@ struct TraceReader::State {
 
   void take_line(const char* begin, std::size_t size);
   void take_document();
-  void event(json::object object) {
-    events.take(object);
+  void event(json::object object, std::string_view line = {}) {
+    events.take(object, line);
     ++lines;
   }
   void skip(std::string_view line, const char* why);
@@ -70,10 +70,14 @@ void TraceReader::State::take_line(const char* begin, std::size_t size) {
   if (line.front() == '[') line = trimmed(line.substr(1));
   if (line.ends_with(',')) line.remove_suffix(1);
   if (line.ends_with("}]")) line.remove_suffix(1);
+  if (events.take_repeated(line)) {
+    ++lines;
+    return;
+  }
   try {
     const std::size_t readable = line.size() + simdjson::SIMDJSON_PADDING;
     json::document parsed = parser.iterate(line.data(), line.size(), readable);
-    event(parsed.get_object());
+    event(parsed.get_object(), line);
   } catch (const std::exception& error) {  // invalid JSON, or not an event
     const bool opens = as_written.front() == '{' || as_written.front() == '[';
     if (form == Form::guess && lines == 0 && opens) {

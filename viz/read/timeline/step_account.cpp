@@ -31,20 +31,6 @@ std::optional<Interval> time_of(const Timeline& timeline, const RankTimeline& ra
   return work && !timeline.run().clock.empty() ? work : step_of_rank(timeline, rank, window.step);
 }
 
-/// Returns when the results that other stages use were computed.
-ActionEnds action_ends(const Timeline& timeline, const StepWindow& window) {
-  ActionEnds ends;
-  for (const auto& rank : timeline.ranks())
-    if (const Lane* compute = rank->compute())
-      visit_band(*compute, Band::action, {window.start, window.end}, [&](const TimelineSpan& span) {
-        if (span.step != window.step || !is_pipeline_action(timeline, span)) return;
-        if (span.category != Category::recompute && span.category != Category::backward_weight)
-          ends[{rank->rank, span.stage, span.microbatch, span.category == Category::forward}] =
-              span.end;
-      });
-  return ends;
-}
-
 /// Sorts the account's axes, and all that is parallel to them.
 void sort_axes(StepAccount& account) {
   std::vector<std::string> sorted = sorted_axes(account.axes, account.sum());
@@ -166,14 +152,14 @@ StepAccount step_account(const Timeline& timeline, int step) {
       own[i].add(time);
       all.add(time);
     }
-  const ActionEnds ends = action_ends(timeline, *window);
+  const StepGraph graph{timeline, step};
   std::map<std::string, int> axes;
   for (std::size_t i = 0; i < own.size(); ++i) {
     const RankTimeline& rank = *timeline.ranks()[i];
     const std::optional<Interval> time = time_of(timeline, rank, *window);
     if (!time) continue;
     account.ranks.push_back(
-        divide_step({timeline, rank, *window, *time, traffic[i], all, own[i], ends}, axes));
+        divide_step({timeline, rank, *window, *time, traffic[i], all, own[i], graph}, axes));
     account.length = std::max(account.length, time->end - time->start);
   }
   account.axes.resize(axes.size());

@@ -1,7 +1,6 @@
 #include "viz/read/timeline/step_pieces.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -34,7 +33,7 @@ class Divider {
         traffic_(step.traffic),
         all_(step.all),
         own_(step.own),
-        ends_(step.ends),
+        graph_(step.graph),
         axes_(axes) {}
 
   RankAccount divide() {
@@ -59,24 +58,9 @@ class Divider {
     bool collectives = false;
     auto operator<=>(const Route&) const = default;
   };
-  /// Identifies the messages between stages that one action may wait for.
-  using Label = std::array<int, 4>;  // stage, microbatch, peer, step
-  struct Received {
-    Picoseconds start = 0, end = 0;
-    int lane = 0;
-  };
-
-  /// An action that may use a received message.
-  struct User {
-    Picoseconds start = 0;
-    Category category = Category::forward;
-  };
+  using Message = StepGraph::Message;
 
   static Route route_of(const TimelineSpan& span) { return {span.group, span.sequence >= 0}; }
-  bool is_between_stages(const TimelineSpan& span) const {
-    return span.group == 0 && span.stage >= 0;
-  }
-
   void read_lanes() {
     for (const auto& lane : rank_.lanes) {
       if (lane->is_compute()) continue;
@@ -84,19 +68,9 @@ class Divider {
       visit_band(*lane, Band::action, time_, [&](const TimelineSpan& span) {
         if (span.category != Category::communication) return;
         routes[route_of(span)] = true;
-        if (is_between_stages(span) && timeline_.name(span.name) == "recv")
-          received_[{span.stage, span.microbatch, span.peer, span.step}].push_back(
-              {span.start, span.end, lane->tid()});
       });
       for (const auto& [route, used] : routes) lanes_[route].push_back(lane->tid());
     }
-    for (auto& [label, all] : received_) std::ranges::stable_sort(all, {}, &Received::end);
-    if (const Lane* compute = rank_.compute())
-      visit_band(*compute, Band::action, time_, [&](const TimelineSpan& span) {
-        if (is_pipeline_action(timeline_, span) && span.category != Category::recompute)
-          users_[{span.stage, span.microbatch}].push_back({span.start, span.category});
-      });
-    for (auto& [label, all] : users_) std::ranges::stable_sort(all, {}, &User::start);
   }
 
   /// Returns the combined traffic of several lanes.
@@ -111,43 +85,28 @@ class Divider {
             .insert((all.*times).end(), (found->second.*times).begin(),
                     (found->second.*times).end());
     }
-    return {merged(std::move(all.moving)),
-            merged(std::move(all.in_flight)),
-            merged(std::move(all.arriving)),
-            {}};
+    return {merged(std::move(all.moving)), merged(std::move(all.in_flight)),
+            merged(std::move(all.arriving))};
   }
 
-  /// Returns the awaited message of a wait for another stage, or null.
-  const Received* awaited_message(const TimelineSpan& wait) const {
-    if (!is_between_stages(wait) || timeline_.name(wait.name) != "recv") return nullptr;
-    const auto found = received_.find({wait.stage, wait.microbatch, wait.peer, wait.step});
-    if (found == received_.end()) return nullptr;
-    // If both neighbours of a stage are on one rank, two messages have the same labels. In another
-    // tool's trace, a wait may end before its message is received: when the receive has been
-    // issued, or when the late sender starts.
-    const auto pending = std::ranges::find_if(found->second, [&](const Received& each) {
-      return each.start <= wait.end && each.end >= wait.end;
-    });
-    if (pending != found->second.end()) return &*pending;
-    auto at = std::ranges::upper_bound(found->second, wait.end, {}, &Received::end);
-    if (at != found->second.begin()) --at;
-    return &*at;
+  /// Returns the message that a wait for another stage waits for, or null.
+  const Message* awaited_message(const TimelineSpan& wait) const {
+    if (!wait.is_between_stages() || !wait.receives()) return nullptr;
+    const Message* message = graph_.message(wait.message);
+    return message && message->received ? message : nullptr;
   }
 
-  /// Returns when the message was sent; nothing if the trace does not show it.
-  std::optional<Picoseconds> sent(const Received& message) const {
-    const auto lane = traffic_.find(message.lane);
-    if (lane == traffic_.end()) return {};
-    const auto& flights = lane->second.flights;
-    const auto after =
-        std::ranges::upper_bound(flights, message.end, {}, &LaneTraffic::Flight::received);
-    if (after == flights.begin() || std::prev(after)->received != message.end) return {};
-    return std::prev(after)->sent;
+  /// Returns when the message was sent; nothing if the trace does not show it. On the wall clock, a
+  /// send whose receiver is not ready moves no bytes.
+  std::optional<Picoseconds> sent(const Message& message) const {
+    if (!message.sent) return {};
+    return timeline_.run().clock == "wall" ? std::max(message.sent->start, message.received->start)
+                                           : message.sent->start;
   }
 
   /// Returns the messages by which a wait is divided into transfer, latency and late peer.
-  const LaneTraffic& traffic_for(const TimelineSpan& wait, const Received* message) {
-    const auto lane = message ? traffic_.find(message->lane) : traffic_.end();
+  const LaneTraffic& traffic_for(const TimelineSpan& wait, const Message* message) {
+    const auto lane = message ? traffic_.find(message->to_lane) : traffic_.end();
     if (lane != traffic_.end()) return lane->second;
     const Route route = route_of(wait);
     const auto [known, fresh] = joined_.try_emplace(route);
@@ -157,9 +116,9 @@ class Divider {
 
   int axis_of(const TimelineSpan& span) {
     const std::string& group = timeline_.name(span.group);
-    const std::string name = !group.empty()            ? group
-                             : is_between_stages(span) ? "pp"
-                                                       : "communication";
+    const std::string name = !group.empty()             ? group
+                             : span.is_between_stages() ? "pp"
+                                                        : "communication";
     return axes_.try_emplace(name, static_cast<int>(axes_.size())).first->second;
   }
 
@@ -173,10 +132,15 @@ class Divider {
   /// Adds the times of a wait for another stage in which no message is in flight: a bubble, until
   /// the other stage has computed the result. (On the wall clock, that stage may not send the
   /// result at once.)
-  void add_bubble(Intervals times, const TimelineSpan& wait, int axis) {
+  void add_bubble(Intervals times, const TimelineSpan& wait, const Message* message, int axis) {
     StepPiece piece{.part = StepPart::waiting, .microbatch = wait.microbatch};
-    awaited_by(wait, piece);
-    if (const auto end = computed(wait)) {
+    if (message) {
+      piece.stage = wait.stage + (message->forward() ? -1 : 1);
+      piece.category = message->producer >= 0 ? graph_.node(message->producer).link.category
+                       : message->forward()   ? Category::forward
+                                              : Category::backward;
+    }
+    if (const auto end = computed(message)) {
       const Intervals until{{std::numeric_limits<Picoseconds>::min(), *end}};
       add(difference(times, until), {.part = StepPart::late_peer, .axis = axis});
       times = intersection(times, until);
@@ -190,24 +154,10 @@ class Divider {
     add(difference(times, {before}), piece);
   }
 
-  /// Returns when another stage had computed the result that a wait awaits, if that is known.
-  std::optional<Picoseconds> computed(const TimelineSpan& wait) const {
-    StepPiece piece{};
-    awaited_by(wait, piece);
-    const auto found =
-        ends_.find({wait.peer, piece.stage, wait.microbatch, piece.category == Category::forward});
-    return found != ends_.end() ? std::optional{found->second} : std::nullopt;
-  }
-
-  /// Finds the action that waits: the rank's next one on this stage and microbatch. The action's
-  /// input comes from the previous or the next stage.
-  void awaited_by(const TimelineSpan& wait, StepPiece& piece) const {
-    const auto found = users_.find({wait.stage, wait.microbatch});
-    if (found == users_.end()) return;
-    const auto next = std::ranges::lower_bound(found->second, wait.end, {}, &User::start);
-    if (next == found->second.end()) return;
-    piece.category = next->category;
-    piece.stage = wait.stage + (next->category == Category::forward ? -1 : 1);
+  /// Returns when another stage had computed the result that a message carries, if that is known.
+  std::optional<Picoseconds> computed(const Message* message) const {
+    if (!message || message->producer < 0) return {};
+    return graph_.node(message->producer).link.time.end;
   }
 
   void waits() {
@@ -223,18 +173,17 @@ class Divider {
       const Interval time{std::max(wait.start, done), std::min(wait.end, time_.end)};
       if (time.start >= time.end) continue;
       done = time.end;
-      const Received* message = awaited_message(wait);
+      const Message* message = awaited_message(wait);
       const auto known = message ? this->sent(*message) : std::nullopt;
       const LaneTraffic& traffic = traffic_for(wait, message);
       // Other messages on the lane do not matter before the awaited one is sent: when the trace
       // says so, or else not before its contents are computed.
       Interval sent = time;
-      if (const auto from = known ? known : message ? computed(wait) : std::nullopt)
+      if (const auto from = known ? known : computed(message))
         sent.start = std::clamp(*from, time.start, time.end);
       // A message to this rank is not what it waits for if it waits to send, or if the trace does
       // not show the awaited one.
-      const bool sends = is_between_stages(wait) && timeline_.name(wait.name) == "send";
-      const bool other = sends || (message && !known);
+      const bool other = (wait.is_between_stages() && wait.sends()) || (message && !known);
       // While a message to the rank is in flight but not yet arriving, the time counts as latency,
       // even if the rank's own send is moving bytes. (In a ring, a rank's own send overlaps the
       // latency of the message that the rank is waiting for.)
@@ -245,8 +194,8 @@ class Divider {
       const Intervals latency = difference(not_arriving, nothing_comes);
       const int axis = axis_of(wait);
       add(latency, {.part = StepPart::latency, .axis = axis});
-      if (is_between_stages(wait) && timeline_.name(wait.name) == "recv")
-        add_bubble(late, wait, axis);
+      if (wait.is_between_stages() && wait.receives())
+        add_bubble(late, wait, message, axis);
       else
         add(late, {.part = StepPart::late_peer, .axis = axis});
       add(difference(difference({time}, latency), late),
@@ -322,12 +271,10 @@ class Divider {
   const Interval time_;
   const std::map<int, LaneTraffic>& traffic_;
   const PipelineActions &all_, &own_;
-  const ActionEnds& ends_;
+  const StepGraph& graph_;
   std::map<std::string, int>& axes_;  ///< of all ranks, by order of appearance
   std::map<Route, std::vector<int>> lanes_;
   std::map<Route, LaneTraffic> joined_;
-  std::map<Label, std::vector<Received>> received_;
-  std::map<std::pair<int, int>, std::vector<User>> users_;  ///< by stage and microbatch
   std::vector<Interval> waited_;
   std::vector<StepPiece> pieces_;
 };

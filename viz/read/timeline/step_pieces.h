@@ -3,10 +3,10 @@
 #include <limits>
 #include <map>
 #include <string>
-#include <tuple>
 
 #include "viz/read/timeline/message_times.h"
 #include "viz/read/timeline/step_account.h"
+#include "viz/read/timeline/step_graph.h"
 
 namespace lockstep {
 
@@ -21,10 +21,6 @@ struct PipelineActions {
   }
 };
 
-/// The time at which each result was computed: by rank, stage, microbatch, and whether it is the
-/// result of a forward pass.
-using ActionEnds = std::map<std::tuple<int, int, int, bool>, Picoseconds>;
-
 /// The inputs for dividing a rank's step into pieces.
 struct StepOfRank {
   const Timeline& timeline;
@@ -33,7 +29,7 @@ struct StepOfRank {
   Interval time;                              ///< of the step on this rank
   const std::map<int, LaneTraffic>& traffic;  ///< by lane of this rank
   const PipelineActions &all, &own;           ///< of all ranks, and of this one
-  const ActionEnds& ends;                     ///< of all ranks
+  const StepGraph& graph;                     ///< what each wait for another stage waits for
 };
 
 /// Divides a rank's step into pieces. Numbers axes in their order of appearance, and adds their

@@ -1,9 +1,13 @@
 #include "viz/read/timeline/timeline.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <tuple>
 #include <utility>
+
+#include "viz/read/timeline/older.h"
 
 namespace lockstep {
 namespace {
@@ -25,6 +29,10 @@ int rank_of(const std::unique_ptr<RankTimeline>& rank) {
 }
 int tid_of(const std::unique_ptr<Lane>& lane) {
   return lane->tid();
+}
+
+std::uint64_t lane_key(int rank, int tid) {
+  return (std::uint64_t{static_cast<std::uint32_t>(rank)} << 32) | static_cast<std::uint32_t>(tid);
 }
 
 std::string default_name(int rank) {
@@ -86,9 +94,7 @@ RankTimeline& Timeline::rank(int rank) {
 Lane& Timeline::lane(int rank_id, int tid) {
   RankTimeline& of = rank(rank_id);
   if (last_.lane != nullptr && last_.lane->tid() == tid) return *last_.lane;
-  const std::uint64_t key =
-      (std::uint64_t{static_cast<std::uint32_t>(rank_id)} << 32) | static_cast<std::uint32_t>(tid);
-  Lane*& entry = lane_index_[key];
+  Lane*& entry = lane_index_[lane_key(rank_id, tid)];
   if (entry == nullptr) {
     entry = of.lanes.emplace_back(std::make_unique<Lane>(tid, default_lane_name(tid))).get();
   }
@@ -125,6 +131,11 @@ void Timeline::add(int rank_id, int tid, const TimelineSpan& span) {
   start_ = span_count_ == 0 ? span.start : std::min(start_, span.start);
   end_ = span_count_ == 0 ? span.end : std::max(end_, span.end);
   ++span_count_;
+  if (span.role != MessageRole::none && span.category == Category::communication &&
+      span.message != 0)
+    add_end({span.message, span.sends(), rank_id, tid, span.start, span.end});
+  if (span.role != MessageRole::none && span.category == Category::wait && span.message == 0)
+    unnamed_.push_back({rank_id, tid, span});
   if (span.step < 0) return;
   StepWindow& window = window_of(span);
   window.start = std::min(window.start, span.start);
@@ -162,35 +173,38 @@ void Timeline::end(int rank_id, std::int64_t spans_written) {
   of.spans_written = spans_written;
 }
 
-std::optional<TimelineMessage> Timeline::match(std::uint64_t id, bool is_start,
-                                               const TimelineMessage& message) {
-  FlowEnds& flow = flows_[id];
-  if (flow.waiting.empty()) flow.starts = is_start;
-  if (flow.starts == is_start) {
-    flow.waiting.push_back(message);
-    return {};
-  }
-  TimelineMessage found = flow.waiting[flow.matched++];
-  if (flow.matched == flow.waiting.size()) flows_.erase(id);
-  return found;
+void Timeline::add_group(int rank_id, NameId name, const std::vector<int>& members) {
+  rank(rank_id).groups[name].insert(members.begin(), members.end());
 }
 
-void Timeline::add_message(TimelineMessage start, const TimelineMessage& end) {
-  start.to_rank = end.to_rank;
-  start.to_lane = end.to_lane;
-  start.received = end.received;
-  longest_message_ = std::max(longest_message_, start.received - start.sent);
-  pending_messages_.push_back(start);
+void Timeline::add_end(const MessageEnd& end) {
+  UnmatchedEnds& of = unmatched_[end.id];
+  if (of.waiting.empty() || of.waiting.front().sends == end.sends) {
+    of.waiting.push_back(end);
+    return;
+  }
+  const MessageEnd other = of.waiting[of.matched++];
+  if (of.matched == of.waiting.size()) unmatched_.erase(end.id);
+  const MessageEnd &from = end.sends ? end : other, &to = end.sends ? other : end;
+  longest_message_ = std::max(longest_message_, std::abs(to.end - from.start));
+  pending_messages_.push_back({.id = end.id,
+                               .from_rank = from.rank,
+                               .from_lane = from.lane,
+                               .to_rank = to.rank,
+                               .to_lane = to.lane,
+                               .sent = from.start,
+                               .left = from.end,
+                               .arriving = to.start,
+                               .received = to.end,
+                               .has_receive = to.has_span});
 }
 
 void Timeline::flow_start(std::uint64_t id, int rank, int tid, Picoseconds at) {
-  const TimelineMessage start{.id = id, .from_rank = rank, .from_lane = tid, .sent = at};
-  if (const auto end = match(id, true, start)) add_message(start, *end);
+  flows_.push_back({id, true, rank, tid, at, at});
 }
 
 void Timeline::flow_end(std::uint64_t id, int rank, int tid, Picoseconds at) {
-  const TimelineMessage end{.id = id, .to_rank = rank, .to_lane = tid, .received = at};
-  if (const auto start = match(id, false, end)) add_message(*start, end);
+  flows_.push_back({id, false, rank, tid, at, at});
 }
 
 const Prediction& Timeline::prediction(int step) const {
@@ -212,16 +226,24 @@ void Timeline::settle() {
       std::ranges::stable_sort(rank->memory, {}, &MemorySample::at);
     for (auto& lane : rank->lanes) lane->settle();
   }
+  for (MessageEnd& end : std::exchange(flows_, {})) {
+    const auto on = lane_index_.find(lane_key(end.rank, end.lane));
+    const auto span = on != lane_index_.end()
+                          ? on->second->name_message(end.id, end.sends, end.start)
+                          : std::nullopt;
+    end.has_span = span.has_value();
+    if (span) std::tie(end.start, end.end) = std::pair{span->start, span->end};
+    add_end(end);
+  }
+  std::erase_if(unnamed_, [&](UnnamedWait& wait) {
+    const std::uint64_t id = infer_message(rank(wait.rank), wait.span);
+    if (id != 0) lane(wait.rank, wait.lane).name_awaited(wait.span, id);
+    return id != 0 || std::exchange(wait.tried, true);
+  });
   if (sort_by(steps_, &StepWindow::step)) {
     for (std::size_t i = 0; i < steps_.size(); ++i) step_index_[steps_[i].step] = i;
   }
   if (pending_messages_.empty()) return;
-  for (const TimelineMessage& message : pending_messages_) {
-    if (const auto from = rank_index_.find(message.from_rank); from != rank_index_.end())
-      from->second->sending_lanes.insert(message.from_lane);
-    if (const auto to = rank_index_.find(message.to_rank); to != rank_index_.end())
-      to->second->receiving_lanes.insert(message.to_lane);
-  }
   std::ranges::stable_sort(pending_messages_, sent_before);
   const auto old = std::ranges::upper_bound(messages_, pending_messages_.front(), sent_before);
   const auto from = old - messages_.begin();
@@ -265,6 +287,7 @@ void Timeline::absorb(Timeline&& other) {
       mine.counters.push_back(std::move(sample));
     }
     if (!theirs->slices.empty()) mine.slices = std::move(theirs->slices);
+    for (auto& [name, members] : theirs->groups) mine.groups[names[name]] = std::move(members);
     mine.spans += theirs->spans;
     if (theirs->clock_offset_ns != 0) mine.clock_offset_ns = theirs->clock_offset_ns;
     if (theirs->clock_uncertainty_ns != 0) mine.clock_uncertainty_ns = theirs->clock_uncertainty_ns;
@@ -276,17 +299,17 @@ void Timeline::absorb(Timeline&& other) {
     mine.end = std::max(mine.end, theirs.end);
     mine.ranks_done += theirs.ranks_done;
   }
-  for (const TimelineMessage& message : other.messages_) add_message(message, message);
-  for (const TimelineMessage& message : other.pending_messages_) add_message(message, message);
-  for (const auto& [id, flow] : other.flows_) {
-    for (std::size_t i = flow.matched; i < flow.waiting.size(); ++i) {
-      const TimelineMessage& message = flow.waiting[i];
-      if (flow.starts) {
-        flow_start(id, message.from_rank, message.from_lane, message.sent);
-      } else {
-        flow_end(id, message.to_rank, message.to_lane, message.received);
-      }
-    }
+  longest_message_ = std::max(longest_message_, other.longest_message_);
+  pending_messages_.insert(pending_messages_.end(), other.messages_.begin(), other.messages_.end());
+  pending_messages_.insert(pending_messages_.end(), other.pending_messages_.begin(),
+                           other.pending_messages_.end());
+  for (const auto& [id, ends] : other.unmatched_)
+    for (std::size_t i = ends.matched; i < ends.waiting.size(); ++i) add_end(ends.waiting[i]);
+  flows_.insert(flows_.end(), other.flows_.begin(), other.flows_.end());
+  for (UnnamedWait& wait : other.unnamed_) {
+    wait.span.name = names[wait.span.name];
+    wait.span.group = names[wait.span.group];
+    unnamed_.push_back(std::move(wait));
   }
   for (auto& [first, prediction] : other.predictions_) predict(std::move(prediction));
   if (!(other.run_ == RunInfo{})) run_ = std::move(other.run_);

@@ -62,16 +62,13 @@ struct RankTimeline {
   std::optional<MemorySample> memory_peak;   ///< the first sample with the highest total
   std::int64_t highest_total = 0;            ///< of all samples and peaks
   MemoryStates memory_states;
-  std::vector<StatePeak> state_peaks;   ///< by time; empty in traces of older versions
-  std::vector<LossSample> losses;       ///< in order of arrival
-  std::vector<CounterSample> counters;  ///< in order of arrival; other tools' are left out
+  std::vector<StatePeak> state_peaks;      ///< by time; empty in traces of older versions
+  std::vector<LossSample> losses;          ///< in order of arrival
+  std::vector<CounterSample> counters;     ///< in order of arrival; other tools' are left out
+  std::map<NameId, std::set<int>> groups;  ///< the members of the rank's groups, by name
   /// The parts of each tensor that the rank stores, as JSON (core/plan/stored_slices.h); "" if
   /// unknown.
   std::string slices;
-  /// The ids of the lanes from which messages left. Each span of a collective on such a lane is a
-  /// message that the rank sent; on its other lanes, one it received.
-  std::set<int> sending_lanes;
-  std::set<int> receiving_lanes;     ///< the ids of the lanes on which messages arrived
   std::int64_t spans = 0;            ///< number read so far
   std::int64_t clock_offset_ns = 0;  ///< the steady clock at the run's start
   std::int64_t clock_uncertainty_ns = 0;
@@ -85,15 +82,17 @@ struct RankTimeline {
   const Lane* compute() const;
 };
 
-/// One message, from the sender's lane to the receiver's.
+/// One message, from the span that sends it to the one that receives it. (In the middle of a run,
+/// different phases may reuse ids.)
 struct TimelineMessage {
   std::uint64_t id = 0;
   int from_rank = 0;
   int from_lane = 0;
   int to_rank = 0;
   int to_lane = 0;
-  Picoseconds sent = 0;
-  Picoseconds received = 0;
+  Picoseconds sent = 0, left = 0;          ///< the sending span's start and end
+  Picoseconds arriving = 0, received = 0;  ///< the receiving span's
+  bool has_receive = true;                 ///< whether there is a receiving span
 };
 
 /// Predictions by the formula and by the simulator, for all steps from `first_step` on.
@@ -149,6 +148,8 @@ class Timeline {
   const GrowingArray<TimelineMessage>& messages() const {
     return messages_;
   }  ///< ordered by `sent`
+  /// The longest time between a message's start and its arrival. (On the wall clock, a sender may
+  /// notice late that it could send, and its span then starts after the arrival.)
   Picoseconds longest_message() const { return longest_message_; }
   const std::vector<StepWindow>& steps() const { return steps_; }  ///< ascending by step
   const StepWindow* find_step(int step) const;
@@ -183,6 +184,8 @@ class Timeline {
   // Called by the reader.
   NameId intern(std::string_view name);
   RankTimeline& rank(int rank);  ///< creates the rank if it is new
+  /// Adds members to a group of a rank.
+  void add_group(int rank, NameId name, const std::vector<int>& members);
   Lane& lane(int rank, int tid);
   RunInfo& run() { return run_; }
   void predict(Prediction prediction);
@@ -192,6 +195,8 @@ class Timeline {
   void sample_memory(int rank, const MemorySample& sample);
   void add_peak(int rank, const StatePeak& peak);
   void end(int rank, std::int64_t spans_written);
+  /// Adds one end of a message whose span does not name it, as in traces before format 2: settle()
+  /// finds the communication span that starts (or ends) at this time.
   void flow_start(std::uint64_t id, int rank, int tid, Picoseconds at);
   void flow_end(std::uint64_t id, int rank, int tid, Picoseconds at);
   void settle();
@@ -207,18 +212,21 @@ class Timeline {
       return std::hash<std::string_view>{}(text);
     }
   };
-  /// Starts of messages without their ends, or ends without their starts. Different phases of a run
-  /// may reuse ids, so the first start of an id is matched with its first end, and so on.
-  struct FlowEnds {
-    std::vector<TimelineMessage> waiting;
-    std::size_t matched = 0;  ///< the first `matched` elements are matched
-    bool starts = false;
+  /// The span at one end of a message.
+  struct MessageEnd {
+    std::uint64_t id = 0;
+    bool sends = false;
+    int rank = 0, lane = 0;
+    Picoseconds start = 0, end = 0;
+    bool has_span = true;
   };
-  /// Returns the counterpart of a start or an end if that counterpart is waiting for its match.
-  /// Otherwise stores `message` to wait for its counterpart, and returns nothing.
-  std::optional<TimelineMessage> match(std::uint64_t id, bool is_start,
-                                       const TimelineMessage& message);
-  void add_message(TimelineMessage start, const TimelineMessage& end);
+  /// Ends of messages without their counterparts. Different phases of a run may reuse ids, so the
+  /// first start of an id is matched with its first end, and so on.
+  struct UnmatchedEnds {
+    std::vector<MessageEnd> waiting;
+    std::size_t matched = 0;  ///< the first `matched` elements are matched
+  };
+  void add_end(const MessageEnd& end);
   StepWindow& window_of(const TimelineSpan& span);
 
   RunInfo run_;
@@ -237,7 +245,17 @@ class Timeline {
   std::size_t last_step_ = 0;                        ///< position of the last span's step
   GrowingArray<TimelineMessage> messages_;
   std::vector<TimelineMessage> pending_messages_;
-  std::unordered_map<std::uint64_t, FlowEnds> flows_;
+  std::unordered_map<std::uint64_t, UnmatchedEnds> unmatched_;
+  std::vector<MessageEnd> flows_;  ///< not attached to spans yet
+  /// Waits for messages that they do not name. Each settle() tries to infer the messages, and the
+  /// next one tries again.
+  struct UnnamedWait {
+    int rank = 0;
+    int lane = 0;
+    TimelineSpan span;
+    bool tried = false;
+  };
+  std::vector<UnnamedWait> unnamed_;
   std::map<int, Prediction> predictions_;
   Picoseconds longest_message_ = 0;
   std::int64_t span_count_ = 0;

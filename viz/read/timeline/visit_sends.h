@@ -12,10 +12,9 @@ void visit_sends(const Timeline& timeline, const RankTimeline& rank, int step, V
   const StepWindow* window = timeline.find_step(step);
   if (!window) return;
   for (const auto& lane : rank.lanes) {
-    const bool sends = rank.sending_lanes.contains(lane->tid());
     visit_band(*lane, Band::action, {window->start, window->end}, [&](const TimelineSpan& span) {
       if (span.step == step && span.bytes > 0 && span.category == Category::communication &&
-          (sends || timeline.name(span.name) == "send"))
+          span.sends())
         visit(span);
     });
   }
