@@ -1,7 +1,10 @@
 """Compares what the terminal and an exported CSV show with the account of a step that was recomputed from the trace."""
 
 import csv
+import json
 import re
+import subprocess
+from collections import Counter, defaultdict
 
 from account import PARTS, account
 
@@ -109,3 +112,39 @@ def csv_differences(text, trace, steps):
             wrong.append(f'CSV, step {step}, rank {number}: the parts add up to {total} ps, not {length}')
     expected = {(step, rank['rank']) for step, (_, ranks) in known.items() for rank in ranks}
     return wrong + ([f'CSV: lacks {sorted(expected - seen)[:3]}'] if expected - seen else [])
+
+
+def verdict_differences(build, trace, folder):
+    """Checks the ranks that a summary of the bare trace names: the straggler of its last step, and the rank that the
+    others waited for longest. `folder` holds the ranks' traces, and nothing else of the run."""
+    said = json.loads(subprocess.run([str(build / 'viz' / 'lockstep_view'), '--summary', '--json', '--no-settings', str(folder)],
+                                     capture_output=True, text=True, check=True).stdout)
+    waited = Counter()
+    for rank in trace.ranks:
+        for wait in trace.of(rank, 'wait'):
+            if wait.get('peer', rank) != rank:
+                waited[wait['peer']] += wait['end'] - wait['start']
+    wrong = []
+    longest = max(waited.values(), default=0)
+    mine = {(rank, time) for rank, time in waited.items() if time == longest}
+    theirs = said.get('waited_longest_for')
+    if bool(mine) != bool(theirs) or theirs and (theirs['rank'], round(theirs['seconds'] * 1e12)) not in mine:
+        wrong.append(f'waited longest for {theirs}, in the trace {mine}')
+    step = trace.steps()[-1]
+    length, ranks = account(trace, step)
+    peers = defaultdict(list)
+    for rank in ranks:
+        stages = frozenset(action['stage'] for action in trace.actions(rank['rank'], step))
+        peers[stages].append((rank['compute'] + rank['optimizer'], rank['rank']))
+    if all(len(each) == 1 for each in peers.values()):
+        peers = {None: [each for alone in peers.values() for each in alone]}
+    costs = [(each[0] - max(other[0] for other in among if other != each), each[1])
+             for among in peers.values() if len(among) > 1 for each in among]
+    cost, slow = max(costs, default=(0, None))
+    theirs = said.get('straggler')
+    if cost <= 0 or cost < 0.02 * length:
+        if theirs:
+            wrong.append(f'a straggler, {theirs}, that costs {cost} of {length} ps')
+    elif not theirs or round(theirs['cost'] * 1e12) != cost or (theirs['rank'], cost) not in [(rank, each) for each, rank in costs]:
+        wrong.append(f'straggler {theirs}, in the trace rank {slow}, which costs {cost} ps')
+    return wrong
