@@ -130,7 +130,7 @@ TimelineView::NameWords TimelineView::name_words(const Model& model, const RankG
     words.note = fmt::format("{}/{} spans", group.rank->spans, group.rank->spans_written);
     words.colour = palette.trouble;
   } else if (const Straggler* slow = model.straggler(); slow && slow->rank == group.rank->rank) {
-    words.brief = fmt::format("{:.2f}×", slow->ratio());
+    words.brief = duration_words(slow->cost());
     words.note = (slow->stage >= 0 ? "slow stage, " : "straggler, ") + words.brief;
     words.colour = palette.trouble;
   } else if (group.pinned) {
