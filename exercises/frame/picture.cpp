@@ -71,6 +71,7 @@ Picture draw(const Schedule& schedule, const Simulation& times, int width) {
 void write_trace(const Picture& picture, const std::string& name,
                  const std::filesystem::path& folder) {
   std::map<int, Recorder> recorders;
+  std::uint64_t messages = 0;
   for (const Row& row : picture.rows) {
     Recorder& trace = recorders.try_emplace(row.rank).first->second;
     const int compute = trace.add_lane("compute");
@@ -85,6 +86,8 @@ void write_trace(const Picture& picture, const std::string& name,
         span.name = "send";
         span.category = Category::communication;
         span.peer = std::stoi(block.label);
+        span.role = MessageRole::sends;
+        span.message = ++messages;
       }
       trace.span(lane, span, block.start, block.end);
     }
