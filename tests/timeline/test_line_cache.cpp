@@ -4,7 +4,7 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/trace/format.h"

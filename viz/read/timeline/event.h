@@ -22,11 +22,11 @@ class EventReader {
  public:
   explicit EventReader(Timeline& timeline) : timeline_(timeline) {}
 
-  /// Reads a line that needs no parser, because it repeats an earlier one (LineCache). Returns
-  /// false if take() must read it.
+  /// Reads a line that repeats an earlier one, which needs no parser (LineCache). Returns false if
+  /// take() must read it.
   bool take_repeated(std::string_view line);
   /// Throws EventError, or simdjson_error if the text is not JSON. In both cases the timeline is
-  /// unchanged. `line` is the text of the object, if that may be repeated.
+  /// unchanged. `line` is the object's text; "" if it is not a line of its own.
   void take(simdjson::ondemand::object object, std::string_view line = {});
 
  private:
@@ -34,7 +34,7 @@ class EventReader {
   void read_args(simdjson::ondemand::object object, Event& event);
   void apply(Event& event, std::string_view line);
   void apply_metadata(Event& event);
-  /// Whether spans are read from their lines alone, without facts or an origin of earlier lines.
+  /// Whether a span depends on its line alone, not on earlier lines.
   bool may_repeat() const { return !older_ && origin_ == 0; }
   Picoseconds time(simdjson::ondemand::value& value, bool is_point, Event& event);
 

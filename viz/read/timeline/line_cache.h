@@ -35,7 +35,7 @@ class LineCache {
 
  private:
   /// A trace may be hostile, so both the number and the length of the remembered lines are limited.
-  static constexpr std::size_t most_lines = 1 << 14, longest_line = 512, most_cuts = 8;
+  static constexpr std::size_t most_lines = 1 << 14, longest_line = 512, most_cuts = 7;
 
   /// A number that is cut out of a line.
   enum class Number : std::uint8_t { start, duration, message, step, sequence };
