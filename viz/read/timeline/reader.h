@@ -22,6 +22,8 @@ class TraceReader {
     lines,  ///< one event per line, as on the wire
   };
 
+  /// The timeline must outlive the reader, and must not be cleared before the reader's last use:
+  /// the reader keeps ids of the timeline's names.
   explicit TraceReader(Timeline& timeline, Form form = Form::guess);
   ~TraceReader();
   TraceReader(TraceReader&&) noexcept;
