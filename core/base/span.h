@@ -24,8 +24,8 @@ enum class Payload : std::uint8_t {
 struct Span {
   const char* name = "";
   Category category = Category::kernel;
-  int step = -1;  ///< training step; -1: the recorder's current step. A worker sets the step in
-                  ///< which its work was issued
+  int step = -1;   ///< training step; -1: the recorder's current step. A worker sets the step in
+                   ///< which its work was issued
   int stage = -1;  ///< at most 32767, as is `layer`
   int microbatch = -1;
   int layer = -1;
@@ -36,8 +36,8 @@ struct Span {
   int group_size = -1;
   const char* algorithm = nullptr;
   std::uint64_t message = 0;  ///< id of the message, if `role` is not none; below 2^52
-  /// Of a communication span: whether it sends or receives `message`; of a wait, which of the two it
-  /// waits for.
+  /// Of a communication span: whether it sends or receives `message`; of a wait, which of the two
+  /// it waits for.
   MessageRole role = MessageRole::none;
   Payload payload = Payload::other;  ///< of a message between stages
   double flops = -1;                 ///< of a kernel

@@ -92,8 +92,8 @@ Span Channel::next(MessageRole role, int peer, std::int64_t bytes, const Part& p
   const int self = endpoint_.transport.rank();
   Span span = part.span;
   span.category = Category::communication;
-  // What a rank sends belongs to the step in which it computed this; what it receives, to the one
-  // in which it waits for it.
+  // A sent message belongs to the step in which its contents were computed, a received one to the
+  // step in which the rank waits for it.
   if (role == MessageRole::sends && span.step < 0)
     span.step = endpoint_.device.compute.trace().step();
   span.bytes = bytes;
@@ -170,7 +170,7 @@ Work Channel::receive_shared(View into, int from, const Part& part, Combine comb
   Recorder& trace = compute.trace();
   Lane& lane = lanes_->receive;
   Span span = next(MessageRole::receives, from, static_cast<std::int64_t>(into.bytes()), part);
-  if (span.step < 0) span.step = trace.step();  // it may be recorded in a later one
+  if (span.step < 0) span.step = trace.step();  // it may be recorded in a later step
   const auto as = issued(RecordedOperation::Kind::receive, from, span);
   const int row = lane.id_in(trace);
   auto pending = endpoint_.transport.receive(route(from, part), bytes_of(into), combine, free);

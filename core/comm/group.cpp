@@ -45,8 +45,8 @@ Group::Group(Endpoint endpoint, std::vector<int> ranks, std::string name, int ch
   if (size() > 1) {
     endpoint.transport.connect(ranks_, channels, channels_taken);
     if (Recorder& trace = endpoint.device.compute.trace(); trace.on())
-      trace.metadata(
-          "group", fmt::format(R"({{"name":"{}","ranks":[{}]}})", name_, fmt::join(ranks_, ",")));
+      trace.metadata("group",
+                     fmt::format(R"({{"name":"{}","ranks":[{}]}})", name_, fmt::join(ranks_, ",")));
   }
   if (OperationLog* log = endpoint.device.compute.operations(); log != nullptr && size() > 1)
     recorded_ = log->open_group({name_, channels, ranks_});

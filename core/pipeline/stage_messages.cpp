@@ -47,14 +47,12 @@ void StageMessages::end() {
 void StageMessages::post_receive(const Message& message) {
   Tensor buffer{endpoint_.device.memory, boundary_.shape, MemoryCategory::communication,
                 boundary_.dtype, message.kind()};
-  Work work =
-      channels_.at(message.receive_channel())
-          .receive(
-              buffer, world_ranks_[static_cast<std::size_t>(message.from_rank)],
-              {.span = {.name = "recv",
-                        .stage = message.stage,
-                        .microbatch = message.microbatch,
-                        .payload = message.payload()}});
+  Work work = channels_.at(message.receive_channel())
+                  .receive(buffer, world_ranks_[static_cast<std::size_t>(message.from_rank)],
+                           {.span = {.name = "recv",
+                                     .stage = message.stage,
+                                     .microbatch = message.microbatch,
+                                     .payload = message.payload()}});
   received_.emplace(message, InFlight{std::move(buffer), std::move(work)});
 }
 

@@ -115,8 +115,7 @@ void put_arguments(EventLine& line, const TraceEvent& event) {
   line.number(R"("seq":)", span.sequence);
   if (span.flops >= 0) line.number(R"("flops":)", std::llround(span.flops));
   if (span.payload != Payload::other && span.category != Category::wait)
-    line.word(R"("carries":)",
-              span.payload == Payload::activations ? "activations" : "gradients");
+    line.word(R"("carries":)", span.payload == Payload::activations ? "activations" : "gradients");
   line.put("}},\n");
 }
 

@@ -38,7 +38,8 @@ struct TraceEvent {
   std::shared_ptr<const std::string> text;                  ///< metadata, counter: args as JSON
 };
 
-/// Records one rank's trace. Recording a span takes about ten nanoseconds and no system call. It takes a lock only if the group or the algorithm differs from the one in the
+/// Records one rank's trace. Recording a span takes about ten nanoseconds and no system call. It
+/// takes a lock only if the group or the algorithm differs from the one in the
 /// lane's last span. Recording a counter or metadata always takes the lock. The TraceWriter's
 /// thread removes the events.
 ///

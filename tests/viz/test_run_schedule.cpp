@@ -85,3 +85,20 @@ TEST_CASE("replicas of a pipeline count once, and a run without one has no sched
   CHECK(alone.predictions().empty());
   CHECK(alone.run().notes.empty());
 }
+
+TEST_CASE("ranks that only recompute run no schedule") {
+  Timeline timeline;
+  for (int rank = 0; rank < 3; ++rank)
+    for (int microbatch = 0; microbatch < 2; ++microbatch)
+      timeline.add(rank, 0,
+                   {.start = 10 * microbatch,
+                    .end = 10 * microbatch + 5,
+                    .step = 0,
+                    .stage = rank,
+                    .microbatch = microbatch,
+                    .category = Category::recompute});
+  timeline.settle();
+  name_schedule(timeline);
+  CHECK(timeline.predictions().empty());
+  CHECK(executed_step(timeline, 0).schedule.ranks == 0);
+}

@@ -44,7 +44,8 @@ void name_schedule(Timeline& timeline) {
     }
   const int ranks = executed.schedule.ranks;
   const auto count = static_cast<int>(stages.size());
-  if (count % ranks != 0 || count * static_cast<int>(microbatches.size()) > most_lab_actions)
+  if (ranks < 2 || count % ranks != 0 ||
+      count * static_cast<int>(microbatches.size()) > most_lab_actions)
     return;
   // The schedule's ranks are in the order of their first stages.
   std::ranges::sort(executed.schedule.actions, {}, [](const std::vector<Action>& actions) {

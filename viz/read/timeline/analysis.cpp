@@ -14,17 +14,11 @@ namespace {
 // Limits on what a trace that Lockstep did not write may claim.
 constexpr int most_stages = 1 << 16, most_microbatches = 1 << 30;
 
-Op op_of(Category category) {
-  switch (category) {
-    case Category::backward:
-      return Op::backward;
-    case Category::backward_input:
-      return Op::backward_input;
-    case Category::backward_weight:
-      return Op::backward_weight;
-    default:
-      return Op::forward;
-  }
+/// Returns the operation of an action other than recomputation.
+Op op_of(const TimelineSpan& action) {
+  for (const Op op : {Op::backward, Op::backward_input, Op::backward_weight})
+    if (category(op) == action.category) return op;
+  return Op::forward;
 }
 
 }  // namespace
@@ -98,31 +92,29 @@ std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int 
 }
 
 ExecutedStep executed_step(const Timeline& timeline, int step, const std::vector<int>& ranks) {
-  ExecutedStep executed{.schedule = {.name = "observed"}, .ranks = {}, .actions = {}};
+  ExecutedStep executed{.schedule = {.name = "observed"}, .actions = {}};
   Schedule& schedule = executed.schedule;
   for (const auto& rank : timeline.ranks()) {
     if (!ranks.empty() && std::ranges::count(ranks, rank->rank) == 0) continue;
     std::vector<TimelineSpan> spans = actions_of(timeline, *rank, step);
-    if (spans.empty()) continue;  // it takes no part
     std::erase_if(spans,
                   [](const TimelineSpan& span) { return span.category == Category::recompute; });
+    if (spans.empty()) continue;  // it takes no part
     auto& actions = schedule.actions.emplace_back();
     for (const TimelineSpan& span : spans) {
-      actions.push_back({op_of(span.category), span.stage, span.microbatch});
+      actions.push_back({op_of(span), span.stage, span.microbatch});
       schedule.microbatches =
           std::max(schedule.microbatches, std::min(span.microbatch, most_microbatches) + 1);
       schedule.stages = std::max(schedule.stages, std::min(span.stage, most_stages) + 1);
     }
-    executed.ranks.push_back(rank->rank);
     executed.actions.push_back(std::move(spans));
   }
   schedule.ranks = static_cast<int>(schedule.actions.size());
+  schedule.rank_of_stage.resize(static_cast<std::size_t>(schedule.stages));
   for (int rank = 0; rank < schedule.ranks; ++rank)
-    for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)]) {
-      schedule.rank_of_stage.resize(static_cast<std::size_t>(schedule.stages));
+    for (const Action& action : schedule.actions[static_cast<std::size_t>(rank)])
       if (action.stage < schedule.stages)
         schedule.rank_of_stage[static_cast<std::size_t>(action.stage)] = rank;
-    }
   return executed;
 }
 

@@ -33,7 +33,6 @@ std::set<int> stages_of(const Timeline& timeline, const RankTimeline& rank, int 
 /// and so is recomputation.
 struct ExecutedStep {
   Schedule schedule;                               ///< named "observed"; not checked
-  std::vector<int> ranks;                          ///< of the run, by the schedule's rank
   std::vector<std::vector<TimelineSpan>> actions;  ///< parallel to Schedule::actions
 };
 /// Reads the actions of these ranks of the run (empty: of all).

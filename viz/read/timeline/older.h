@@ -7,8 +7,8 @@
 namespace lockstep {
 
 // Traces before format 2, and those of other tools, do not state all facts of the record
-// (core/trace/README.md). These functions infer them while such a trace is read, and are the only
-// code that looks for meaning in names.
+// (core/trace/README.md). These functions infer them from names, labels and times while such a
+// trace is read.
 
 /// Infers a span's role from a name like "send", its payload from its lane, and the stage and the
 /// microbatch of an action from a name like "PP:1F2". `span.category` must be set.

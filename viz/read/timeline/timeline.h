@@ -82,8 +82,8 @@ struct RankTimeline {
   const Lane* compute() const;
 };
 
-/// One message, from the span that sends it to the one that receives it. (In the middle of a run,
-/// different phases may reuse ids.)
+/// One message, from the span that sends it to the one that receives it. Different
+/// phases of a run may reuse ids.
 struct TimelineMessage {
   std::uint64_t id = 0;
   int from_rank = 0;
