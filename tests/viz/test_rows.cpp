@@ -332,6 +332,7 @@ TEST_CASE("the straggler is the rank whose computing costs most") {
   CHECK(stage->cost() == 50);
   // A large ratio that costs little names nobody, and of two equally slow ranks, neither costs.
   CHECK(straggler_of(account({1, 1, 3, 300, 310, 300}), stages)->rank == 14);
+  CHECK(straggler_of(account({10, 10, 30, 300, 360, 300}), stages)->rank == 14);
   CHECK_FALSE(straggler_of(account({1, 1, 3, 300, 300, 300}), stages));
   CHECK_FALSE(straggler_of(account({100, 200, 200, 300, 300, 300}), stages));
   CHECK_FALSE(straggler_of(account({}), {}));
